@@ -23,7 +23,7 @@ const HISTORY: &[u8] = include_bytes!("../../crates/lab/src/check/tests/sample.h
 /// A few requests, as the project writes them.
 fn parquet() -> io::Result<Vec<u8>> {
     let sample = samples::Sample::of("msr");
-    let reader = Reader::over("msr", sample.content.as_bytes(), &ReadOptions::default());
+    let reader = Reader::from_stream("msr", sample.content.as_bytes(), &ReadOptions::default());
     let mut reader = reader.map_err(io::Error::other)?;
     let file = tempfile::NamedTempFile::new()?;
     let target = Target::named("parquet").expect("the feature is on");

@@ -17,7 +17,7 @@ fn options(name: &str) -> [ReadOptions; 2] {
 }
 
 fn read(bytes: &[u8], options: &ReadOptions) -> usize {
-    let Ok(mut reader) = Reader::over("bytes", Cursor::new(bytes.to_vec()), options) else { return 0 };
+    let Ok(mut reader) = Reader::from_stream("bytes", Cursor::new(bytes.to_vec()), options) else { return 0 };
     let mut now = 0;
     let mut records = 0;
     for record in reader.by_ref().map_while(Result::ok) {

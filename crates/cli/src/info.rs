@@ -79,7 +79,8 @@ struct Known {
     /// How well its reader is tested.
     reader: &'static str,
     /// Units that options can set, with their defaults.
-    leaves_open: String,
+    #[serde(rename = "leaves_open")]
+    open_units: String,
 }
 
 #[derive(Serialize)]
@@ -92,7 +93,7 @@ fn formats(json: bool) -> anyhow::Result<()> {
         name: format.name,
         summary: format.summary,
         reader: format.sample.words(),
-        leaves_open: open_units(format),
+        open_units: open_units(format),
     };
     let formats: Vec<Known> = FORMATS.iter().chain([&BLKPARSE_F]).map(known).collect();
     if json {
@@ -100,15 +101,15 @@ fn formats(json: bool) -> anyhow::Result<()> {
     }
     let mut table = Table::new(&["format", "reader", "options", "what it is"]);
     for format in &formats {
-        table.row([format.name, format.reader, &format.leaves_open, format.summary]);
+        table.row([format.name, format.reader, &format.open_units, format.summary]);
     }
     output::print(&table.text())
 }
 
 /// The units that a format leaves open, with their defaults.
 fn open_units(format: &Format) -> String {
-    let time = format.leaves_open.time.map(|unit| format!("--time-unit {unit}"));
-    let sector = format.leaves_open.sector.map(|bytes| format!("--sector-size {bytes}B"));
+    let time = format.open_units.time.map(|unit| format!("--time-unit {unit}"));
+    let sector = format.open_units.sector.map(|bytes| format!("--sector-size {bytes}B"));
     let columns = (format.name == BLKPARSE_F.name).then(|| "--columns SPEC".to_owned());
     [time, sector, columns].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_has_is_given_back_without_a_copy() {
+    fn unshared_memory_is_reclaimed_without_a_copy() {
         let bytes: Vec<u8> = (0..100).collect();
         let at = bytes.as_ptr();
         let whole = Buffer::from_vec(bytes);

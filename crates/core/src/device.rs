@@ -84,7 +84,7 @@ pub enum Content {
 pub struct ExtentState {
     /// The extent.
     pub extent: Extent,
-    /// Its content.
+    /// Content.
     pub content: Content,
 }
 
@@ -122,7 +122,7 @@ pub struct Mark {
 pub struct View {
     /// Name.
     pub name: String,
-    /// Its content.
+    /// Content.
     pub device: Rc<dyn BlockDevice>,
 }
 
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_refuses_what_makes_no_sense() {
+    fn the_top_refuses_invalid_requests() {
         let geometry = Geometry::of_memory(1 << 20);
         let kind =
             |start, sectors| check(&geometry, Extent::new(start, sectors), "top").map_err(|e| e.kind());

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flush_succeeds_behind_one_that_failed() {
+    fn no_flush_succeeds_after_a_failed_one() {
         let flushed = async {
             let guard = FlushGuard::new(Rc::new(FailsOnce::default()));
             let first = guard.flush(Hints::default()).await;

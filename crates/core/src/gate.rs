@@ -149,7 +149,7 @@ mod tests {
                 }
                 assert!(!gate.has_waiters() && gate.inside.get() == 0 && !gate.closed.get());
             })
-            .expect("nobody waits for ever");
+            .expect("no task waits for ever");
         entered.take()
     }
 
@@ -158,7 +158,7 @@ mod tests {
 
         /// Exclusion, order and no idle waits, on random loads.
         #[test]
-        fn all_come_in_as_they_came_and_as_soon_as_they_may(
+        fn tasks_enter_in_order_of_arrival_and_as_soon_as_possible(
             mut comes in prop::collection::vec((0..60_u64, prop::bool::weighted(0.3), 0..30_u64), 1..60)
         ) {
             comes.sort_by_key(|one| one.0);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dropped_leaves_the_line_or_lets_others_in() {
+    fn a_dropped_waiter_leaves_the_queue_or_admits_others() {
         Runtime::new(1)
             .run(async {
                 let gate: Rc<Gate> = Rc::default();
@@ -186,7 +186,7 @@ mod tests {
                 let inside = gate.pass().await;
                 let (closing, passing, other) = (enter(true), enter(false), enter(true));
                 sleep(Nanos(1)).await;
-                assert!(!passing.is_finished(), "nobody overtakes who closes the gate");
+                assert!(!passing.is_finished(), "a waiting close is not overtaken");
                 drop(closing);
                 passing.await;
                 assert!(!other.is_finished());

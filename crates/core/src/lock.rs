@@ -97,14 +97,14 @@ impl Table {
     }
 
     fn leave(&mut self, key: (u64, u64)) {
-        let Some(gone) = self.entries.remove(&key) else { return };
-        self.waiting -= usize::from(gone.waits_for > 0);
+        let Some(removed) = self.entries.remove(&key) else { return };
+        self.waiting -= usize::from(removed.waits_for > 0);
         if self.waiting == 0 {
             return;
         }
         let mut granted = 0;
-        for (other, entry) in self.overlapping(key.0, gone.end) {
-            if other.1 > key.1 && conflict(gone.mode, entry.mode) {
+        for (other, entry) in self.overlapping(key.0, removed.end) {
+            if other.1 > key.1 && conflict(removed.mode, entry.mode) {
                 entry.waits_for -= 1;
                 if entry.waits_for == 0 {
                     granted += 1;
@@ -335,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn who_tries_does_not_wait() {
+    fn try_lock_does_not_wait() {
         let locks = RangeLocks::new();
         let take = |start, mode| locks.try_lock(Extent::new(start, 8), mode, Class::Background, None);
         let reader = take(0, Mode::Shared).unwrap();
         assert!(take(4, Mode::Exclusive).is_none() && take(4, Mode::Shared).is_some());
         let waits = locks.lock(Extent::new(4, 8), Mode::Exclusive, Class::Foreground, None);
-        assert!(take(8, Mode::Shared).is_none(), "somebody waits for it");
+        assert!(take(8, Mode::Shared).is_none(), "another request waits for it");
         drop((reader, waits));
         assert!(take(8, Mode::Exclusive).is_some() && locks.is_empty());
     }

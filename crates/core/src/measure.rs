@@ -45,9 +45,9 @@ pub struct Sides {
 /// A stage of a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Its name in the layer's page.
+    /// Name in the layer's page.
     pub name: &'static str,
-    /// Its duration, including foreground requests in between.
+    /// Duration, including foreground requests in between.
     pub took: Nanos,
     /// Pages moved or examined.
     pub pages: u64,

@@ -66,7 +66,7 @@ pub struct StreamId(pub u32);
 pub struct Origin {
     /// The process.
     pub process: ProcessId,
-    /// Its name at that time.
+    /// Name at that time.
     pub name: NameId,
     /// The stream, volume or client.
     pub stream: StreamId,

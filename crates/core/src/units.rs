@@ -64,7 +64,7 @@ impl Extent {
         self.start + self.sectors
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn bytes(self) -> u64 {
         self.sectors * SECTOR_BYTES
     }
@@ -97,7 +97,7 @@ impl Extent {
         whole.then(|| [Extent::new(start, middle - start), Extent::new(middle, end - middle)])
     }
 
-    /// Its parts between multiples of `every` sectors, in order; none of them is empty.
+    /// Parts between multiples of `every` sectors, in order; none of them is empty.
     pub fn split(self, every: u64) -> impl Iterator<Item = Extent> {
         let (first, end) = (self.start.0 / every, self.end().0);
         let cells = if self.sectors == 0 { first..first } else { first..end.div_ceil(every) };

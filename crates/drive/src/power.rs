@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// Energy of an idle period, and the power state at its end.
-    fn rest(&self, time: Nanos) -> (u128, Option<State>) {
+    fn idle_energy(&self, time: Nanos) -> (u128, Option<State>) {
         let (mut energy, mut watts, mut since, mut reached) = (0, self.idle, Nanos::ZERO, None);
         for state in self.states.iter().filter(|state| state.after <= time) {
             energy += energy_of(watts, state.after.since(since));
@@ -78,7 +78,7 @@ impl Meter {
     /// Wakes the drive for a command at `now`; returns how long the command waits for its recovery.
     pub fn wake(&mut self, now: Nanos) -> Nanos {
         let Some(table) = &self.table else { return Nanos::ZERO };
-        let (energy, state) = table.rest(now.since(self.busy_until));
+        let (energy, state) = table.idle_energy(now.since(self.busy_until));
         if now <= self.busy_until {
             return Nanos::ZERO;
         }
@@ -93,7 +93,7 @@ impl Meter {
     }
 
     /// Adds a command that is done at `until`, with its active time.
-    pub fn worked(&mut self, active_time: ActiveTime, until: Nanos) {
+    pub fn add_work(&mut self, active_time: ActiveTime, until: Nanos) {
         let Some(table) = &self.table else { return };
         self.femtojoules += energy_of(table.seek.saturating_sub(table.idle), active_time.seek);
         self.femtojoules += energy_of(table.active.saturating_sub(table.idle), active_time.active);
@@ -103,8 +103,8 @@ impl Meter {
 
     /// Energy used until `now`, in joules; `None` if power is not known.
     pub fn joules(&self, now: Nanos) -> Option<f64> {
-        let rest = self.table.as_ref()?.rest(now.since(self.busy_until)).0;
-        Some((self.femtojoules + rest) as f64 / 1e15)
+        let idle_energy = self.table.as_ref()?.idle_energy(now.since(self.busy_until)).0;
+        Some((self.femtojoules + idle_energy) as f64 / 1e15)
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use crate::spec::PowerState;
 
     #[test]
-    fn a_drive_draws_by_what_it_does_and_rests_deeper_the_longer_it_has_nothing_to_do() {
+    fn power_follows_activity_and_idle_states_deepen_with_time() {
         let state = |name: &str, watts, after_s, recover_ms, recover_w| PowerState {
             name: name.to_owned(),
             watts,
@@ -132,7 +132,7 @@ mod tests {
         let mut meter = Meter::new(Some(&spec));
         let active_time = ActiveTime { seek: seconds(1), active: seconds(2) };
         assert_eq!(meter.wake(Nanos::ZERO), Nanos::ZERO);
-        meter.worked(active_time, seconds(6));
+        meter.add_work(active_time, seconds(6));
         assert_eq!(meter.joules(seconds(6)), Some(9.0 + 2.0 * 7.0 + 3.0 * 5.0));
         // Ten seconds idle, five unloaded, one to recover.
         assert_eq!(meter.joules(seconds(21)), Some(38.0 + 50.0 + 15.0));

@@ -71,7 +71,7 @@ pub struct Sharer {
     pub account: Account,
     /// Class at submission.
     pub class: Class,
-    /// Its sectors.
+    /// Sectors.
     pub sectors: u64,
 }
 
@@ -127,9 +127,9 @@ impl Ledger {
             left.rotation = left.rotation - share.rotation;
             left.transfer = left.transfer - share.transfer;
             left.overhead = left.overhead - share.overhead;
-            self.pay(op, &share, sharer);
+            self.charge_share(op, &share, sharer);
         }
-        self.pay(op, &left, first);
+        self.charge_share(op, &left, first);
         let work = self.entry(first.account);
         work.commands += 1;
         work.queued += u128::from(took.total().0) * (waiting + served(sharers)) as u128;
@@ -167,7 +167,7 @@ impl Ledger {
 
     /// Counts a request that was served for free.
     pub fn charge_free(&mut self, op: Op, sharer: &Sharer) {
-        self.pay(op, &Access::default(), sharer);
+        self.charge_share(op, &Access::default(), sharer);
     }
 
     /// Adds the time for which a command occupied the drive alone.
@@ -177,7 +177,7 @@ impl Ledger {
         }
     }
 
-    fn pay(&mut self, op: Op, share: &Access, sharer: &Sharer) {
+    fn charge_share(&mut self, op: Op, share: &Access, sharer: &Sharer) {
         let work = self.entry(sharer.account);
         work.seek += share.seek;
         work.rotation += share.rotation;
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sharers_pay_adds_up_to_the_nanosecond() {
+    fn shares_add_up_to_the_nanosecond() {
         let took = Access {
             seek: Nanos(1_000_001),
             rotation: Nanos(7),

@@ -1,5 +1,5 @@
-//! Drives of every kind, at the edges of what a description may say, under clients that do what clients do:
-//! every request is answered once, bytes come back, and a run is the same when it is run again.
+//! Drives of every kind, at the limits of a description, under random clients: every request is answered once, bytes
+//! come back, and a run is reproducible.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -115,11 +115,11 @@ fn drives() -> Vec<(&'static str, Model)> {
     ]
 }
 
-/// What one client does in its part of the drive.
+/// The work of one client in its part of the drive.
 struct Client {
     drive: Rc<dyn Simulated>,
     part: Extent,
-    /// What its sectors hold; every other client's part is its own.
+    /// The content of its sectors; every other client's part is separate.
     bytes: Vec<u8>,
     aborted: Rc<Cell<u64>>,
 }
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// A read that is made urgent, withdrawn or left alone after a while.
+    /// A read that is promoted, aborted or left alone after a while.
     async fn ticketed(&mut self, at: Extent, how: Hints, rng: &mut Rng) {
         let ticket = Ticket::new();
         let how = Hints { ticket: Some(ticket.clone()), class: Class::Free, ..how };
@@ -195,7 +195,7 @@ impl Client {
 
 const CLIENTS: u64 = 8;
 
-/// All that can be told of a run: its events, when it ended, what was done, and how many were withdrawn.
+/// All observations of a run: its events, its end, the work done, and the number of aborted requests.
 fn run(model: &Model, options: QueueOptions, seed: u64) -> (u64, Nanos, seekless_drive::Work, u64) {
     let runtime = Runtime::new(seed);
     let result = runtime.run(async {

@@ -14,7 +14,7 @@ fn on<T>(spec: &Spec, depth: Option<u32>, work: impl AsyncFnOnce(Rc<dyn Simulate
     runtime.run(async { work(simulated(0, &Model::from(spec.clone()), options)).await }).unwrap()
 }
 
-/// Clients that each carry out `requests`, one after the other, of 8 sectors anywhere in their part.
+/// Clients that each issue `requests`, one after the other, of 8 sectors anywhere in their part.
 async fn anywhere(drive: &Rc<dyn Simulated>, write: bool, clients: u64, requests: u64) {
     let end = drive.geometry().sectors / 8 - 1;
     let tasks: Vec<_> = (0..clients)
@@ -42,7 +42,7 @@ async fn one(drive: &Rc<dyn Simulated>, write: bool, at: Extent) {
     }
 }
 
-/// Reads or writes in sequence from `start` on: megabytes a second.
+/// Rate of sequential reads or writes from `start` on, in MB/s.
 async fn stream(drive: &Rc<dyn Simulated>, write: bool, start: u64, megabytes: u64) -> f64 {
     let begun = runtime::now();
     for i in 0..megabytes {
@@ -130,7 +130,7 @@ fn a_stream_goes_into_its_bands_past_the_media_cache() {
 }
 
 #[test]
-fn a_rest_cleans_what_was_written_in_as_many_bands() {
+fn idle_time_cleans_the_bands_written() {
     let spec = shingled();
     let band = spec.shingled.unwrap().band_sectors;
     on(&spec, None, async |drive| {

@@ -1,5 +1,5 @@
-//! Each figure of a drive's cache, bus and commands changes at least one service time on a drive that was
-//! imported, or what it would change is not modelled.
+//! Each key of a drive's cache, bus and commands changes at least one service time on an imported drive, or its effect
+//! is not modelled.
 
 mod common;
 
@@ -17,7 +17,7 @@ const DRIVES: [&str; 5] = [
     "hp-c3323a-disksim",
 ];
 
-/// What a figure depends on where the imported drives do not have it, as `key=value` in the cache's table.
+/// Other values that a key depends on where the imported drives lack them, as `key=value` in the cache's table.
 const SETTINGS: [&[(&str, &str)]; 7] = [
     &[],
     &[("write_back", "'none'"), ("read_ahead", "'segment'")],
@@ -54,7 +54,7 @@ fn service_times(spec: &Spec) -> Vec<u64> {
         .collect()
 }
 
-/// What else the figure might be.
+/// Alternative values of a key.
 fn others(key: &str, value: &Value) -> Vec<Value> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| Value::from(text)).collect();
     match (key, value) {
@@ -71,7 +71,7 @@ fn others(key: &str, value: &Value) -> Vec<Value> {
     }
 }
 
-/// The figures of a table and of the tables in it.
+/// The keys of a table and of the tables in it.
 fn figures(path: &str, table: &Value) -> Vec<(String, Value)> {
     match table {
         Value::Table(inner) => {
@@ -81,12 +81,12 @@ fn figures(path: &str, table: &Value) -> Vec<(String, Value)> {
     }
 }
 
-/// The figure at `path`, as in `cache.segments`.
+/// The value at `path`, as in `cache.segments`.
 fn at<'a>(drive: &'a mut Value, path: &str) -> &'a mut Value {
     path.split('.').fold(drive, |table, key| &mut table[key])
 }
 
-/// The figures of a drive's `table` that change no time on any of the drives in any of the settings.
+/// The keys of a drive's `table` that change no time on any of the drives in any of the settings.
 fn without_effect(table: &str) -> Vec<String> {
     let mut found: Vec<(String, bool)> = Vec::new();
     for (name, settings) in DRIVES.iter().flat_map(|name| SETTINGS.map(|settings| (name, settings))) {

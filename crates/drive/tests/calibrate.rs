@@ -1,7 +1,7 @@
-//! Calibration finds the truth of simulated drives: of every drive that ships, also when answers come late by a
-//! random time, also when blocks are larger than sectors.
+//! Calibration finds the true parameters of simulated drives: of every shipped drive, also with random delays of
+//! answers, and with blocks larger than sectors.
 //!
-//! `cargo test -p seekless-drive --test calibrate -- --nocapture` prints what was found, drive by drive.
+//! `cargo test -p seekless-drive --test calibrate -- --nocapture` prints the results, drive by drive.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use seekless_drive::calibrate::{Calibration, Comparison, Options, Unknown, calib
 use seekless_drive::spec::{disks, find, parse};
 use seekless_drive::{Disk, QueueOptions, Spec};
 
-/// A disk whose answers come late by an exponential time, and which has blocks of some sectors.
+/// A disk whose answers are late by an exponential time, and which has blocks of several sectors.
 struct Late {
     disk: Disk,
     mean: Nanos,
@@ -108,18 +108,18 @@ fn titles() {
 }
 
 fn near(name: &str, spec: &Spec, found: &Calibration) -> Comparison {
-    // What is written is a drive.
+    // The written description is a valid drive.
     parse(name, &toml::to_string(&found.spec("found", "as it was found")).unwrap()).unwrap();
     let near = Comparison::new(found, spec);
     println!("{}", row(name, found, &near));
     near
 }
 
-/// Finds every drive with these random numbers, and holds it against the truth: every figure of the drives whose
-/// layout is even, what defects leave to see of the others.
+/// Calibrates every drive with this seed, and compares it with the truth: every value for drives of even layout, what
+/// defects allow for the others.
 fn every_drive(seed: u64) {
     titles();
-    // Fitted drives are those of DiskSim with more slips, which cut their zones in pieces.
+    // Fitted drives are those of DiskSim with more slips, which split their zones.
     for name in disks().filter(|name| !name.ends_with("-fitted")) {
         let spec = find(name).unwrap();
         if spec.actuators > 1 {
@@ -148,7 +148,7 @@ fn every_drive(seed: u64) {
     }
 }
 
-/// With other random numbers too in `make soak`, which asks for 20,000 cases.
+/// With other seeds too in `make soak`, which runs 20,000 cases.
 #[test]
 fn the_truth_of_every_drive_is_found() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u64>().ok());
@@ -158,7 +158,7 @@ fn the_truth_of_every_drive_is_found() {
     }
 }
 
-/// Answers that are late by 10 us and by 30 us on average, as a computer with other things to do gives them.
+/// Answers that are late by 10 us and by 30 us on average, as on a busy computer.
 #[test]
 fn late_answers_widen_the_intervals_but_do_not_mislead() {
     titles();
@@ -184,7 +184,7 @@ fn late_answers_widen_the_intervals_but_do_not_mislead() {
     assert!(held * 100 >= intervals * 93, "{held} of {intervals} intervals");
 }
 
-/// A drive whose tracks hold whole blocks of 4 KiB, which are all that it can be read in.
+/// A drive whose tracks hold whole blocks of 4 KiB, its unit of reading.
 #[test]
 fn blocks_larger_than_sectors_are_kept_to() {
     titles();
@@ -217,7 +217,7 @@ fn a_drive_without_a_cache_has_none() {
     assert!(near.replay.within_half_ms_pct > 98.0, "{:?}", near.replay);
 }
 
-/// Nothing that was read is ever driven out: every look has to be at a place that was not read before.
+/// Nothing is ever evicted: every trial has to use a place that was not read before.
 #[test]
 fn a_cache_of_more_segments_than_are_counted_does_not_mislead() {
     titles();
@@ -249,7 +249,7 @@ fn the_time_is_kept_to() {
         let error = found(&spec, Nanos::ZERO, 1, options).unwrap_err().to_string();
         assert!(error.contains("the time is over") && error.contains("longer"), "{error}");
     }
-    // A curve of fewer seeks still goes from edge to edge.
+    // A curve of fewer seeks still covers all distances.
     let options = Options { time: Nanos::from_millis(280_000), ..Options::default() };
     let found = found(&spec, Nanos::ZERO, 1, options).unwrap();
     let distances = [found.seeks[0].cylinders, found.seeks[found.seeks.len() - 1].cylinders];
@@ -257,7 +257,7 @@ fn the_time_is_kept_to() {
     assert_eq!(distances, [1, cylinders - 1]);
 }
 
-/// A device without a turn: each answer after the same time, or after any.
+/// A device without rotation: constant or random answer times.
 struct NoDisk(RefCell<Rng>, u64);
 
 impl BlockDevice for NoDisk {
@@ -287,7 +287,7 @@ impl BlockDevice for NoDisk {
 }
 
 #[test]
-fn what_is_no_disk_is_said_to_be_none() {
+fn a_device_that_is_no_disk_is_reported() {
     for some in [1, 50_000, 20_000_000] {
         let device = NoDisk(RefCell::new(Rng::seeded(9)), some);
         let found = Runtime::new(1).run(calibrate(&device, Options::default(), &mut |_, _| {})).unwrap();

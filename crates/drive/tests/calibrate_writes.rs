@@ -1,7 +1,6 @@
-//! Calibration with writes finds how much longer they take to settle, and changes no byte; without the word for it
-//! nothing is written.
+//! Calibration with writes finds their extra settle time, and changes no byte; without the option nothing is written.
 //!
-//! `cargo test -p seekless-drive --test calibrate_writes -- --nocapture` prints what was found, drive by drive.
+//! `cargo test -p seekless-drive --test calibrate_writes -- --nocapture` prints the results, drive by drive.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,7 +10,7 @@ use seekless_drive::calibrate::{Calibration, Options, calibrate};
 use seekless_drive::spec::find;
 use seekless_drive::{Disk, QueueOptions, Spec};
 
-/// A disk whose every byte follows from its place; it bears no other to be written. Answers come late by an
+/// A disk whose every byte follows from its place, and which refuses writes of others. Answers are late by an
 /// exponential time.
 struct Full {
     disk: Disk,
@@ -70,7 +69,7 @@ impl BlockDevice for Full {
     }
 }
 
-/// What is found, and how many writes that took.
+/// The result, and the number of writes.
 fn found(spec: &Spec, late: Nanos, destructive: bool) -> (Calibration, u64) {
     let device = Full {
         disk: Disk::new(0, spec, QueueOptions::default()),
@@ -106,7 +105,7 @@ fn the_write_settle_of_simulated_drives_is_found() {
             spec.name, spec.write_settle_us, settle.value
         );
         assert!((settle.value - spec.write_settle_us).abs() < 20.0, "{}: {settle:?}", spec.name);
-        // Seeks of this one are found less well than their intervals say.
+        // Seeks of this one are measured less precisely than their intervals suggest.
         let holds = settle.holds(spec.write_settle_us) || spec.name == "hp-c3323a-disksim";
         assert!(holds, "{}: {settle:?}", spec.name);
         assert!(found.writes == writes && writes > 0);
@@ -128,9 +127,10 @@ fn late_answers_do_not_mislead_much() {
     }
 }
 
-/// A drive that keeps whole tracks has nothing to read where the head is: handling cannot be told from seeks.
+/// A drive that caches whole tracks has nothing to read at the head's position: handling cannot be separated from
+/// seeks.
 #[test]
-fn what_cannot_be_told_is_not() {
+fn indistinguishable_values_are_left_out() {
     let (found, writes) = found(&find("quantum-atlas-10k-disksim").unwrap(), Nanos::ZERO, true);
     assert_eq!((writes, found.destructive, found.write_settle_us), (0, true, None));
     let written = found.spec("found", "as it was found");

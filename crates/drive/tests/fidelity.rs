@@ -1,4 +1,4 @@
-//! The model against real drives: as close as DiskSim, from the same files. Skips where these are missing.
+//! The model against real drives: as close as DiskSim, from the same files. Skipped where these are missing.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn fidelity(folder: &Path, name: &str) -> Fidelity {
 }
 
 #[allow(clippy::approx_constant)] // one of them looks like 1 over pi
-/// QQ RMS and share within half a millisecond, as DiskSim 4.0 has them on the same files.
+/// QQ RMS and share within half a millisecond, as given by DiskSim 4.0 for the same files.
 const DISKSIM: [(&str, f64, f64); 5] = [
     ("atlas10k", 0.268, 59.8),
     ("cheetah4LP", 0.3180, 59.8),
@@ -59,7 +59,7 @@ fn components_are_those_of_disksim() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let lba = ((u128::from(random) * u128::from(spec.sectors - 8)) >> 64) as u64 / 8 * 8;
             let (at, write) = (Extent::new(lba, 8), random % 3 == 0);
-            // What a second track takes counts as transfer there.
+            // There, the time of a second track counts as transfer.
             let first = mechanics.access(layout, head, now, layout.piece(at).at, write).0;
             let (took, there) = mechanics.access(layout, head, now, at, write);
             let transfer = took.total() - first.seek - first.rotation;

@@ -1,4 +1,4 @@
-//! A drive that is told wrong is put right by what the real one took.
+//! A wrong description is corrected by a real drive's service times.
 
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::disk::Drive;
@@ -6,7 +6,7 @@ use seekless_drive::fit::{fit, phase::think_side};
 use seekless_drive::spec::{Spec, WriteBack, Zone, find};
 use seekless_drive::validate::{Measured, Think, compare, drive_as_measured};
 
-/// Requests as an extraction makes them: here and there, some near each other, some one behind the other.
+/// Requests as in an extraction: random, near each other, and sequential.
 fn requests(sectors: u64) -> Vec<Measured> {
     let mut random = 7_u64;
     let mut below = move |limit: u64| {
@@ -29,7 +29,7 @@ fn requests(sectors: u64) -> Vec<Measured> {
     all
 }
 
-/// What a real drive of this kind takes, to the microsecond.
+/// Service times of a real drive of this kind, to the microsecond.
 fn measure(spec: &Spec, requests: &mut [Measured], think: Think) {
     let took = drive_as_measured(&mut Drive::new(spec), requests, think);
     for (request, took) in requests.iter_mut().zip(took) {
@@ -37,7 +37,7 @@ fn measure(spec: &Spec, requests: &mut [Measured], think: Think) {
     }
 }
 
-/// The drive as it is, and as it is told.
+/// The true drive, and its wrong description.
 fn real_and_told() -> (Spec, Spec) {
     let mut told = find("quantum-atlas-10k").unwrap();
     told.cache.write_back = WriteBack::All;
@@ -48,7 +48,7 @@ fn real_and_told() -> (Spec, Spec) {
     real.command.write_hit_after_write_us = 90.0;
     for (number, zone) in real.zone.iter_mut().enumerate() {
         zone.offset = (17 * number % 200) as f64 + 0.3;
-        // As told skews are: wrong by whole sectors, alike in zones that are told to be alike.
+        // Typical errors of described skews: wrong by whole sectors, equal in zones described as equal.
         zone.cylinder_skew += f64::from(zone.sectors_per_track % 11) - 2.0;
     }
     (real, told)
@@ -88,7 +88,7 @@ fn the_side_of_think_times_is_found() {
 fn a_zone_that_is_two_is_cut() {
     let (_, told) = real_and_told();
     let mut real = told.clone();
-    // From the half of the largest zones on, tracks lie elsewhere, as behind a slip that nobody knows of.
+    // From the half of the largest zones on, tracks are displaced, as after an unlisted slip.
     real.zone.clear();
     for (zone, first) in told.zone.iter().zip(told.first_cylinders()) {
         let half = zone.cylinders / 2;

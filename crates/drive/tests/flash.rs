@@ -1,4 +1,4 @@
-//! Flash drives against what is published of them, and what waits for what.
+//! Flash drives against published values, and the order of their operations.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ fn flash(name: &str) -> FlashSpec {
     }
 }
 
-/// What a second brings of requests of `sectors`, in sequence or anywhere, with so many outstanding.
+/// Rate of requests of `sectors`, sequential or random, with a number outstanding.
 fn per_second(spec: &FlashSpec, write: bool, sectors: u64, sequential: bool, outstanding: u64) -> f64 {
     const REQUESTS: u64 = 320_000;
     let runtime = Runtime::new(1);
@@ -57,8 +57,8 @@ fn per_second(spec: &FlashSpec, write: bool, sectors: u64, sequential: bool, out
 #[test]
 fn rates_are_those_that_are_published() {
     let mut wrong = 0;
-    // Megabytes a second read and written in sequence; thousands of reads and writes of 4 KiB a second anywhere,
-    // and how many reads are outstanding.
+    // Sequential read and write rates in MB/s; random reads and writes of 4 KiB in thousands per second, and the number
+    // of outstanding reads.
     for (name, read, write, reads, writes, outstanding) in [
         ("intel-x25-v", 170.0, 35.0, 25.0, 2.5, 32),
         ("samsung-870-evo-1tb", 560.0, 530.0, 98.0, 88.0, 32),
@@ -66,7 +66,7 @@ fn rates_are_those_that_are_published() {
     ] {
         let spec = flash(name);
         let buffer = u64::from(spec.controller.write_buffer_sectors);
-        // Less to hold writes, so that the rate is soon that of the cells.
+        // A smaller write buffer, so that the rate is soon that of the cells.
         let mut small = spec.clone();
         small.controller.write_buffer_sectors = buffer.min(4_096) as u32;
         let mb_s = |per_second: f64| per_second * 0.131_072;
@@ -109,7 +109,7 @@ fn a_flush_waits_for_the_cells_unless_the_buffer_outlives_a_loss_of_power() {
 }
 
 #[test]
-fn a_read_of_what_was_just_written_comes_from_the_buffer() {
+fn a_read_after_a_write_is_served_from_the_buffer() {
     let mut drive = Flash::new(&flash("samsung-870-evo-1tb"));
     let mut now = drive.serve(Op::Write, Extent::new(800, 32), Nanos(0), false).total();
     let hit = drive.serve(Op::Read, Extent::new(800, 8), now, false).total();
@@ -131,7 +131,7 @@ fn a_drive_without_a_write_cache_answers_when_it_is_written() {
     assert!(flush.0 < 50_000, "nothing is left to flush: {flush}");
 }
 
-/// Two writes of 20 sectors are more than a page of 32: none takes more than it holds.
+/// Two writes of 20 sectors are more than a page of 32: no page takes more than it holds.
 #[test]
 fn writes_that_do_not_fill_pages_evenly_take_as_long_a_sector() {
     let mut spec = flash("samsung-870-evo-1tb");
@@ -152,7 +152,7 @@ fn writes_that_do_not_fill_pages_evenly_take_as_long_a_sector() {
     }
 }
 
-/// Each figure of the cells and the controller changes a time.
+/// Each key of the cells and the controller changes a time.
 #[test]
 fn each_figure_changes_a_time() {
     let times = |spec: &FlashSpec| {

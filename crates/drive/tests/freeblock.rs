@@ -1,5 +1,5 @@
-//! Free work on simulated drives: the foreground does not notice, tasks get every block once, requests of class
-//! `Free` are carried out, promoted and withdrawn, and bad input is an error.
+//! Free work on simulated drives: the foreground is unaffected, tasks get every block once, requests of class `Free`
+//! are served, promoted and aborted, and invalid input is an error.
 
 mod common;
 
@@ -14,7 +14,7 @@ use seekless_drive::scheduler::Policy;
 use seekless_drive::spec::{Model, Spec, find, shipped};
 use seekless_drive::{QueueOptions, Simulated, simulated};
 
-/// What the foreground saw: every request and every answer with its time.
+/// The foreground's view: every request and every answer with its time.
 type Schedule = Vec<(Nanos, bool, u64)>;
 
 struct Busy {
@@ -43,8 +43,7 @@ async fn client(drive: Rc<dyn Simulated>, mut random: Lcg, requests: u64, sequen
     }
 }
 
-/// Runs a foreground, with free work beside it if there are options for that: the schedule, and the bytes that were
-/// had for free.
+/// Runs a foreground, with free work if there are options for it: the schedule, and the free bytes.
 fn run(model: &Model, busy: &Busy) -> (Schedule, u64) {
     let runtime = Runtime::new(1);
     let seen = Rc::new(RefCell::new((Schedule::new(), Vec::new())));
@@ -97,14 +96,14 @@ fn run(model: &Model, busy: &Busy) -> (Schedule, u64) {
     (schedule, stats.unwrap())
 }
 
-/// Item 7: at the component, its cache included, the schedule of the foreground is the same.
+/// At the component, its cache included, the foreground's schedule is unchanged.
 #[test]
 fn the_foreground_is_the_same_to_the_nanosecond_on_every_drive_under_every_scheduler() {
     let policies = ["fcfs", "look", "c-look", "sstf", "sptf", "sptf-sw40", "asptf6"];
     let mut helped = 0;
     for (number, name) in shipped().enumerate() {
         let Ok(spec) = find(name) else { continue };
-        // Of the many tracks of large drives a part is enough.
+        // A part of the many tracks of large drives is enough.
         if spec.sectors > 1_000_000_000 || spec.shingled.is_some() {
             continue;
         }
@@ -151,7 +150,7 @@ fn on<T>(
 }
 
 #[test]
-fn every_block_comes_once_with_its_bytes() {
+fn every_block_is_delivered_once_with_its_bytes() {
     for policy in [FreePolicy::Paper, FreePolicy::Weighted] {
         on(FreeOptions { policy, ..FreeOptions::default() }, true, async |drive, arm| {
             let bytes: Vec<u8> = (0..4096_u32).map(|byte| (byte % 251) as u8).collect();
@@ -178,7 +177,7 @@ fn every_block_comes_once_with_its_bytes() {
 }
 
 #[test]
-fn what_is_written_for_free_is_there() {
+fn free_writes_are_stored() {
     on(FreeOptions::default(), true, async |drive, arm| {
         let (task, at) = (arm.writer(16).unwrap(), Extent::new(160_000, 320));
         let bytes: Vec<u8> = (0..320 * 512_u32).map(|byte| (byte / 512) as u8).collect();
@@ -242,7 +241,7 @@ fn bad_input_is_an_error_and_changes_nothing() {
         }
         assert_eq!(arm.reader(8).err(), Some(FreeError::TooMany { most: 32 }));
         drop(many);
-        // Another task may want the same.
+        // Another task may register the same blocks.
         arm.reader(8).unwrap().read(Extent::new(80, 80)).unwrap();
         task.abort(Extent::new(120, 40)).unwrap();
         assert!(task.next().await.is_none());
@@ -276,7 +275,7 @@ fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
         ticket.promote(Class::Background);
         read.await.unwrap();
         assert!(runtime::now() < Nanos::from_millis(10_050));
-        // And one that is withdrawn.
+        // And an aborted one.
         let ticket = Ticket::new();
         let how = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..Hints::default() };
         let below = drive.clone();
@@ -290,8 +289,8 @@ fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
     });
 }
 
-/// Blocks across the ends of tracks are read in two parts: those that wait for the other one may not fill all of the
-/// buffers, also with a model that is wrong.
+/// Blocks across the ends of tracks are read in two parts: partial ones must not fill all of the buffers, also with a
+/// model error.
 #[test]
 fn a_scan_ends_however_small_its_buffers_are() {
     for (blocks, model_error) in [(1, 0), (3, 100), (4, 500), (8, 0), (8, 500), (64, 100)] {
@@ -308,9 +307,9 @@ fn a_scan_ends_however_small_its_buffers_are() {
     }
 }
 
-/// Longer than any track: a block waits for its rest over several turns.
+/// Longer than any track: a block waits for its remainder over several revolutions.
 #[test]
-fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
+fn blocks_of_many_tracks_are_delivered_once_with_small_buffers() {
     on(FreeOptions { buffers: 4 << 20, ..FreeOptions::default() }, true, async |_, arm| {
         let task = arm.reader(2_048).unwrap();
         task.read(Extent::new(0, 2_048 * 40)).unwrap();
@@ -323,17 +322,17 @@ fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
     });
 }
 
-/// Blocks are aborted and registered again while parts of them pass: each comes once all the same, and the buffers
-/// are there again in the end.
+/// Blocks are aborted and registered again while parts of them pass: each is delivered once all the same, and all
+/// buffers are free in the end.
 #[test]
-fn what_is_aborted_at_any_time_can_be_wanted_again() {
+fn aborted_blocks_can_be_registered_again() {
     on(FreeOptions { buffers: 16 * 24 * 512, ..FreeOptions::default() }, true, async |_, arm| {
         let (task, mut random) = (arm.reader(24).unwrap(), Lcg(5));
         for round in 0..3 {
             task.read(Extent::new(0, 24 * 3_000)).unwrap();
             let (mut seen, mut again) = (vec![0; 3_000], 0);
             while task.progress().left > 0 || task.ready() > 0 {
-                // Around the last one that came parts of others are under way.
+                // Around the last delivered block parts of others are in flight.
                 let Some(block) = task.next().await else { break };
                 let number = block.at.start.0 / 24;
                 seen[number as usize] += 1;
@@ -350,9 +349,9 @@ fn what_is_aborted_at_any_time_can_be_wanted_again() {
     });
 }
 
-/// What was promoted ends after its task: the next task has its number, and none of its blocks.
+/// A promoted block is done after its task has ended: the next task reuses its number, but gets none of its blocks.
 #[test]
-fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
+fn promoted_blocks_of_an_ended_task_are_dropped() {
     on(FreeOptions::default(), false, async |_, arm| {
         let task = arm.reader(8).unwrap();
         task.read(Extent::new(0, 80)).unwrap();
@@ -368,9 +367,9 @@ fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
     });
 }
 
-/// Section 2.1: contiguous ones are merged, and what is done or was never wanted stays as it is.
+/// Section 2.1: adjacent blocks are merged, and blocks that are done or not registered are left alone.
 #[test]
-fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
+fn promoted_blocks_are_submitted_and_delivered_like_others() {
     on(FreeOptions::default(), false, async |drive, arm| {
         let (task, from) = (arm.writer(8).unwrap(), Buffer::from_vec(vec![7; 40 * 512]));
         task.write(Extent::new(808, 40), &from).unwrap();
@@ -397,10 +396,10 @@ fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
     });
 }
 
-/// A wrong model makes the foreground wait for another turn now and then, and costs blocks; a guard that is as long as
-/// the model is wrong keeps the foreground's schedule as it is. Nothing is lost or comes twice.
+/// A model error makes the foreground wait for another revolution now and then, and costs blocks; a guard time as long
+/// as the error preserves the foreground's schedule. Nothing is lost or delivered twice.
 #[test]
-fn a_guard_absorbs_what_a_model_is_wrong_by() {
+fn a_guard_time_absorbs_the_model_error() {
     let model: Model = atlas().into();
     let error = Nanos::from_micros(200);
     let busy = |free| Busy { policy: Policy::CLook, free, clients: 4, requests: 300, sequential: false };
@@ -425,8 +424,8 @@ fn a_guard_absorbs_what_a_model_is_wrong_by() {
     });
 }
 
-/// Left open in the paper: with nothing else to do the head reads what is wanted as fast as it passes, each block once,
-/// the innermost and the outermost alike.
+/// Left open in the paper: an idle head reads pending blocks at full speed, each block once, the innermost and the
+/// outermost alike.
 #[test]
 fn an_idle_drive_is_scanned_at_full_speed() {
     let idle_delay_limit = Nanos::from_millis(1);
@@ -454,7 +453,7 @@ fn an_idle_drive_is_scanned_at_full_speed() {
     });
 }
 
-/// The foreground is delayed by no more than it allows on average, and the less it allows the less is read.
+/// The foreground's mean delay stays within its limit, and a lower limit gives fewer free bytes.
 #[test]
 fn idle_time_costs_no_more_than_is_allowed() {
     let response = |limit: Option<u64>| {
@@ -495,7 +494,7 @@ fn idle_time_costs_no_more_than_is_allowed() {
     }
 }
 
-/// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.
+/// A long decision time finds less, and one longer than any gap nothing; the foreground is the same.
 #[test]
 fn decisions_cost_gaps_and_not_the_foreground() {
     let stats = [0, 1_000, 20_000].map(|micros| {

@@ -28,10 +28,10 @@ const SPARINGS: [Sparing; 9] = [
     Sparing::Zone,
 ];
 
-/// Cylinders, sectors a track, spares, sectors at the front that hold nothing, slips and remaps.
+/// Cylinders, sectors per track, spares, sectors at the front that hold nothing, slips and remaps.
 type Made = (u32, u32, u32, u32, Vec<u64>, Vec<(u64, u64)>);
 
-/// A small drive, if slips and spares make one.
+/// A small drive, if slips and spares are consistent.
 fn drive(mapping: usize, sparing: usize, zones: &[Made]) -> Option<Spec> {
     let mut spec = find("quantum-atlas-10k").unwrap();
     spec.heads = 3;
@@ -50,7 +50,7 @@ fn drive(mapping: usize, sparing: usize, zones: &[Made]) -> Option<Spec> {
             ..Zone::default()
         })
         .collect();
-    // As many as fit: too many is told with the number that there are.
+    // As many as fit: the error of too many gives the maximum.
     spec.sectors = 1 << 40;
     let error = parse("made", &toml::to_string(&spec).unwrap()).unwrap_err().to_string();
     spec.sectors = error.rsplit("hold, ").next()?.trim().parse().ok()?;
@@ -78,7 +78,7 @@ proptest! {
             prop_assert_eq!(layout.lba(place), Some(Lba(lba)), "{:?}", place);
             prop_assert!(places.insert(place), "{:?} holds two sectors", place);
         }
-        // Every place that holds a sector was named; the others hold none.
+        // Every place that holds a sector was listed; the others hold none.
         let mut held = 0;
         for (zone, first) in spec.zone.iter().zip(spec.first_cylinders()) {
             for cylinder in first..first + u64::from(zone.cylinders) {

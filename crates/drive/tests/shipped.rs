@@ -1,4 +1,4 @@
-//! Every drive that ships, held against what is published of it; and our own service times, pinned.
+//! Every shipped drive compared with published values; and our own service times, pinned.
 
 mod common;
 
@@ -12,7 +12,7 @@ use seekless_drive::disk::Drive;
 use seekless_drive::flash::Flash;
 use seekless_drive::spec::{disks, find, shipped};
 
-/// What is published: average seek in ms; MB/s of the first and the last tracks in sequence.
+/// Published values: average seek in ms; sequential MB/s of the first and the last tracks.
 struct Published {
     name: &'static str,
     seek_ms: Option<f64>,
@@ -29,8 +29,8 @@ const fn published(
     Published { name, seek_ms: Some(seek_ms), first_mb_s, last_mb_s }
 }
 
-/// The sources are in the drives' files. Drives whose seeks were extracted obey what was measured, which is
-/// not always what is published: on the Atlas 10K it is a tenth more.
+/// The sources are in the drives' files. Drives with extracted seeks follow the measurements, which may differ from
+/// published values: on the Atlas 10K by a tenth.
 const PUBLISHED: [Published; 15] = [
     published("fujitsu-mhz2120bh", 12.0, Some(51.0), None),
     published("hgst-ultrastar-7k8-8tb", 7.4, Some(255.0), None),

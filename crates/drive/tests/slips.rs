@@ -1,5 +1,5 @@
-//! Slipped tracks that a description does not list are found in what the real drive took, also over a break of
-//! the clock. What needs measured drives skips where these are missing.
+//! Unlisted slipped tracks are found from the real drive's service times, also across a break of the clock. Skipped
+//! where measured drives are missing.
 
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::disk::Drive;
@@ -28,20 +28,20 @@ fn requests(sectors: u64) -> Vec<Measured> {
     (0..8_000).map(request).collect()
 }
 
-/// What the model takes for the half that the fit has not seen.
+/// The model's error for the half that the fit has not seen.
 fn second_half(spec: &Spec, measured: &[Measured]) -> Fidelity {
     let half = measured.len() / 2;
     let simulated = drive_as_measured(&mut Drive::new(spec), measured, Think::After);
     compare(&simulated[half..], &measured[half..])
 }
 
-/// Tracks that are within so many of one of `slips`.
+/// Number of tracks within a distance of one of `slips`.
 fn near(tracks: &[u64], slips: &[u64], within: u64) -> usize {
     tracks.iter().filter(|track| slips.iter().any(|slip| slip.abs_diff(**track) <= within)).count()
 }
 
 #[test]
-fn slipped_tracks_are_found_behind_a_break_of_the_clock() {
+fn slipped_tracks_are_found_after_a_break_of_the_clock() {
     let told = find("hp-c3323a-disksim").unwrap();
     let mut real = told.clone();
     real.rpm += 0.5;
@@ -56,7 +56,7 @@ fn slipped_tracks_are_found_behind_a_break_of_the_clock() {
     for (request, took) in measured.iter_mut().zip(took) {
         request.service = took;
     }
-    // Nobody wrote down how long it took until measuring went on: four tenths of a turn are missing.
+    // The pause of the measurement was not recorded: four tenths of a turn are missing.
     measured[3_000].think = Nanos(measured[3_000].think.0 - 4_400_000);
     let fitted = fit(&told, &measured[..4_000], &mut |_| {}).spec;
     for (found, real) in fitted.zone.iter().zip(&real.zone) {
@@ -75,7 +75,7 @@ fn drive(name: &str) -> Option<(Spec, Vec<Measured>)> {
 }
 
 #[test]
-fn what_a_file_lists_is_found_without_it() {
+fn listed_slips_are_found_without_the_list() {
     let Some((listed, measured)) = drive("hp_c2247a") else { return };
     let mut told = listed.clone();
     for zone in &mut told.zone {
@@ -88,7 +88,7 @@ fn what_a_file_lists_is_found_without_it() {
         right += near(&fitted.slips, &listed.slips, 25);
         all += listed.slips.len();
     }
-    // Those at the end of a zone, with few requests behind, are not.
+    // Those at the end of a zone, with few requests after them, are not.
     assert!(found == right && right * 4 > all * 3, "{right} right ones of {found}, {all} are listed");
     let after = second_half(&fitted, &measured);
     assert!(after.within_half_ms_pct > 94.0, "{after:?}");

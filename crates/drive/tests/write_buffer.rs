@@ -50,7 +50,7 @@ fn a_write_is_acknowledged_at_once_while_there_is_room_and_a_flush_waits_for_all
 }
 
 #[test]
-fn what_must_be_on_the_media_waits_for_it_and_for_nothing_else() {
+fn fua_waits_for_the_media_and_nothing_else() {
     let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
     let (mut rng, mut now) = (Lcg(2), Nanos(0));
     for _ in 0..50 {
@@ -63,7 +63,7 @@ fn what_must_be_on_the_media_waits_for_it_and_for_nothing_else() {
 }
 
 #[test]
-fn a_read_finds_what_is_in_the_buffer_and_what_it_finds_in_part_goes_to_the_media_first() {
+fn a_read_hits_the_buffer_and_a_partial_hit_is_destaged_first() {
     let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
     let mut now = drive.serve(Op::Write, Extent::new(1_000_000, 8), Nanos(0), false).total();
     let hit = drive.serve(Op::Read, Extent::new(1_000_002, 4), now, false).total();
@@ -114,8 +114,8 @@ fn the_order_in_which_it_is_written_out_matters() {
 }
 
 proptest! {
-    /// Time goes forward, a flush leaves nothing, and what was written and flushed takes a turn of the disk at
-    /// least a write that is not in sequence with another.
+    /// Time goes forward, a flush leaves nothing, and writing and flushing takes at least a revolution per write that
+    /// does not continue another.
     #[test]
     fn nothing_is_forgotten(
         requests in proptest::collection::vec((0..4_u8, 0..64_u64, 1..40_u64, 0..30_u64), 1..80),
@@ -142,9 +142,9 @@ proptest! {
     }
 }
 
-/// Clients that never pause keep it busy all the time and no longer, however early it acknowledges.
+/// Clients that never pause keep it busy exactly all the time, however early it acknowledges.
 #[test]
-fn the_time_of_a_drive_is_told_once() {
+fn the_time_of_a_drive_is_counted_once() {
     let imported = find("quantum-atlas-10k-disksim").unwrap();
     for spec in
         [buffered(0, Policy::Sptf), buffered(64, Policy::Sptf), buffered(20_000, Policy::CLook), imported]
@@ -176,7 +176,7 @@ fn the_time_of_a_drive_is_told_once() {
                 (runtime::now(), drive.all())
             })
             .unwrap();
-        // What was written out to the end of a stroke after the last answer counts, too.
+        // Destaging after the last answer counts, too.
         let over = work.busy().seconds() - end.seconds();
         assert!((-1e-6..0.05).contains(&over), "{}: busy {} of {end}", spec.name, work.busy());
         assert!(work.foreground.seconds() / end.seconds() > 0.99, "all of it is waited for");

@@ -187,7 +187,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         mined.elapsed = elapsed;
         count_scrubbed(&volume, mining.block, &mut mined);
         mined.work = volume.all();
-        mined.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.and(&arm.stats()));
+        mined.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.plus(&arm.stats()));
         Ok(mined)
     })?;
     let mut mined = result?;

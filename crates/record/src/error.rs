@@ -30,7 +30,7 @@ pub enum RecordError {
     NotBlock {
         /// The argument as given.
         device: String,
-        /// What it is.
+        /// The kind of file found.
         found: String,
         /// The device that it lies on, if that helps.
         hint: String,
@@ -38,15 +38,15 @@ pub enum RecordError {
     /// The kernel is not as expected.
     #[error("this kernel: found {found}, expected {expected}")]
     Kernel {
-        /// What the kernel has.
+        /// The property found.
         found: String,
-        /// What is needed.
+        /// The property needed.
         expected: String,
     },
     /// The `blk` tracer was requested, and is in use.
     #[error("the blk tracer: found {found}, expected it free: wait, or record with --source events")]
     Busy {
-        /// Its user.
+        /// User.
         found: String,
     },
     /// The output file cannot be used.
@@ -54,9 +54,9 @@ pub enum RecordError {
     Output {
         /// The file.
         file: PathBuf,
-        /// What is there.
+        /// The file found.
         found: String,
-        /// What is expected.
+        /// The file expected.
         expected: &'static str,
     },
     /// A second signal arrived while the first was handled.

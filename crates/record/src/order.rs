@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_before_the_requests_of_their_instant() {
+    fn names_precede_the_requests_of_their_instant() {
         let mut order = Order::default();
         let named = Item { time_ns: 5, kind: Kind::Named(1, *b"dd\0\0\0\0\0\0\0\0\0\0\0\0\0\0") };
         for item in [block(5, 1), block(9, 2), named.clone(), block(3, 3), block(5, 4)] {

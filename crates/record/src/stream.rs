@@ -39,7 +39,7 @@ pub struct Stream {
     skipped: u64,
 }
 
-/// What is at some place.
+/// Content at some place.
 enum Here {
     Record(usize),
     Line(usize),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_whole_however_they_come_in() {
+    fn records_are_returned_whole_however_they_are_fed() {
         let bytes = some().concat();
         for step in 1..bytes.len() {
             let mut stream = Stream::default();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_skipped_and_counted() {
+    fn bytes_that_are_no_record_are_skipped_and_counted() {
         let [first, second] = some();
         let mut stream = Stream::default();
         let long = [b"CPU:".as_slice(), &[b'x'; 80]].concat();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_who_and_when() {
+    fn a_record_has_thread_and_time() {
         let mut stream = Stream::default();
         stream.feed(&some()[0]);
         let found = stream.next_record().unwrap();

@@ -18,7 +18,7 @@ pub struct TracedEvent {
     pub system: &'static str,
     /// The event.
     pub event: &'static str,
-    /// Its action in a blktrace record.
+    /// Action in a blktrace record.
     pub action: u32,
     /// Whether it is about a request structure, which belongs to the whole disk, and not to a bio.
     pub of_disk: bool,
@@ -260,7 +260,7 @@ format:
     }
 
     #[test]
-    fn letters_mean_what_the_blk_tracer_would_have_said() {
+    fn letters_match_the_blk_tracer() {
         use category::*;
         for (letters, bytes, expected) in [
             ("R", true, READ),

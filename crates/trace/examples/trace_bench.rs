@@ -1,7 +1,7 @@
-//! How fast traces are read, written and characterised, in CPU seconds; run it by `make bench`.
+//! Speed of reading, writing and characterising traces, in CPU seconds; run by `make bench`.
 //!
-//! Rounds are interleaved, the figures are medians. Files are made here, in memory where the machine has
-//! such a folder. `blkparse`, the peer, runs in the same rounds where it is installed.
+//! Rounds are interleaved, the figures are medians. Files are made here, in memory where the machine has such a folder.
+//! `blkparse`, the peer, runs in the same rounds where it is installed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -22,7 +22,7 @@ const LINES: u64 = 500_000;
 
 struct Case {
     name: String,
-    /// What is counted, and how many of it.
+    /// What is counted, and its number.
     unit: &'static str,
     amount: f64,
     run: Box<dyn Fn()>,
@@ -36,7 +36,7 @@ fn main() {
     let mut cases = reading(&folder);
     cases.extend(writing(&folder));
     cases.extend(characterising());
-    // Words after the program's name choose among the cases.
+    // Arguments select cases.
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     cases.retain(|case| wanted.is_empty() || wanted.iter().any(|word| case.name.contains(word.as_str())));
     for _ in 0..ROUNDS {
@@ -53,7 +53,7 @@ fn main() {
         let median = case.seconds[ROUNDS / 2];
         println!("{:<44} {median:>12.3} {:>9.2} {}", case.name, case.amount / median.max(1e-9), case.unit);
     }
-    // Nothing but these files is in it.
+    // Only these files are in it.
     let _ = fs::remove_dir_all(&folder);
 }
 
@@ -83,7 +83,7 @@ fn reading(folder: &Path) -> Vec<Case> {
     cases
 }
 
-/// Each format written, to a file in the folder, and Parquet read back.
+/// Writes each format to a file in the folder, and reads Parquet back.
 fn writing(folder: &Path) -> Vec<Case> {
     let binary = folder.join("bench.blktrace.0");
     let options = ReadOptions { latencies: true, ..ReadOptions::default() };
@@ -192,18 +192,18 @@ fn blkparse(folder: &Path) {
     assert!(command.status().is_ok_and(|status| status.success()), "blkparse reads the file");
 }
 
-/// Time that this thread, and the processes it waited for, were on a processor.
+/// CPU time of this thread, and of the processes it waited for.
 fn cpu_seconds() -> f64 {
     let own = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let own = own.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name in brackets; in hundredths of a second.
+    // After the name in brackets; in hundredths of a second.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let children = fields.skip(13).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0;
     own + children
 }
 
-/// Queue events and completions of a device with eight requests under way.
+/// Queue events and completions of a device with eight requests in flight.
 fn blktrace(records: u64) -> Vec<u8> {
     const QUEUED: u32 = 1 | (1 | 1 << 4) << 16;
     const COMPLETED: u32 = 8 | (1 | 1 << 7) << 16;
@@ -229,7 +229,7 @@ fn blktrace(records: u64) -> Vec<u8> {
     bytes
 }
 
-/// A line for these nanoseconds and this sector.
+/// A line for this time and sector.
 type Line = fn(u64, u64) -> String;
 
 const TEXTS: &[(&str, Line)] = &[

@@ -41,7 +41,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
 }
 
 /// The uncompressed content of a file, from its start.
-pub fn again(file: &File) -> io::Result<Box<dyn BufRead>> {
+pub fn reopen(file: &File) -> io::Result<Box<dyn BufRead>> {
     let mut file = file.try_clone()?;
     file.rewind()?;
     decompress(file)
@@ -93,18 +93,18 @@ pub(crate) fn fill(source: &mut impl Read, into: &mut [u8]) -> (usize, Option<io
 }
 
 fn buffered(packing: &'static str, source: impl Read + 'static) -> Box<dyn BufRead> {
-    Box::new(BufReader::with_capacity(BUFFER_BYTES, Told { packing, source, passed: 0 }))
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, NamedStream { packing, source, bytes_read: 0 }))
 }
 
 /// A stream whose errors give its compression and how far it was read.
-struct Told<R> {
+struct NamedStream<R> {
     packing: &'static str,
     source: R,
     /// Bytes read so far, uncompressed.
-    passed: u64,
+    bytes_read: u64,
 }
 
-impl<R: Read> Read for Told<R> {
+impl<R: Read> Read for NamedStream<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(into).map_err(|error| match error.kind() {
             ErrorKind::Interrupted | ErrorKind::UnexpectedEof => error,
@@ -113,11 +113,11 @@ impl<R: Read> Read for Told<R> {
                 format!(
                     "found {} data that cannot be undone ({error}), after {} bytes of what they hold; \
                      expected a whole file",
-                    self.packing, self.passed
+                    self.packing, self.bytes_read
                 ),
             ),
         })?;
-        self.passed += read as u64;
+        self.bytes_read += read as u64;
         Ok(read)
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_stops_early_says_so_after_giving_what_it_holds() {
+    fn a_truncated_stream_gives_its_content_then_an_error() {
         let content: Vec<u8> =
             (0..40_000_u32).flat_map(|n| (n.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
         for compress in [gzip, xz, |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap()] {
@@ -178,7 +178,10 @@ mod tests {
         damaged[middle] ^= 0xff;
         let error = read_all(damaged).unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
-        let told = error.to_string();
-        assert!(told.starts_with("found xz data") && told.contains("expected a whole file"), "{told}");
+        let message = error.to_string();
+        assert!(
+            message.starts_with("found xz data") && message.contains("expected a whole file"),
+            "{message}"
+        );
     }
 }

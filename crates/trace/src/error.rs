@@ -74,7 +74,7 @@ pub enum TraceError {
     Setting {
         /// The option.
         setting: &'static str,
-        /// Its value.
+        /// Value.
         found: String,
         /// The values expected.
         expected: String,

@@ -1,20 +1,20 @@
-//! Counts a request once though it was traced on several devices of a stack.
+//! Layering: counts a request once though it was traced on several devices of a stack.
 //!
-//! A request to a volume on a partition is queued at the volume, remapped to the partition, remapped
-//! to the disk, and queued again at the disk. Where only the disk was traced that is one queue
-//! event; where volume and disk were traced it is two, of the same I/O.
+//! A request to a volume on a partition is queued at the volume, remapped to the partition, remapped to the disk, and
+//! queued again at the disk. Where only the disk was traced that is one queue event; where volume and disk were traced
+//! it is two, of the same I/O.
 //!
-//! The rule: **a request counts at the topmost traced device that it passes.** A queue event is a
-//! repetition if remaps lead to it from another device that is itself in the trace (has queue events
-//! of its own). The top is where the process that asked is known, and where the request has not been
-//! split over stripes or written twice by a mirror. Requests that enter the stack lower down (another
-//! partition of the disk, a volume's own metadata) have no such remap, and count where they enter.
+//! The rule: **a request counts at the topmost traced device that it passes.** A queue event is a repetition if remaps
+//! lead to it from another device that is itself in the trace (has queue events of its own). At the top the issuing
+//! process is known, and the request has not been split over stripes or written twice by a mirror. Requests that enter
+//! the stack lower down (another partition of the disk, a volume's own metadata) have no such remap, and count where
+//! they enter.
 //!
-//! Not seen: layers that remap without saying so (a loop device reads its file through the page
-//! cache). Their devices stay apart in [`Record::device`](seekless_core::Record).
+//! Not detected: layers that remap without an event (a loop device reads its file through the page cache). Their
+//! devices stay apart in [`Record::device`](seekless_core::Record).
 //!
-//! Faults: a remap whose queue event never comes is forgotten after [`PATIENCE`], and there are never
-//! more than [`MAX_EXPECTED`] of them, so that it cannot swallow a later, unrelated request.
+//! Faults: a remap without a later queue event is forgotten after [`TIMEOUT`], and there are never more than
+//! [`MAX_EXPECTED`] of them, so that it cannot hide a later, unrelated request.
 
 use std::collections::VecDeque;
 
@@ -24,17 +24,17 @@ use seekless_core::{Extent, Nanos};
 use crate::format::{Queued, Remapped};
 
 /// A remap and its queue event are microseconds apart, unless the process is preempted between.
-const PATIENCE: Nanos = Nanos(1_000_000_000);
-/// A CPU is between the two with one request at a time, a preempted process too.
+const TIMEOUT: Nanos = Nanos(1_000_000_000);
+/// A CPU, or a preempted process, is between the two with one request at a time.
 const MAX_EXPECTED: usize = 1024;
 /// More devices than any machine has; a bound for hostile input.
 const MAX_DEVICES: usize = 1 << 16;
 
-/// A queue event that will repeat a request which has been counted.
+/// A queue event expected to repeat a counted request.
 struct Expected {
     since: Nanos,
     device: u32,
-    /// Where the remap went, if that is a partition of `device`: the next remap comes from there.
+    /// The destination of the remap, if that is a partition of `device`: the next remap comes from there.
     to_device: u32,
     extent: Extent,
 }
@@ -44,14 +44,14 @@ struct Expected {
 pub struct Layering {
     /// The devices that have had queue events: their requests have been counted.
     traced: FxHashSet<u32>,
-    /// The one that was noted last, and mostly is next.
+    /// The device noted last, which mostly is next.
     latest: Option<u32>,
     expected: VecDeque<Expected>,
     repeated: u64,
 }
 
 impl Layering {
-    /// A request was passed on.
+    /// Follows a remap.
     pub fn remapped(&mut self, time: Nanos, remap: &Remapped) {
         self.forget(time);
         let continues = self.expected.iter().position(|earlier| {
@@ -61,7 +61,7 @@ impl Layering {
         if let Some(index) = continues {
             self.expected.remove(index);
         } else if remap.from_device == remap.device || !self.traced.contains(&remap.from_device) {
-            // From a partition of the traced device itself, or from one that nobody traced.
+            // From a partition of the traced device itself, or from an untraced one.
             return;
         }
         if self.expected.len() == MAX_EXPECTED {
@@ -71,7 +71,7 @@ impl Layering {
         self.expected.push_back(Expected { since: time, device, to_device, extent });
     }
 
-    /// A request was queued: whether it repeats one that has been counted.
+    /// Whether a queued request repeats a counted one.
     pub fn repeats(&mut self, time: Nanos, request: &Queued) -> bool {
         self.forget(time);
         let known = self.expected.iter().position(|expected| {
@@ -81,7 +81,7 @@ impl Layering {
         if let Some(index) = known {
             self.expected.remove(index);
             self.repeated += 1;
-            // A device in the middle of a stack: what is remapped from it has been counted above.
+            // A device in the middle of a stack: remapped requests from it have been counted above.
             self.note_traced(request.device);
             return true;
         }
@@ -89,7 +89,7 @@ impl Layering {
         false
     }
 
-    /// How many repetitions there were.
+    /// Number of repetitions.
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
@@ -105,7 +105,7 @@ impl Layering {
     }
 
     fn forget(&mut self, now: Nanos) {
-        while self.expected.front().is_some_and(|oldest| now.since(oldest.since) > PATIENCE) {
+        while self.expected.front().is_some_and(|oldest| now.since(oldest.since) > TIMEOUT) {
             self.expected.pop_front();
         }
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_enters_below_the_top_counts_there() {
+    fn requests_entering_below_the_top_count_there() {
         let mut layering = Layering::default();
         assert!(!layering.repeats(Nanos(1), &queued(VOLUME, 100, 8)));
         layering.remapped(Nanos(2), &remap((PARTITION, 2500), (DISK, 9500), DISK));
@@ -188,6 +188,6 @@ mod tests {
         let mut layering = Layering::default();
         assert!(!layering.repeats(Nanos(1), &queued(VOLUME, 100, 8)));
         down_the_stack(&mut layering, Nanos(2));
-        assert!(!layering.repeats(Nanos(2) + PATIENCE + Nanos(1), &queued(DISK, 9100, 8)));
+        assert!(!layering.repeats(Nanos(2) + TIMEOUT + Nanos(1), &queued(DISK, 9100, 8)));
     }
 }

@@ -1,10 +1,10 @@
-//! Block traces: formats in and out, and what a workload is like.
+//! Block traces: formats in and out, and workload statistics.
 //!
-//! [`load`] reads a recording whole, [`Reader`] as a stream; [`characterise`] counts what the papers'
-//! tables and figures show. Formats are in [`mod@format`], one file each.
+//! [`load`] reads a whole recording, [`Reader`] a stream; [`characterise`] computes the statistics of the papers'
+//! tables and figures. Formats are in [`mod@format`], one file each.
 //!
-//! Malformed input of any kind gets an error or a warning that says where, what was found and what
-//! was expected. Nothing here panics on it, and nothing depends on a hash map's order.
+//! Malformed input of any kind gives an error or a warning with the place, the value found and the value expected.
+//! Nothing here panics on it, and nothing depends on a hash map's order.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub mod write;
 pub use error::TraceError;
 pub use format::{BLKPARSE_F, Columns, FORMATS, Format, Sample};
 pub use loaded::{DeviceUse, Trace, load};
-pub use options::{LeavesOpen, ReadOptions, TimeUnit};
+pub use options::{OpenUnits, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;
 pub use stats::{Analysis, Intervals, MissRatio, Stats, StatsOptions, Survey, characterise};

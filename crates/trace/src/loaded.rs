@@ -1,6 +1,6 @@
-//! A whole trace in memory, and what can be asked of it at once. 56 bytes a record.
+//! A whole trace in memory, and simple queries. 56 bytes per record.
 //!
-//! Invariant: what [`Reader`] promises of its records holds of these.
+//! Invariant: the guarantees of [`Reader`] hold for its records.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,36 +12,34 @@ use crate::options::ReadOptions;
 use crate::reader::Reader;
 use crate::volumes::Volumes;
 
-/// More devices than a person would read about in a warning.
-const DEVICES_TOLD: usize = 8;
+/// Most devices named in a warning.
+const MAX_LISTED: usize = 8;
 
-/// A trace that has been read.
+/// A trace in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Its requests, by time from zero.
+    /// Requests, by time from zero.
     pub records: Vec<Record>,
-    /// The names of the processes that made them.
+    /// The names of their processes.
     pub names: Names,
     /// The names of its volumes.
     pub volumes: Volumes,
-    /// What a person should know about it.
+    /// Warnings.
     pub warnings: Vec<String>,
     /// The files it was read from.
     pub sources: Vec<PathBuf>,
-    /// The name of the format they are in (see [`FORMATS`](crate::format::FORMATS)); empty for a trace
-    /// that no file held.
+    /// The name of their format (see [`FORMATS`](crate::format::FORMATS)); empty for a trace without a file.
     pub format: &'static str,
 }
 
-/// What a trace holds of one device. The device's own size is not in a trace: it is `end_sector`
-/// at least.
+/// A trace's use of one device. The device's own size is not in a trace: it is `end_sector` at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
     /// The device, as in [`Record::device`].
     pub device: u32,
-    /// Its records, flushes included.
+    /// Records, flushes included.
     pub records: u64,
-    /// The sector after the last one that was accessed.
+    /// The sector after the last accessed one.
     pub end_sector: u64,
 }
 
@@ -57,10 +55,10 @@ pub fn load(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Trace, 
     }
     let devices = trace.devices();
     if devices.len() > 1 {
-        let told = devices.iter().take(DEVICES_TOLD);
-        let each = told.map(|one| format!("{} on {}", one.records, trace.volumes.name(one.device)));
+        let listed = devices.iter().take(MAX_LISTED);
+        let each = listed.map(|one| format!("{} on {}", one.records, trace.volumes.name(one.device)));
         let mut each = each.collect::<Vec<_>>().join(", ");
-        if devices.len() > DEVICES_TOLD {
+        if devices.len() > MAX_LISTED {
             each.push_str(", ...");
         }
         trace.warnings.push(format!("requests of {} devices ({each}) are read as one trace", devices.len()));
@@ -69,27 +67,27 @@ pub fn load(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Trace, 
 }
 
 impl Trace {
-    /// How many reads.
+    /// Number of reads.
     pub fn reads(&self) -> usize {
         self.count(|op| op == Op::Read)
     }
 
-    /// How many writes, writes of zeroes included.
+    /// Number of writes, writes of zeroes included.
     pub fn writes(&self) -> usize {
         self.count(|op| matches!(op, Op::Write | Op::WriteZeroes))
     }
 
-    /// How many flushes.
+    /// Number of flushes.
     pub fn flushes(&self) -> usize {
         self.count(|op| op == Op::Flush)
     }
 
-    /// How many discards.
+    /// Number of discards.
     pub fn discards(&self) -> usize {
         self.count(|op| op == Op::Discard)
     }
 
-    /// The sector after the last one that was accessed, on any device.
+    /// The sector after the last accessed one, on any device.
     pub fn end_sector(&self) -> u64 {
         self.records.iter().map(|record| record.extent.end().0).max().unwrap_or(0)
     }
@@ -108,7 +106,7 @@ impl Trace {
         uses
     }
 
-    /// Drops the records of all other devices. Times stay as they are.
+    /// Drops the records of all other devices. Times are not changed.
     pub fn keep_device(&mut self, device: u32) {
         self.records.retain(|record| record.device == device);
     }

@@ -1,14 +1,12 @@
-//! Puts the events of several files (one a CPU) into one order in time, with bounded memory.
+//! Merges the events of several files (one per CPU) into one order in time, with bounded memory.
 //!
-//! Order: time; at the same time names before requests, so that a name counts for whatever happens
-//! at its instant, whichever CPU noted it; then the order of the files; then the place in the file.
-//! The same files give the same order.
+//! Order: time; at the same time names before requests, so that a name applies to all events of its instant, whichever
+//! CPU recorded it; then the order of the files; then the place in the file. The same files give the same order.
 //!
-//! Fault: a file that goes back in time. A few records do so in real traces (a request recorded
-//! inside an interrupt while another was being recorded; notes of what was running when tracing
-//! began): a record is put back in its place if it is at most [`WINDOW_EVENTS`] events late. One that is
-//! later is an error, but for a name: a name comes into force late instead; and but for formats that
-//! [clamp](Decoder::clamps): there it counts at the time of the one before it, with a warning.
+//! Fault: a file that goes back in time. Real traces have a few such records (a request recorded inside an interrupt
+//! while another was being recorded; notes of running processes when tracing began): a record is put back in its place
+//! if it is at most [`WINDOW_EVENTS`] events late. A later one is an error, with two exceptions: a name takes effect
+//! late; and in formats that [clamp](Decoder::clamps) it counts at the time of the one before it, with a warning.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,10 +17,10 @@ use seekless_core::Nanos;
 use crate::error::TraceError;
 use crate::format::{Decoder, Event, EventKind};
 
-/// Real traces need four; this many are 100 KiB a file.
+/// Real traces need four; this many are 100 KiB per file.
 pub const WINDOW_EVENTS: usize = 1024;
 
-/// Where an event belongs: its time, names first, then its file (or its place in one file).
+/// Sort key of an event: its time, names first, then its file (or its place in one file).
 type Key = (Nanos, bool, u64);
 
 fn key(event: &Event, tie_break: u64) -> Key {
@@ -55,18 +53,18 @@ impl Ord for Slot {
     }
 }
 
-/// One file's events, put in order within a window.
+/// One file's events, sorted within a window.
 struct Source {
     decoder: Box<dyn Decoder>,
     file: PathBuf,
-    /// In order. Most events come in order, so that the place of one is found from the back.
+    /// Sorted. Most events arrive in order, so the place of one is searched from the back.
     window: VecDeque<Event>,
-    /// The time of the last event given out: nothing earlier can be placed any more.
+    /// The time of the last event returned: nothing earlier can be placed any more.
     released: Nanos,
-    /// Events that were later than the window, and count later than they happened.
+    /// Events later than the window, which count later than they happened.
     clamped: u64,
     ended: bool,
-    /// What ended it; told once the events before it have been given out.
+    /// The error that ended it; returned after the events before it.
     failure: Option<TraceError>,
 }
 
@@ -117,7 +115,7 @@ impl Source {
         if self.clamped > 0 {
             let (file, clamped) = (self.file.display(), self.clamped);
             warnings.push(format!(
-                "{file}: {clamped} records stand more than {WINDOW_EVENTS} records too late; they count at the time of the one before them"
+                "{file}: {clamped} records are more than {WINDOW_EVENTS} records late; they count at the time of the one before them"
             ));
         }
         warnings
@@ -142,7 +140,7 @@ pub struct Merge {
     /// The next event of each file that has one, keyed by the file's number.
     heads: BinaryHeap<Reverse<Slot>>,
     started: bool,
-    /// What ended it; told once the event before it has been given out.
+    /// The error that ended it; returned after the event before it.
     failure: Option<TraceError>,
     warnings: Vec<String>,
     skipped: u64,
@@ -175,7 +173,7 @@ impl Merge {
     pub fn next(&mut self) -> Result<Option<Event>, TraceError> {
         if !self.started {
             self.started = true;
-            // A single file has nothing to be compared with.
+            // A single file needs no comparison.
             let compared = if self.sources.len() == 1 { 0 } else { self.sources.len() };
             for number in 0..compared {
                 self.advance(number);
@@ -204,7 +202,7 @@ impl Merge {
         next
     }
 
-    /// What the files that have ended had to say, and how many of their records made no sense.
+    /// Warnings of the files that have ended, and their number of malformed records.
     pub fn warnings(&mut self) -> (Vec<String>, u64) {
         (std::mem::take(&mut self.warnings), self.skipped)
     }

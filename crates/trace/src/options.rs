@@ -1,27 +1,27 @@
-//! How a trace is to be read, where a person knows better than the file.
+//! Options of reading a trace, where a user knows better than the file.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::format::{Columns, Format};
 
-/// How a trace is read.
+/// Options of reading a trace.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The format of the files; `None`: what their content says.
+    /// The format of the files; `None`: detected.
     pub format: Option<&'static Format>,
-    /// What the columns of a text are, as `blkparse -f` was told to write them.
+    /// The columns of a text, as given to `blkparse -f`.
     pub columns: Option<Columns>,
-    /// The unit of times, for formats that leave it open.
+    /// The unit of times, for formats that do not define it.
     pub time_unit: Option<TimeUnit>,
-    /// Bytes in a sector, for formats that leave it open: 512, 1024, 2048 or 4096.
+    /// Bytes per sector, for formats that do not define it: 512, 1024, 2048 or 4096.
     pub sector_bytes: Option<u64>,
-    /// Whether records that make no sense are counted and passed over, rather than ending the trace.
+    /// Whether malformed records are counted and skipped, rather than ending the trace.
     pub skip_bad: bool,
-    /// Whether requests are held back until they have completed, to know how long they took, where
-    /// a format notes completions apart.
+    /// Whether requests are held until they have completed, to get their latencies, where a format has completions
+    /// apart.
     pub latencies: bool,
-    /// The name of the only volume of interest.
+    /// The name of the only volume to read.
     pub volume: Option<String>,
 }
 
@@ -39,10 +39,10 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// All of them.
+    /// All units.
     pub const ALL: [TimeUnit; 4] = [TimeUnit::Second, TimeUnit::Milli, TimeUnit::Micro, TimeUnit::Nano];
 
-    /// Its length in nanoseconds.
+    /// Length in nanoseconds.
     pub fn nanos(self) -> u64 {
         match self {
             TimeUnit::Second => 1_000_000_000,
@@ -73,16 +73,16 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// What a format does not say of its own units, with what is taken if nobody else says it.
+/// The units that a format does not define, with their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeavesOpen {
-    /// The unit of its times.
+pub struct OpenUnits {
+    /// The unit of times.
     pub time: Option<TimeUnit>,
-    /// How many bytes a sector has.
+    /// Bytes per sector.
     pub sector: Option<u64>,
 }
 
-impl LeavesOpen {
-    /// All its units are its own.
-    pub const NOTHING: LeavesOpen = LeavesOpen { time: None, sector: None };
+impl OpenUnits {
+    /// All units are defined by the format.
+    pub const NONE: OpenUnits = OpenUnits { time: None, sector: None };
 }

@@ -1,7 +1,7 @@
-//! Which files a recording consists of: `blktrace` writes one a CPU, `NAME.blktrace.0`,
-//! `NAME.blktrace.1` and so on, which people compress one by one.
+//! The files of a recording: `blktrace` writes one per CPU, `NAME.blktrace.0`, `NAME.blktrace.1` and so on, which users
+//! compress one by one.
 //!
-//! Faults: names that are no files, file names that are not UTF-8 (never part of a recording).
+//! Faults: names of missing files, file names that are not UTF-8 (never part of a recording).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::error::TraceError;
 /// Of two forms of the same file, the earlier one here is read.
 const ENDINGS: [&str; 4] = ["", ".xz", ".gz", ".zst"];
 
-/// The files that `paths` mean. A file means itself, and no more. The name of a recording
-/// (`data/mail` or `data/mail.blktrace` for `data/mail.blktrace.0.xz` and its like) means the files
-/// of all its CPUs, in the order of their numbers. A file that is named twice is read once.
+/// Expands `paths` into files. A file stands for itself only. The name of a recording (`data/mail` or
+/// `data/mail.blktrace` for `data/mail.blktrace.0.xz` etc.) stands for the files of all its CPUs, in order of their
+/// numbers. A file named twice is read once.
 pub fn expand(paths: &[impl AsRef<Path>]) -> Result<Vec<PathBuf>, TraceError> {
     if paths.is_empty() {
         let expected = "a file or the name of a recording".to_owned();
@@ -84,7 +84,7 @@ pub(crate) fn recordings(files: &[PathBuf]) -> Vec<String> {
     names
 }
 
-/// The CPU of `file` if it is one of the recording `name`, and which ending it has.
+/// The CPU of `file` if it belongs to the recording `name`, and its ending.
 fn cpu_of(file: &str, name: &str) -> Option<(u32, usize)> {
     let number = file.strip_prefix(name)?.strip_prefix(".blktrace.")?;
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
@@ -110,20 +110,20 @@ mod tests {
     }
 
     #[test]
-    fn files_of_single_cpus_tell_whose_they_are() {
+    fn files_of_single_cpus_belong_to_a_recording() {
         let files =
             ["a/x.blktrace.0", "a/x.blktrace.1.xz", "b/x.blktrace.0", "whole.trace", "-", "y.blktrace.bin"];
         assert_eq!(recordings(&files.map(PathBuf::from)), ["a/x", "b/x"]);
     }
 
     #[test]
-    fn a_folder_is_told_to_be_one() {
+    fn a_folder_is_reported_as_one() {
         let error = expand(&["/"]).unwrap_err().to_string();
         assert_eq!(error, "/: found a folder, expected a file, or the name of a recording");
     }
 
     #[test]
-    fn a_name_that_is_nothing_says_what_would_be() {
+    fn an_unknown_name_is_an_error_with_the_names_expected() {
         let error = expand(&["/nonexistent/mail"]).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/mail") && error.contains("mail.blktrace.0"), "{error}");
     }

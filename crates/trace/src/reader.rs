@@ -1,11 +1,11 @@
-//! Reads a trace as a stream of [`Record`]s: one request each, with the name its process had then.
+//! Reads a trace as a stream of [`Record`]s: one request each, with its process's name at that time.
 //!
-//! Always holds: times start at zero (the first record's) and never go back; a request that was
-//! traced on several devices of a stack comes once; the same files give the same records. Memory is
-//! bounded by the number of files, of processes and of their names, not by the trace's length.
+//! Invariants: times start at zero (the first record's) and never go back; a request traced on several devices of a
+//! stack is returned once; the same files give the same records. Memory is bounded by the number of files, of processes
+//! and of their names, not by the trace's length.
 //!
-//! Faults: a trace cut short is read to where it ends, with a warning; anything else that is wrong
-//! ends the stream with an error, after the records before it.
+//! Faults: a truncated trace is read to its end, with a warning; any other fault ends the stream with an error, after
+//! the records before it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,15 +18,15 @@ use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record};
 use crate::compressed;
 use crate::error::TraceError;
 use crate::format::{self, Event, EventKind, Format, Opened, Queued};
-use crate::latency::Answers;
+use crate::latency::Completions;
 use crate::layering::Layering;
 use crate::merge::Merge;
 use crate::options::ReadOptions;
 use crate::paths::{expand, recordings};
 use crate::volumes::Volumes;
 
-/// A volume that is not there is told with so many that are.
-const VOLUMES_TOLD: usize = 8;
+/// Most volumes named in the error of an unknown one.
+const MAX_LISTED: usize = 8;
 
 /// A trace being read: an iterator over its records.
 pub struct Reader {
@@ -35,32 +35,32 @@ pub struct Reader {
     layering: Layering,
     names: Names,
     volumes: Volumes,
-    /// The only volume of interest: its name, and its number once that is known.
-    wanted: Option<(String, Option<u32>)>,
-    /// Volumes that were passed over before it was found.
+    /// The only volume to read: its name, and its number once that is known.
+    only_volume: Option<(String, Option<u32>)>,
+    /// Volumes skipped before it was found.
     others: BTreeSet<u32>,
-    /// What each process is called by now.
-    called: FxHashMap<ProcessId, NameId>,
-    /// The time of the first record, from which times count.
+    /// Current name of each process.
+    current_names: FxHashMap<ProcessId, NameId>,
+    /// The time of the first record, the origin of times.
     start: Option<Nanos>,
-    /// Requests that are held back until they are answered, if they are to be.
-    answers: Option<Answers>,
+    /// Requests waiting for their completions, if latencies are needed.
+    completions: Option<Completions>,
     sources: Vec<PathBuf>,
     warnings: Vec<String>,
     ended: bool,
-    /// What ended it; told once the records before it have been given out.
+    /// The error that ended it; returned after the records before it.
     failure: Option<TraceError>,
 }
 
 impl Reader {
-    /// Opens a recording: one or several files, or the name of a recording (see [`expand`]), or `-` for
-    /// standard input. Several files are parts of one recording, such as its CPUs: they share a clock and
-    /// a format, and names noted in one count in all.
+    /// Opens a recording: one or several files, or the name of a recording (see [`expand`]), or `-` for standard input.
+    /// Several files are parts of one recording, such as its CPUs: they share a clock and a format, and names in one
+    /// apply to all.
     pub fn open(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Reader, TraceError> {
         Reader::open_with(paths, None, options)
     }
 
-    /// The same; standard input, if it is one of the paths, has been kept in this file.
+    /// As `open`; standard input, if it is one of the paths, has been copied into this file.
     pub(crate) fn open_with(
         paths: &[impl AsRef<Path>],
         kept: Option<&File>,
@@ -69,7 +69,7 @@ impl Reader {
         let sources = expand(paths)?;
         let open = |file: &PathBuf| match kept {
             Some(kept) if file == Path::new(compressed::STDIN) => {
-                let stream = compressed::again(kept);
+                let stream = compressed::reopen(kept);
                 let stream = stream.map_err(|source| TraceError::Io { file: file.clone(), source })?;
                 format::opened(file.clone(), stream)
             }
@@ -85,8 +85,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads what `stream` gives, compressed or not; messages call it `name`.
-    pub fn over(
+    /// Reads a stream, compressed or not; messages call it `name`.
+    pub fn from_stream(
         name: &str,
         stream: impl Read + 'static,
         options: &ReadOptions,
@@ -108,7 +108,7 @@ impl Reader {
         let mut common: Option<(&'static Format, Volumes)> = None;
         for (file, opened) in sources.iter().zip(opened) {
             let Some(opened) = opened else {
-                // A CPU on which nothing happened.
+                // A CPU without events.
                 warnings.push(format!("{}: the file is empty", file.display()));
                 continue;
             };
@@ -133,11 +133,11 @@ impl Reader {
             layering: Layering::default(),
             names: Names::default(),
             volumes,
-            wanted: options.volume.clone().map(|name| (name, None)),
+            only_volume: options.volume.clone().map(|name| (name, None)),
             others: BTreeSet::new(),
-            called: FxHashMap::default(),
+            current_names: FxHashMap::default(),
             start: None,
-            answers: options.latencies.then(Answers::default),
+            completions: options.latencies.then(Completions::default),
             sources,
             warnings,
             ended: false,
@@ -145,7 +145,7 @@ impl Reader {
         })
     }
 
-    /// The format that the files are in.
+    /// The format of the files.
     pub fn format(&self) -> &'static Format {
         self.format
     }
@@ -155,29 +155,29 @@ impl Reader {
         &self.names
     }
 
-    /// What its volumes are called, as far as they have been read.
+    /// The names of the volumes, as far as they have been read.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes
     }
 
-    /// What a person should know about the trace, as far as it was read; all of it at the end.
+    /// Warnings about the trace, as far as it was read; complete at the end.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The files that are read.
+    /// The files being read.
     pub fn sources(&self) -> &[PathBuf] {
         &self.sources
     }
 
-    /// What is left when all records have been read: names, volumes, warnings and sources.
+    /// The rest after all records have been read: names, volumes, warnings and sources.
     pub(crate) fn into_parts(self) -> (Names, Volumes, Vec<String>, Vec<PathBuf>) {
         (self.names, self.volumes, self.warnings, self.sources)
     }
 
     fn next_record(&mut self) -> Option<Record> {
         loop {
-            if let Some(record) = self.answers.as_mut().and_then(|answers| answers.next(false)) {
+            if let Some(record) = self.completions.as_mut().and_then(|completions| completions.next(false)) {
                 return Some(record);
             }
             let event = if self.failure.is_some() { Ok(None) } else { self.merge.next() };
@@ -186,44 +186,44 @@ impl Reader {
                 None
             });
             let Some(Event { time, kind, .. }) = event else {
-                return self.answers.as_mut().and_then(|answers| answers.next(true));
+                return self.completions.as_mut().and_then(|completions| completions.next(true));
             };
-            if let Some(record) = self.take_in(time, kind) {
+            if let Some(record) = self.apply(time, kind) {
                 return Some(record);
             }
         }
     }
 
-    /// What an event says; the record that it is, if that need not wait for an answer.
-    fn take_in(&mut self, time: Nanos, kind: EventKind) -> Option<Record> {
+    /// Applies an event; returns its record, if that does not have to wait for a completion.
+    fn apply(&mut self, time: Nanos, kind: EventKind) -> Option<Record> {
         match kind {
             EventKind::Named(process, name) => {
                 let name = self.names.intern(&name);
-                self.called.insert(process, name);
+                self.current_names.insert(process, name);
             }
             EventKind::Remapped(remap) => self.layering.remapped(time, &remap),
             EventKind::Queued(request) => {
-                if !self.layering.repeats(time, &request) && self.wants(request.device) {
+                if !self.layering.repeats(time, &request) && self.is_wanted(request.device) {
                     let record = self.record(time, &request);
-                    let Some(answers) = &mut self.answers else { return Some(record) };
-                    answers.arrived(time, record);
+                    let Some(completions) = &mut self.completions else { return Some(record) };
+                    completions.arrived(time, record);
                 }
             }
             EventKind::Completed(done) => {
-                if let Some(answers) = &mut self.answers {
-                    answers.answered(time, &done);
+                if let Some(completions) = &mut self.completions {
+                    completions.completed(time, &done);
                 }
             }
         }
         None
     }
 
-    fn wants(&mut self, device: u32) -> bool {
-        let Some((name, number)) = &mut self.wanted else { return true };
+    fn is_wanted(&mut self, device: u32) -> bool {
+        let Some((name, number)) = &mut self.only_volume else { return true };
         if number.is_none() && self.volumes.name(device) == *name {
             *number = Some(device);
         }
-        if number.is_none() && self.others.len() <= VOLUMES_TOLD {
+        if number.is_none() && self.others.len() <= MAX_LISTED {
             self.others.insert(device);
         }
         *number == Some(device)
@@ -232,7 +232,7 @@ impl Reader {
     fn record(&mut self, time: Nanos, request: &Queued) -> Record {
         let start = *self.start.get_or_insert(time);
         let process = request.process;
-        let name = self.called.get(&process).copied().unwrap_or_default();
+        let name = self.current_names.get(&process).copied().unwrap_or_default();
         Record {
             time: time.since(start),
             device: request.device,
@@ -249,7 +249,7 @@ impl Reader {
         let (warnings, skipped) = self.merge.warnings();
         self.warnings.extend(warnings);
         if skipped > 0 {
-            self.warnings.push(format!("{skipped} records made no sense and were passed over"));
+            self.warnings.push(format!("{skipped} malformed records were skipped"));
         }
         let repeated = self.layering.repeated();
         if repeated > 0 {
@@ -257,10 +257,10 @@ impl Reader {
                 "{repeated} requests were traced on several devices of a stack; each counts once, on the topmost"
             ));
         }
-        if let (None, Some((name, None))) = (&self.failure, &self.wanted) {
+        if let (None, Some((name, None))) = (&self.failure, &self.only_volume) {
             let names = self.others.iter().map(|&device| self.volumes.name(device));
-            let mut names: Vec<String> = names.take(VOLUMES_TOLD).collect();
-            if self.others.len() > VOLUMES_TOLD {
+            let mut names: Vec<String> = names.take(MAX_LISTED).collect();
+            if self.others.len() > MAX_LISTED {
                 names.push("...".into());
             }
             let expected = match names.len() {

@@ -1,8 +1,8 @@
-//! A trace that can be gone over again once its outline is known: kept in memory while it is small, read
-//! anew from its files when it is not. Standard input, which cannot be read twice, is kept in a file that has
-//! no name, so that it is gone with the program, however that ends.
+//! A surveyed trace that can be read again: kept in memory while it is small, reread from its files otherwise. Standard
+//! input, which cannot be read twice, is copied into an unnamed file, which disappears with the program, however that
+//! ends.
 //!
-//! Invariant: every pass sees the same records. Faults: those of [`Reader`]; files that change meanwhile.
+//! Invariant: every pass returns the same records. Faults: those of [`Reader`]; files that change meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -18,31 +18,31 @@ use crate::reader::Reader;
 use crate::stats::Survey;
 use crate::volumes::Volumes;
 
-/// A trace whose outline is known.
+/// A trace with a known outline.
 pub struct Surveyed {
-    /// Its outline.
+    /// Outline.
     pub survey: Survey,
-    /// The names of the processes that made its requests.
+    /// The names of its processes.
     pub names: Names,
     /// The names of its volumes.
     pub volumes: Volumes,
-    /// What a person should know about it.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// The files it is read from, as they were named.
+    /// The files it is read from, as given.
     pub sources: Vec<PathBuf>,
-    /// The format that they are in.
+    /// Their format.
     pub format: &'static Format,
     /// All records, if they are few.
-    kept: Option<Vec<Record>>,
+    records: Option<Vec<Record>>,
     paths: Vec<PathBuf>,
     options: ReadOptions,
-    /// Holds what came on standard input.
+    /// The copy of standard input.
     spool: Option<File>,
 }
 
 impl Surveyed {
-    /// Goes over a trace for the first time; a quarter of `memory` bytes may keep its records. `progress`
-    /// is told how many have been read, now and then.
+    /// Surveys a trace; a quarter of `memory` bytes may hold its records. `progress` is called with the number of
+    /// records read, now and then.
     pub fn open(
         paths: &[impl AsRef<Path>],
         options: &ReadOptions,
@@ -54,12 +54,12 @@ impl Surveyed {
         let mut reader = Reader::open_with(&paths, spool.as_ref(), options)?;
         let format = reader.format();
         let most = (memory / 4) as usize / size_of::<Record>();
-        let mut kept = Some(Vec::new());
+        let mut records = Some(Vec::new());
         let mut survey = Survey::default();
         for record in reader.by_ref() {
             let record = record?;
             survey.note(&record);
-            match &mut kept {
+            match &mut records {
                 Some(records) if records.len() < most => records.push(record),
                 other => *other = None,
             }
@@ -72,12 +72,12 @@ impl Surveyed {
             warnings.push("the trace holds no requests".into());
         }
         let options = options.clone();
-        Ok(Surveyed { survey, names, volumes, warnings, sources, format, kept, paths, options, spool })
+        Ok(Surveyed { survey, names, volumes, warnings, sources, format, records, paths, options, spool })
     }
 
-    /// Goes over all records again.
+    /// Calls `see` for all records again.
     pub fn each(&self, mut see: impl FnMut(&Record)) -> Result<(), TraceError> {
-        if let Some(records) = &self.kept {
+        if let Some(records) = &self.records {
             records.iter().for_each(see);
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Surveyed {
     }
 }
 
-/// A file that holds what standard input had, if that is one of the paths.
+/// A copy of standard input, if that is one of the paths.
 fn spooled(paths: &[PathBuf]) -> Result<Option<File>, TraceError> {
     let Some(stdin) = paths.iter().find(|path| *path == Path::new(STDIN)) else { return Ok(None) };
     let copy = || -> io::Result<File> {

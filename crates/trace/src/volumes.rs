@@ -1,7 +1,6 @@
-//! What the devices and volumes of a trace are called. A record has a number; people have names.
+//! Names of the devices and volumes of a trace. A record has a number; messages have names.
 //!
-//! Invariant: a name has one number in all files of a trace, given in the order in which the names were
-//! first read.
+//! Invariant: a name has one number in all files of a trace, assigned in the order in which the names were first read.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,52 +8,52 @@ use std::rc::Rc;
 
 use seekless_core::{NameId, Names};
 
-/// How a format tells one volume from another.
+/// How a format identifies volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// As Linux does: `major << 20 | minor`, which it writes `major,minor`.
+    /// As Linux does: `major << 20 | minor`, written `major,minor`.
     #[default]
     Linux,
     /// By a number of its own.
     Numbered,
-    /// By a name, for which we make a number.
+    /// By a name, to which a number is assigned.
     Named,
 }
 
-/// More than any fleet that was traced; a bound for hostile input.
+/// More than any traced fleet; a bound for hostile input.
 pub const MAX_NAMED: u32 = 1 << 16;
 
-/// The volumes of one trace. Clones are the same table.
+/// The volumes of one trace. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Volumes {
     naming: Rc<Cell<Naming>>,
-    /// Whether a file has said so itself.
-    said: Rc<Cell<bool>>,
+    /// Whether a file has given its naming itself.
+    is_set: Rc<Cell<bool>>,
     names: Rc<RefCell<Names>>,
 }
 
 impl Volumes {
-    /// None yet, of a format that names them so.
+    /// No volumes yet, with this naming.
     pub fn new(naming: Naming) -> Volumes {
-        Volumes { naming: Rc::new(Cell::new(naming)), said: Rc::default(), names: Rc::default() }
+        Volumes { naming: Rc::new(Cell::new(naming)), is_set: Rc::default(), names: Rc::default() }
     }
 
-    /// How they are told apart.
+    /// How they are identified.
     pub fn naming(&self) -> Naming {
         self.naming.get()
     }
 
-    /// A file says itself how it tells them apart, before it names any. The error is what a file before it
-    /// said, if that was something else.
-    pub fn say(&self, naming: Naming) -> Result<(), Naming> {
-        if self.said.replace(true) && self.naming() != naming {
+    /// Sets the naming given by a file, before it names any volume. The error is the naming of an earlier file, if that
+    /// differs.
+    pub fn set_naming(&self, naming: Naming) -> Result<(), Naming> {
+        if self.is_set.replace(true) && self.naming() != naming {
             return Err(self.naming());
         }
         self.naming.set(naming);
         Ok(())
     }
 
-    /// What volume `device` is called.
+    /// The name of volume `device`.
     pub fn name(&self, device: u32) -> String {
         match self.naming() {
             Naming::Linux => format!("{},{}", device >> 20, device & 0x000f_ffff),
@@ -66,7 +65,7 @@ impl Volumes {
         }
     }
 
-    /// The number of the volume that is called so; `None` if there are too many.
+    /// The number of the volume of this name; `None` if there are too many.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         let shown: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let number = self.names.borrow_mut().intern(&shown).0.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The simpler binary formats from records made by hand, and from damaged ones.
+//! The simpler binary formats, from handmade records and damaged ones.
 
 mod common;
 
@@ -10,7 +10,7 @@ use seekless_core::Flags;
 use seekless_trace::{ReadOptions, Reader, load};
 
 #[test]
-fn each_format_is_known_by_its_content_and_says_what_it_says() {
+fn each_format_is_detected_and_decoded() {
     for Sample { format, bytes, rows, .. } in samples() {
         let trace = load(&[save(format, &bytes)], &ReadOptions::default()).unwrap();
         assert_eq!(trace.format, format);
@@ -40,8 +40,8 @@ fn error(name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_no_format_allows_is_an_error_that_tells_byte_find_and_expectation() {
-    // Beyond what decides the format.
+fn malformed_records_are_errors_with_byte_found_and_expected() {
+    // Beyond the bytes used for detection.
     let many = vec![COMMANDS[0]; 200];
     let bytes = [vscsi_1(&many), vscsi_2(&[COMMANDS[0]])].concat();
     let mixed = error("mixed-vscsi", &bytes);

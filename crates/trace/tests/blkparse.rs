@@ -1,4 +1,4 @@
-//! Debian's `blkparse` prints the recordings; what it prints says what the binary files say.
+//! The recordings as printed by Debian's `blkparse`: its text gives the same records as the binary files.
 //!
 //! Skipped where `blkparse` or the recordings are missing.
 
@@ -13,7 +13,7 @@ use seekless_trace::format::EventKind;
 use seekless_trace::format::blktrace::exact;
 use seekless_trace::{ReadOptions, Trace, compressed, load};
 
-/// The recordings that ship, and those that were recorded with them.
+/// The recordings that ship, and those recorded with them.
 fn recordings() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared =
@@ -30,7 +30,7 @@ fn recordings() -> Vec<PathBuf> {
     names
 }
 
-/// The files of a recording as `blkparse` wants them: uncompressed, in a folder of their own.
+/// The files of a recording as `blkparse` needs them: uncompressed, in a folder of their own.
 fn unpacked(recording: &Path, folder: &str) -> PathBuf {
     let name = recording.file_name().unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
@@ -44,7 +44,7 @@ fn unpacked(recording: &Path, folder: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// What `blkparse` prints of a recording, in a file.
+/// The output of `blkparse` for a recording, in a file.
 fn printed(recording: &Path, format: &[&str]) -> Option<PathBuf> {
     let text = recording.with_extension("txt");
     let ran = Command::new("blkparse")
@@ -63,13 +63,13 @@ fn printed(recording: &Path, format: &[&str]) -> Option<PathBuf> {
     Some(text)
 }
 
-/// The records, and what their processes are called.
+/// The records, and the names of their processes.
 fn named(trace: &Trace) -> impl Iterator<Item = (Record, &str)> {
     trace.records.iter().map(|record| (*record, trace.names.get(record.origin.name)))
 }
 
-/// The names that a recording notes for each process. `blkparse` keeps the one that it happens to read
-/// first, though a process has another after exec.
+/// The names that a recording has for each process. `blkparse` keeps the one that it happens to read first, though a
+/// process has another one after exec.
 fn names_noted(recording: &Path) -> BTreeSet<(u32, String)> {
     let mut names = BTreeSet::new();
     for cpu in 0..2 {
@@ -97,7 +97,7 @@ fn agree(recording: &Path, binary: &Trace, text: &Trace) {
 }
 
 #[test]
-fn blkparse_says_the_same_event_for_event() {
+fn blkparse_gives_the_same_records() {
     let options = ReadOptions { latencies: true, ..ReadOptions::default() };
     for recording in recordings() {
         let recording = unpacked(&recording, "blkparse");
@@ -111,7 +111,7 @@ fn blkparse_says_the_same_event_for_event() {
 }
 
 #[test]
-fn its_own_format_is_read_when_it_is_told() {
+fn its_custom_format_is_read_with_the_option() {
     let spec = "%D %2c %8s %5T.%9t %5p %2a %3d %S + %n [%C]\\n";
     let options = ReadOptions { columns: Some(spec.parse().unwrap()), ..ReadOptions::default() };
     let Some(recording) = recordings().into_iter().next() else { return };

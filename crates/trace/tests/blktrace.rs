@@ -1,5 +1,4 @@
-//! The blktrace reader against traces built by hand: what each kind of record means, and what each
-//! kind of damage says.
+//! The blktrace reader on handmade traces: the meaning of each kind of record, and the error of each kind of damage.
 
 mod common;
 
@@ -7,7 +6,7 @@ use common::*;
 use seekless_core::{Extent, Nanos, Op, Record, record::Flags};
 use seekless_trace::{ReadOptions, Reader, Trace, TraceError, load};
 
-fn told(trace: &Trace) -> Vec<(u64, Op, u64, u64)> {
+fn rows(trace: &Trace) -> Vec<(u64, Op, u64, u64)> {
     trace.records.iter().map(|r| (r.time.0, r.op, r.extent.start.0, r.extent.sectors)).collect()
 }
 
@@ -33,7 +32,7 @@ fn both_byte_orders_read_the_same() {
     let little = load(&[build(Builder::default()).save("little")], &ReadOptions::default()).unwrap();
     let big = load(&[build(Builder::big_endian()).save("big")], &ReadOptions::default()).unwrap();
     assert_eq!(little.records, big.records);
-    assert_eq!(told(&big), [(0, Op::Read, 800, 8), (250, Op::Write, 1 << 33, 1), (300, Op::Flush, 0, 0)]);
+    assert_eq!(rows(&big), [(0, Op::Read, 800, 8), (250, Op::Write, 1 << 33, 1), (300, Op::Flush, 0, 0)]);
     assert_eq!(names(&big), ["git"; 3]);
     assert_eq!((big.reads(), big.writes(), big.flushes(), big.discards()), (1, 1, 1, 0));
     assert_eq!(big.end_sector(), (1 << 33) + 1);
@@ -49,7 +48,7 @@ fn only_queue_events_are_requests() {
         .action(4, (8, 4096), QUEUED, 1, DISK)
         .action(5, (16, 8192), QUEUED | WRITE | DISCARD, 1, DISK);
     let trace = load(&[trace.save("only-queue")], &ReadOptions::default()).unwrap();
-    assert_eq!(told(&trace), [(0, Op::Read, 8, 8), (4, Op::Discard, 16, 16)]);
+    assert_eq!(rows(&trace), [(0, Op::Read, 8, 8), (4, Op::Discard, 16, 16)]);
 }
 
 #[test]
@@ -78,7 +77,7 @@ fn a_name_noted_on_another_cpu_counts_from_its_instant() {
     let other = Builder::default().name(200, 7, "sh").name(250, 7, "git").name(500, 9, "late");
     let paths = [one.save("names.blktrace.0"), other.save("names.blktrace.1")];
     let trace = load(&paths, &ReadOptions::default()).unwrap();
-    // A name learnt later may be another program's: it does not count backwards.
+    // A later name may be another program's: it does not apply backwards.
     assert_eq!(names(&trace), ["?", "sh", "git", "?"]);
     let alone = load(&paths[..1], &ReadOptions::default()).unwrap();
     assert_eq!(names(&alone), ["?"; 4]);
@@ -160,7 +159,7 @@ fn a_remap_may_carry_a_cgroup_and_must_carry_itself() {
 fn a_little_back_in_time_is_put_right_a_lot_is_an_error() {
     let little = Builder::default().read(100, 0, 512, 1).read(50, 1, 512, 1).read(150, 2, 512, 1);
     let trace = load(&[little.save("back-little")], &ReadOptions::default()).unwrap();
-    assert_eq!(told(&trace)[0], (0, Op::Read, 1, 1));
+    assert_eq!(rows(&trace)[0], (0, Op::Read, 1, 1));
     assert!(trace.records.is_sorted_by_key(|r| r.time));
     let mut long = Builder::default();
     for time in 1000..3000 {
@@ -174,7 +173,7 @@ fn a_little_back_in_time_is_put_right_a_lot_is_an_error() {
 }
 
 #[test]
-fn a_stream_gives_what_comes_before_an_error_then_ends() {
+fn a_stream_gives_the_records_before_an_error_then_ends() {
     let trace =
         Builder::default().read(1, 0, 512, 1).read(2, 8, 512, 1).raw(0x1234_5678, 3, (0, 0), 0, 0, 0, &[]);
     let mut reader = Reader::open(&[trace.save("foreign-middle")], &ReadOptions::default()).unwrap();
@@ -226,7 +225,7 @@ fn a_compressed_trace_cut_short_is_read_with_a_warning() {
 }
 
 #[test]
-fn what_is_no_trace_says_so() {
+fn a_file_that_is_no_trace_is_an_error() {
     let text = load(&[save("text", b"foreign text\n")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(
         text.contains("byte 0: found \"foreign text\", expected a trace in one of the formats blktrace"),
@@ -256,7 +255,7 @@ fn what_is_no_trace_says_so() {
 }
 
 #[test]
-fn version_8_says_the_same_as_version_7() {
+fn version_8_decodes_like_version_7() {
     for big_endian in [false, true] {
         let build = |mut trace: Builder| {
             trace = trace.name(5, 7, "git").read(10, 100, 4096, 7).write(20, 200, 512, 7);

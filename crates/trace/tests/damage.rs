@@ -1,4 +1,4 @@
-//! Whatever the bytes, reading ends, does not panic, and keeps its promises about what it gave.
+//! Whatever the bytes, reading ends, does not panic, and guarantees hold for the records it returned.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn read(name: &str, bytes: &[u8]) {
     for record in reader.map_while(Result::ok) {
         assert!(record.time >= now, "time goes back");
         now = record.time;
-        // Would overflow if the reader let an impossible address through.
+        // Would overflow if the reader accepted an impossible address.
         let _ = record.extent.end().0 * 512;
     }
 }

@@ -1,6 +1,5 @@
-//! Every format against files that are damaged in each way that files are: an error names the line or the
-//! byte, what was found and what was expected; with `skip_bad` what makes no sense is counted and the rest
-//! is read.
+//! Every format with files damaged in each way that occurs: an error names the line or the byte, the value found and
+//! the value expected; with `skip_bad` malformed records are counted and the rest is read.
 
 mod common;
 
@@ -34,7 +33,7 @@ impl<'a> Damaged<'a> {
         Damaged { sample, file, line: lines.lines().count() + 1 }
     }
 
-    /// The line after the sample ends the trace, and is passed over if that was asked for.
+    /// The line after the sample ends the trace, or is skipped on request.
     fn is_refused(&self, found: &str) {
         let format = self.sample.format;
         let error = load(&[&self.file], &self.sample.options()).unwrap_err().to_string();
@@ -44,8 +43,8 @@ impl<'a> Damaged<'a> {
         let skipping = ReadOptions { skip_bad: true, ..self.sample.options() };
         let trace = load(&[&self.file], &skipping).unwrap();
         assert_eq!(rows(&trace), self.sample.rows, "{format}: {error}");
-        let told = trace.warnings.iter().any(|warning| warning.starts_with("1 records made no sense"));
-        assert!(told, "{format}: {:?}", trace.warnings);
+        let reported = trace.warnings.iter().any(|warning| warning.starts_with("1 malformed records"));
+        assert!(reported, "{format}: {:?}", trace.warnings);
     }
 
     fn is_read(&self) -> Trace {
@@ -114,24 +113,24 @@ fn a_size_of_nothing_is_a_flush_or_is_left_out() {
     for sample in SAMPLES {
         let line = format!("{}\n", sample.sized.replace("{size}", "0"));
         let trace = Damaged::new(sample, "empty", line.as_bytes()).is_read();
-        let told = trace.warnings.iter().any(|warning| warning.contains("1 requests of no bytes"));
+        let reported = trace.warnings.iter().any(|warning| warning.contains("1 requests of no bytes"));
         let flush = trace.records.len() == sample.rows.len() + 1;
-        assert!(told != flush, "{}: {:?} {:?}", sample.format, rows(&trace), trace.warnings);
+        assert!(reported != flush, "{}: {:?} {:?}", sample.format, rows(&trace), trace.warnings);
     }
 }
 
 #[test]
-fn a_line_cut_short_is_told() {
+fn a_truncated_line_is_reported() {
     for sample in SAMPLES {
         let trace = Damaged::new(sample, "cut", b"this is").is_read();
         assert_eq!(rows(&trace), sample.rows, "{}", sample.format);
-        let told = trace.warnings.iter().any(|warning| warning.contains("cut short"));
-        assert!(told, "{}: {:?}", sample.format, trace.warnings);
+        let reported = trace.warnings.iter().any(|warning| warning.contains("cut short"));
+        assert!(reported, "{}: {:?}", sample.format, trace.warnings);
     }
 }
 
 #[test]
-fn a_foreign_file_is_told() {
+fn a_foreign_file_is_reported() {
     let file = save("foreign", &FOREIGN.repeat(9));
     let error = load(&[&file], &ReadOptions::default()).unwrap_err().to_string();
     assert!(
@@ -153,7 +152,7 @@ fn binary_records_cut_anywhere_give_those_before_the_cut() {
     for sample in binary::samples() {
         for cut in sample.text_bytes + 1..sample.bytes.len() {
             let file = save("cut-anywhere", &sample.bytes[..cut]);
-            // So short that nothing tells what it is.
+            // Too short to be recognized.
             let Ok(trace) = load(&[file], &sample.options()) else {
                 assert!(cut < sample.text_bytes + sample.record_bytes, "{} cut at {cut}", sample.format);
                 continue;
@@ -161,26 +160,27 @@ fn binary_records_cut_anywhere_give_those_before_the_cut() {
             let given = rows(&trace);
             assert_eq!(given, sample.rows[..given.len()], "{} cut at {cut}", sample.format);
             let whole = (cut - sample.text_bytes) % sample.record_bytes == 0;
-            let told = trace.warnings.iter().any(|warning| warning.contains("cut short"));
-            assert!(told != whole, "{} cut at {cut}", sample.format);
+            let reported = trace.warnings.iter().any(|warning| warning.contains("cut short"));
+            assert!(reported != whole, "{} cut at {cut}", sample.format);
         }
     }
 }
 
 #[test]
-fn bytes_in_the_wrong_order_are_told() {
+fn bytes_in_the_wrong_order_are_reported() {
     for sample in binary::samples() {
         let mut swapped = sample.bytes.clone();
         swapped[sample.text_bytes..].chunks_exact_mut(4).for_each(<[u8]>::reverse);
         let read = load(&[save("swapped", &swapped)], &ReadOptions::default());
         let read = read.map(|trace| (trace.format, rows(&trace)));
         // Either order is blktrace's; its longer numbers have their halves in the other one here.
-        let told = read.as_ref().map_or(true, |(format, rows)| *format == "blktrace" && *rows != sample.rows);
-        assert!(told, "{}: {read:?}", sample.format);
+        let reported =
+            read.as_ref().map_or(true, |(format, rows)| *format == "blktrace" && *rows != sample.rows);
+        assert!(reported, "{}: {read:?}", sample.format);
     }
 }
 
-/// A field of eight bytes that is too large: the format, where it is in a record, what it is, how that is told.
+/// A field of eight bytes that is too large: the format, its place in a record, its name, and the error.
 const HUGE: [(&str, usize, u64, &str); 5] = [
     ("blktrace", 16, u64::MAX, "a request at sector 18446744073709551615"),
     ("vscsi-1", 16, u64::MAX, "sectors at sector 18446744073709551615"),
@@ -192,7 +192,7 @@ const HUGE: [(&str, usize, u64, &str); 5] = [
 #[test]
 fn a_record_that_makes_no_sense_is_named_and_passed_over() {
     for sample in binary::samples() {
-        for (_, at, value, told) in HUGE.iter().filter(|(format, ..)| *format == sample.format) {
+        for (_, at, value, reported) in HUGE.iter().filter(|(format, ..)| *format == sample.format) {
             let mut bytes = sample.bytes.clone();
             let last = sample.bytes.len() - sample.record_bytes;
             let first = bytes[sample.text_bytes..][..sample.record_bytes].to_vec();
@@ -202,12 +202,12 @@ fn a_record_that_makes_no_sense_is_named_and_passed_over() {
             let file = save("senseless", &bytes);
             let error = load(&[&file], &sample.options()).unwrap_err().to_string();
             assert!(error.contains(&format!("byte {added}: found ")), "{}: {error}", sample.format);
-            assert!(error.contains(told) && error.contains("expected "), "{}: {error}", sample.format);
+            assert!(error.contains(reported) && error.contains("expected "), "{}: {error}", sample.format);
             let skipping = ReadOptions { skip_bad: true, ..sample.options() };
             let trace = load(&[&file], &skipping).unwrap();
             assert_eq!(rows(&trace), sample.rows, "{}", sample.format);
-            let told = trace.warnings.iter().any(|warning| warning.contains("made no sense"));
-            assert!(told, "{}: {:?}", sample.format, trace.warnings);
+            let reported = trace.warnings.iter().any(|warning| warning.contains("malformed records"));
+            assert!(reported, "{}: {:?}", sample.format, trace.warnings);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What fio itself writes, read: the requests that it says it made. Skips where there is no fio.
+//! Logs written by fio itself: the requests are those that it reports. Skipped without fio.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,37 +7,37 @@ use seekless_core::Op;
 use seekless_trace::{ReadOptions, load};
 use serde_json::Value;
 
-/// The log of a load that fio makes, and what fio says of it.
+/// The log of a load that fio makes, and fio's report of it.
 fn fio(name: &str, load: &[&str]) -> Option<(PathBuf, Value)> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let log = folder.join("log");
-    // It would write on behind what is there.
+    // It would append to an existing one.
     let _ = std::fs::remove_file(&log);
-    let told = Command::new("fio")
+    let reported = Command::new("fio")
         .current_dir(&folder)
         .args(["--name=x", "--filename=file", "--ioengine=psync", "--size=4M", "--output-format=json"])
         .arg(format!("--write_iolog={}", log.display()))
         .args(load)
         .output();
-    let Ok(told) = told else {
+    let Ok(reported) = reported else {
         eprintln!("skipped: there is no fio here");
         return None;
     };
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let text = String::from_utf8_lossy(&told.stdout);
-    // It may say more before the object.
+    assert!(reported.status.success(), "{}", String::from_utf8_lossy(&reported.stderr));
+    let text = String::from_utf8_lossy(&reported.stdout);
+    // There may be other output before the object.
     let json = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
     Some((log, json))
 }
 
 #[test]
-fn what_fio_logs_is_what_it_did() {
+fn fios_log_matches_its_report() {
     let mixed = ["--rw=randrw", "--bsrange=4k-64k", "--number_ios=500", "--fsync=7"];
-    let Some((log, told)) = fio("fio-mixed", &mixed) else { return };
+    let Some((log, reported)) = fio("fio-mixed", &mixed) else { return };
     let trace = load(&[log], &ReadOptions::default()).unwrap();
     assert_eq!((trace.format, trace.warnings.len()), ("fio", 0), "{:?}", trace.warnings);
-    let job = &told["jobs"][0];
+    let job = &reported["jobs"][0];
     for (op, key) in [(Op::Read, "read"), (Op::Write, "write")] {
         let those = trace.records.iter().filter(|record| record.op == op);
         let bytes: u64 = those.clone().map(|record| record.extent.bytes()).sum();

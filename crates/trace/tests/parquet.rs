@@ -1,4 +1,4 @@
-//! Parquet: row groups, what the file says of itself, files that other programs wrote, and damage.
+//! Parquet: row groups, metadata, files of other programs, and damage.
 
 #![cfg(feature = "parquet")]
 
@@ -61,7 +61,7 @@ fn read(path: &Path) -> Result<Trace, TraceError> {
 }
 
 #[test]
-fn row_groups_are_bounded_and_the_file_says_where_it_comes_from() {
+fn row_groups_are_bounded_and_the_file_has_its_provenance() {
     const RECORDS: u64 = 300_000;
     let path = write("groups.parquet", RECORDS, Naming::Linux);
     let trace = read(&path).unwrap();
@@ -82,7 +82,7 @@ fn row_groups_are_bounded_and_the_file_says_where_it_comes_from() {
 }
 
 #[test]
-fn what_is_compressed_as_a_whole_is_read_too() {
+fn compressed_files_are_read_too() {
     let plain = write("plain.parquet", 1000, Naming::Numbered);
     let packed = save("whole.parquet.zst", &zstd::encode_all(&*fs::read(&plain).unwrap(), 1).unwrap());
     assert_eq!(read(&packed).unwrap().records, read(&plain).unwrap().records);
@@ -105,7 +105,7 @@ fn column<T: DataType>(group: Group, values: &[T::T], levels: Option<&[i16]>) {
     column.close().unwrap();
 }
 
-/// A file with these columns, as another program writes it.
+/// A file with these columns, as written by another program.
 fn foreign(name: &str, message: &str, columns: impl Fn(Group)) -> PathBuf {
     let path = path(name);
     let message = Arc::new(parse_message_type(message).unwrap());
@@ -168,20 +168,23 @@ fn a_row_that_makes_no_sense_is_named_or_passed_over() {
     let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
     let trace = load(&[&path], &options).unwrap();
     assert_eq!(trace.records.iter().map(|record| record.time.0).collect::<Vec<_>>(), [0, 4]);
-    assert!(trace.warnings.iter().any(|warning| warning.contains("3 records made no sense")));
+    assert!(trace.warnings.iter().any(|warning| warning.contains("3 malformed records")));
 }
 
 #[test]
-fn a_table_that_is_no_trace_says_what_is_missing() {
-    let told =
+fn a_table_that_is_no_trace_is_an_error_with_the_missing_column() {
+    let reported =
         |name, message, columns: fn(Group)| read(&foreign(name, message, columns)).unwrap_err().to_string();
-    let error =
-        told("sales.parquet", "message sales { required int64 time_ns; required int64 price; }", |group| {
+    let error = reported(
+        "sales.parquet",
+        "message sales { required int64 time_ns; required int64 price; }",
+        |group| {
             column::<Int64Type>(group, &[1], None);
             column::<Int64Type>(group, &[1], None);
-        });
+        },
+    );
     assert!(error.contains("found the columns \"time_ns\", \"price\", expected one called op"), "{error}");
-    let error = told("lists.parquet", "message lists { repeated int64 time_ns; }", |group| {
+    let error = reported("lists.parquet", "message lists { repeated int64 time_ns; }", |group| {
         let mut column = group.next_column().unwrap().unwrap();
         column.typed::<Int64Type>().write_batch(&[1], Some(&[1]), Some(&[0])).unwrap();
         column.close().unwrap();
@@ -232,7 +235,7 @@ proptest! {
 
 #[test]
 fn a_dictionary_that_claims_more_than_it_holds_is_refused_before_room_is_made_for_it() {
-    // Found by the fuzzer: the library made room for 671 million numbers.
+    // Found by the fuzzer: the library allocated 671 million numbers.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hostile-dictionary.parquet");
     let error = read(&file).unwrap_err().to_string();
     assert!(error.contains("a dictionary of ") && error.contains(" values in "), "{error}");

@@ -1,4 +1,4 @@
-//! Traces from public collections, in the formats they came in. Skipped where they are not.
+//! Traces of public collections, in their formats. Skipped where they are missing.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn shared(name: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// The trace, if it is there: in `format`, with as many records as it should have.
+/// The trace, if it is available: in `format`, with its known number of records.
 fn read(name: &str, format: &str, records: usize) -> Option<Trace> {
     let trace = load(&[shared(name)?], &ReadOptions::default()).unwrap();
     println!("{name}: {} records, {:?}", trace.records.len(), trace.warnings);
@@ -50,7 +50,7 @@ fn load_files_hold_an_hour_each() {
 }
 
 #[test]
-fn ascii_traces_are_told_apart_by_their_numbers() {
+fn ascii_traces_are_distinguished_by_their_numbers() {
     for (name, format, records, reads) in [
         ("disksim-ascii.trace.xz", "disksim", 100_000, 79_634),
         ("tpcc-small.trace.xz", "mqsim", 6_999, 4_381),
@@ -63,7 +63,7 @@ fn ascii_traces_are_told_apart_by_their_numbers() {
 }
 
 #[test]
-fn the_first_record_of_each_is_where_it_says() {
+fn the_first_record_of_each_has_its_place() {
     let Some(disksim) = read("disksim-ascii.trace.xz", "disksim", 100_000) else { return };
     let second = &disksim.records[1];
     assert_eq!((second.time, second.device), (Nanos(17_829_285 - 13_191_135), 20));
@@ -74,7 +74,7 @@ fn the_first_record_of_each_is_where_it_says() {
     assert_eq!((second.extent.start.0, second.extent.sectors), (3_159_347_200 / 512, 72));
 }
 
-/// Every request but for its time.
+/// Every request without its time.
 fn requests(trace: &Trace) -> Vec<(Op, u64, u64)> {
     let request = |record: &Record| (record.op, record.extent.start.0, record.extent.sectors);
     trace.records.iter().map(request).collect()
@@ -88,7 +88,7 @@ fn a_disk_reads_the_same_in_each_of_its_encodings() {
     assert_eq!((vscsi.reads(), vscsi.writes()), (46_974, 66_898));
     // Not assert_eq: it would print a hundred thousand requests.
     assert!(requests(&vscsi) == requests(&csv));
-    // The third has an object's first size for ever.
+    // The third has an object's first size throughout.
     let mut first_sizes = BTreeMap::new();
     for (exact, oracle) in vscsi.records.iter().zip(&oracle.records) {
         let first = *first_sizes.entry(exact.extent.start).or_insert(exact.extent.sectors);
@@ -96,7 +96,7 @@ fn a_disk_reads_the_same_in_each_of_its_encodings() {
     }
     assert!(vscsi.warnings.is_empty(), "{:?}", vscsi.warnings);
     assert!(oracle.warnings.iter().any(|warning| warning.contains("does not tell writes from reads")));
-    // Two of the three tell whole seconds: never further apart than one, and what the first lost.
+    // Two of the three have whole seconds: never further apart than one, plus what the first lost.
     let seconds = |record: &Record| record.time.0 as f64 / 1e9;
     for ((exact, csv), oracle) in vscsi.records.iter().zip(&csv.records).zip(&oracle.records) {
         assert!((seconds(exact) - seconds(csv)).abs() <= 2.0 && csv.time == oracle.time);
@@ -115,7 +115,7 @@ fn a_week_of_a_workstation_fits_its_disks() {
     assert!(devices[0].end_sector <= 1449 * 8 * 113 / 2 && devices[0].end_sector > 600_000);
 }
 
-/// The line that blkparse prints of this record, if it is one that matters here.
+/// The line that blkparse prints for this record, if it is relevant here.
 fn blkparse_line(record: &RawRecord, names: &BTreeMap<u32, String>) -> Option<String> {
     let category = |bit: u64| (record.action >> 16) & bit != 0;
     let letter = |set: bool, letter: &'static str| if set { letter } else { "" };

@@ -1,4 +1,4 @@
-//! What a reader makes of the records: latencies, volumes, units, names, standard streams.
+//! A reader's latencies, volumes, units, names, and standard streams.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Builder, COMPLETED, DISK, READ, VOLUME, WRITE, load_text, save};
 use seekless_core::{Op, Record};
 use seekless_trace::{ReadOptions, Reader, TimeUnit, Trace, load};
 
-/// In nanoseconds, where it is known.
+/// In nanoseconds, where known.
 fn latency(record: &Record) -> Option<u64> {
     record.latency.known().map(|latency| latency.0)
 }
@@ -38,7 +38,7 @@ fn latencies_that_stand_with_the_request_are_known_at_once() {
 }
 
 #[test]
-fn latencies_that_stand_with_the_answer_are_known_if_asked_for() {
+fn latencies_from_completions_are_known_on_request() {
     let text = Sample::of("blkparse").content;
     let file = save("answers", text.as_bytes());
     assert_eq!(latencies(&load(&[&file], &ReadOptions::default()).unwrap()), [None; 3]);
@@ -56,7 +56,7 @@ fn an_answer_is_of_all_that_were_merged_and_of_the_earlier_of_two() {
     trace = done(trace, 1_000, (0, 8192), READ);
     trace = done(trace, 2_000, (100, 512), WRITE);
     trace = done(trace, 5_000, (100, 512), WRITE);
-    // Never asked for.
+    // Never requested.
     trace = done(trace, 6_000, (9_999, 512), WRITE);
     let read = load(&[trace.save("merged")], &answered()).unwrap();
     assert_eq!(latencies(&read), [Some(1_000), Some(990), Some(1_980), Some(4_970), None]);
@@ -67,7 +67,7 @@ fn an_answer_is_of_all_that_were_merged_and_of_the_earlier_of_two() {
 fn a_trace_without_answers_is_the_same_with_and_without_waiting_for_them() {
     let requests =
         (0..200_000_u64).fold(Builder::default(), |trace, n| trace.read(n * 1_000, n * 8, 4096, 7));
-    // One more, and its answer, after waiting was given up.
+    // One more, and its completion, after waiting was given up.
     let requests = done(requests.read(200_000_000, 0, 4096, 7), 200_000_500, (0, 4096), READ);
     let again = done(requests.read(200_001_000, 0, 4096, 7), 200_001_700, (0, 4096), READ);
     let file = again.save("no-answers");
@@ -80,7 +80,7 @@ fn a_trace_without_answers_is_the_same_with_and_without_waiting_for_them() {
 }
 
 #[test]
-fn a_fleet_s_volumes_are_told_apart_across_its_files() {
+fn a_fleets_volumes_are_distinguished_across_its_files() {
     let files = [
         save("fleet-a", b"1000,web,0,Read,0,512,1\n3000,web,1,Read,512,512,1\n"),
         save("fleet-b", b"2000,db,0,Write,1024,512,1\n4000,web,1,Read,0,512,1\n"),
@@ -107,7 +107,7 @@ fn devices_of_linux_are_called_by_their_numbers() {
 }
 
 #[test]
-fn units_that_a_format_leaves_open_are_those_that_are_told() {
+fn undefined_units_are_given_by_options() {
     let fio =
         "fio version 3 iolog\n0 /dev/x add\n5 /dev/x open\n7 /dev/x read 0 512\n9 /dev/x read 512 512\n";
     let gap = |time_unit| {
@@ -123,8 +123,8 @@ fn units_that_a_format_leaves_open_are_those_that_are_told() {
     assert_eq!((start(None).unwrap(), start(Some(4096)).unwrap()), (10, 80));
     let refused = start(Some(1000)).unwrap_err().to_string();
     assert!(refused.contains("found 1000, expected 512, 1024, 2048 or 4096"), "{refused}");
-    let told = ReadOptions { time_unit: Some(TimeUnit::Milli), ..ReadOptions::default() };
-    let refused = load(&[save("told", b"1,W,0,4096,1\n")], &told).unwrap_err().to_string();
+    let reported = ReadOptions { time_unit: Some(TimeUnit::Milli), ..ReadOptions::default() };
+    let refused = load(&[save("told", b"1,W,0,4096,1\n")], &reported).unwrap_err().to_string();
     assert!(refused.contains("the unit of times: found ms, expected none"), "{refused}");
 }
 
@@ -133,10 +133,10 @@ fn a_stream_is_read_as_a_file_is() {
     let text = Sample::of("msr").content;
     let from_file = load_text("stream", text).records;
     for bytes in [text.as_bytes().to_vec(), common::xz(text.as_bytes())] {
-        let stream = Reader::over("stream", Cursor::new(bytes), &ReadOptions::default()).unwrap();
+        let stream = Reader::from_stream("stream", Cursor::new(bytes), &ReadOptions::default()).unwrap();
         assert_eq!(stream.map(Result::unwrap).collect::<Vec<_>>(), from_file);
     }
-    let empty = Reader::over("nothing", Cursor::new(Vec::new()), &ReadOptions::default());
+    let empty = Reader::from_stream("nothing", Cursor::new(Vec::new()), &ReadOptions::default());
     let error = empty.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("nothing, byte 0: found an empty file, expected a trace"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The seven recordings against statistics that were made independently of this project.
+//! The seven recordings against statistics made independently of this project.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use seekless_core::Record;
 use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, characterise, load};
 use serde_json::Value;
 
-/// Each recording, and its partial determinism per process, which only the table of the recordings has.
+/// Each recording, and its partial determinism per process, which only the recordings' own table has.
 const RECORDINGS: [(&str, f64); 7] = [
     ("developer", 82.0),
     ("appstart2", 98.0),
@@ -33,7 +33,7 @@ fn expected(folder: &Path, name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Each figure: ours, theirs, and to how much theirs was rounded.
+/// Each figure: ours, theirs, and the rounding of theirs.
 fn figures(stats: &Stats, theirs: &Value, per_process_pct: f64) -> Vec<(&'static str, f64, f64, f64)> {
     let count = |key: &'static str, ours: u64| (key, ours as f64, theirs[key].as_f64().unwrap(), 0.0);
     let measure = |key: &'static str, ours: f64| (key, ours, theirs[key].as_f64().unwrap(), 0.000_5);

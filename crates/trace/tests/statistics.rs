@@ -1,4 +1,4 @@
-//! The statistics against slow ones that are evidently right, and samples against all there is.
+//! The statistics against slow reference implementations, and samples against the exact figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ fn stats(records: &[Record], memory: u64) -> Stats {
 const PLENTY: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
 
-/// Requests at times that ascend, on few pages; some of known latency.
+/// Requests at ascending times, on few pages; some of known latency.
 fn requests() -> impl Strategy<Value = Vec<Record>> {
     let gap = prop_oneof![Just(0), 0..2_000_000_u64, 0..4 * SECOND];
     let latency = prop_oneof![Just(None), (0..20_000_000_u64).prop_map(Some)];
@@ -53,7 +53,7 @@ fn accesses(records: &[Record]) -> Vec<(u64, bool, u64)> {
     records.iter().flat_map(of).collect()
 }
 
-/// How many accesses an LRU cache of `size` pages misses, by keeping one.
+/// Misses of an LRU cache of `size` pages, by simulating one.
 fn lru_misses(pages: impl Iterator<Item = u64>, size: usize) -> u64 {
     let mut cache: Vec<u64> = Vec::new();
     let mut misses = 0;
@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_lru_cache_misses_what_the_curve_says(records in requests()) {
+    fn an_lru_cache_misses_as_the_curve_predicts(records in requests()) {
         let curve = stats(&records, PLENTY).miss_ratio_curve;
         let all = accesses(&records);
         prop_assert!(curve.exact && curve.error == 0.0);
@@ -111,21 +111,21 @@ proptest! {
             record.latency.known().map(|latency| (record.time.0, record.time.0 + latency.0))
         });
         let spans: Vec<(u64, u64)> = spans.collect();
-        let told = stats(&records, PLENTY).queue_depth;
-        prop_assert_eq!(told.is_none(), spans.is_empty());
-        let Some(told) = told else { return Ok(()) };
+        let reported = stats(&records, PLENTY).queue_depth;
+        prop_assert_eq!(reported.is_none(), spans.is_empty());
+        let Some(reported) = reported else { return Ok(()) };
         let mut times: Vec<u64> = spans.iter().flat_map(|&(from, to)| [from, to]).collect();
         times.sort_unstable();
         let depth = |at: u64| spans.iter().filter(|&&(from, to)| from <= at && at < to).count() as u64;
         let parts = || times.windows(2).map(|part| (part[1] - part[0], depth(part[0])));
         let area: u64 = parts().map(|(time, depth)| time * depth).sum();
         let busy: u64 = parts().filter(|part| part.1 > 0).map(|part| part.0).sum();
-        let close = |told: f64, part: u64, whole: u64| {
+        let close = |reported: f64, part: u64, whole: u64| {
             let right = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-            (told - right).abs() <= 1e-9 * (1.0 + right)
+            (reported - right).abs() <= 1e-9 * (1.0 + right)
         };
-        prop_assert!(close(told.mean_busy, area, busy), "{told:?}: {area} of {busy}");
-        for (class, share) in told.shares.iter().enumerate() {
+        prop_assert!(close(reported.mean_busy, area, busy), "{reported:?}: {area} of {busy}");
+        for (class, share) in reported.shares.iter().enumerate() {
             let least = if class == 0 { 1 } else { (1 << (class - 1)) + 1 };
             let within = parts().filter(|part| (least..=share.up_to).contains(&part.1));
             prop_assert!(close(share.share_pct / 100.0, within.map(|part| part.0).sum(), busy), "{share:?}");
@@ -134,7 +134,7 @@ proptest! {
 
     #[test]
     fn idle_is_when_nothing_is_under_way(records in requests()) {
-        let told = stats(&records, PLENTY).idle_periods;
+        let reported = stats(&records, PLENTY).idle_periods;
         let mut busy_until = records[0].time.0;
         let mut idle = Vec::new();
         for record in &records {
@@ -143,7 +143,7 @@ proptest! {
         }
         for at_least_ms in [1, 10, 100, 1_000, 10_000] {
             let those = idle.iter().filter(|&&time| time >= at_least_ms * 1_000_000);
-            let class = told.iter().find(|class| class.at_least_ms == at_least_ms);
+            let class = reported.iter().find(|class| class.at_least_ms == at_least_ms);
             prop_assert_eq!(class.map_or(0, |class| class.periods), those.clone().count() as u64);
             let seconds = those.sum::<u64>() as f64 / 1e9;
             prop_assert!((class.map_or(0.0, |class| class.seconds) - seconds).abs() < 1e-9);
@@ -152,26 +152,26 @@ proptest! {
 
     #[test]
     fn arrivals_are_those_of_the_list(records in requests()) {
-        let told = stats(&records, PLENTY).arrivals;
+        let reported = stats(&records, PLENTY).arrivals;
         let mut gaps: Vec<u64> = records.windows(2).map(|pair| pair[1].time.0 - pair[0].time.0).collect();
         gaps.sort_unstable();
         let last = records.last().map_or(0, |record| record.time.0);
         let in_second = |second: u64| records.iter().filter(|r| r.time.0 / SECOND == second).count() as f64;
         let seconds: Vec<f64> = (0..=last / SECOND).map(in_second).collect();
-        prop_assert!((told.peak_per_s as f64 - seconds.iter().copied().fold(0.0, f64::max)).abs() < 0.5);
+        prop_assert!((reported.peak_per_s as f64 - seconds.iter().copied().fold(0.0, f64::max)).abs() < 0.5);
         if gaps.is_empty() {
             return Ok(());
         }
         let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
-        prop_assert!((told.mean_us * 1e3 - mean).abs() < 1e-3);
-        for (told, share) in [(told.median_us, 0.5), (told.p90_us, 0.9), (told.p99_us, 0.99)] {
+        prop_assert!((reported.mean_us * 1e3 - mean).abs() < 1e-3);
+        for (reported, share) in [(reported.median_us, 0.5), (reported.p90_us, 0.9), (reported.p99_us, 0.99)] {
             let at = (share * gaps.len() as f64).ceil() as usize - 1;
             let right = gaps[at] as f64;
-            prop_assert!(told * 1e3 <= right + 0.5 && told * 1e3 >= right * (1.0 - 1.0 / 128.0) - 0.5);
+            prop_assert!(reported * 1e3 <= right + 0.5 && reported * 1e3 >= right * (1.0 - 1.0 / 128.0) - 0.5);
         }
         let per_s = records.len() as f64 / seconds.len() as f64;
         let variance = seconds.iter().map(|n| (n - per_s).powi(2)).sum::<f64>() / seconds.len() as f64;
-        prop_assert!((told.burstiness - variance / per_s).abs() < 1e-6);
+        prop_assert!((reported.burstiness - variance / per_s).abs() < 1e-6);
     }
 
     #[test]
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// Numbers that look random and are always the same.
+/// Reproducible pseudo-random numbers.
 fn numbers() -> impl FnMut(u64) -> u64 {
     let mut state = 7_u64;
     move |below| {
@@ -216,7 +216,7 @@ fn many() -> Vec<Record> {
 }
 
 #[test]
-fn a_sample_is_as_exact_as_it_says() {
+fn a_sample_is_as_exact_as_stated() {
     let records = many();
     let whole = stats(&records, PLENTY);
     let sampled = stats(&records, 4 << 20);
@@ -226,11 +226,11 @@ fn a_sample_is_as_exact_as_it_says() {
         "{:?}",
         sampled.page_sampling
     );
-    // Three times the deviation that is told as 1.96 of them.
-    let within = |told: f64, right: f64, error_pct: f64| {
+    // Three times the deviation, which is given as 1.96 of them.
+    let within = |reported: f64, right: f64, error_pct: f64| {
         assert!(
-            (told - right).abs() <= right * error_pct / 100.0 * 3.0 / 1.96,
-            "{told}, not {right} to {error_pct} %"
+            (reported - right).abs() <= right * error_pct / 100.0 * 3.0 / 1.96,
+            "{reported}, not {right} to {error_pct} %"
         );
     };
     let error_pct = sampled.page_sampling.error_pct;
@@ -241,7 +241,7 @@ fn a_sample_is_as_exact_as_it_says() {
     let (curve, sample) = (&whole.miss_ratio_curve, &sampled.miss_ratio_curve);
     assert!(!sample.exact && sample.error > 0.0 && sample.error < 0.02, "{}", sample.error);
     for point in &sample.points {
-        // What the exact curve says at the next smaller and the next larger size.
+        // The exact curve at the next smaller and the next larger size.
         let at = curve.points.partition_point(|exact| exact.pages < point.pages);
         let above = curve.points[at.saturating_sub(1)].miss_ratio;
         let below = curve.points.get(at).map_or(0.0, |exact| exact.miss_ratio);
@@ -251,7 +251,7 @@ fn a_sample_is_as_exact_as_it_says() {
             "{point:?}: {above} to {below}"
         );
     }
-    // What does not concern single pages or pairs is exact.
+    // Statistics that do not concern single pages or pairs are exact.
     assert_eq!((sampled.reads, &sampled.arrivals), (whole.reads, &whole.arrivals));
     assert_eq!(sampled.heat_map, whole.heat_map);
 }

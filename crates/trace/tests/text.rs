@@ -1,5 +1,4 @@
-//! Every text format from a few lines made by hand: units, directions, devices, and what is wrong with
-//! damaged ones.
+//! Every text format from a few handmade lines: units, directions, devices, and the errors of damaged ones.
 
 mod common;
 
@@ -10,11 +9,11 @@ use seekless_core::{Flags, Op, Record};
 use seekless_trace::{ReadOptions, Reader, Trace, load};
 
 #[test]
-fn each_format_is_known_by_its_content_and_says_what_it_says() {
+fn each_format_is_detected_and_decoded() {
     for (number, sample) in SAMPLES.iter().enumerate() {
-        // No content tells what the columns of blkparse -f are.
-        let told = sample.options();
-        let options = if told.columns.is_some() { told } else { ReadOptions::default() };
+        // The columns of blkparse -f cannot be detected.
+        let reported = sample.options();
+        let options = if reported.columns.is_some() { reported } else { ReadOptions::default() };
         let file = save(&format!("sample-{number}"), sample.content.as_bytes());
         let trace = load(&[file], &options).unwrap();
         assert_eq!(trace.format, sample.format, "{}", sample.content);
@@ -51,7 +50,7 @@ fn a_stack_in_blkparse_text_counts_once() {
 }
 
 #[test]
-fn what_no_format_allows_is_an_error_that_tells_line_find_and_expectation() {
+fn malformed_lines_are_errors_with_line_found_and_expected() {
     for (content, words) in [
         ("fio version 1 iolog\n", "line 1: found \"fio version 1 iolog\", expected fio version 2 iolog"),
         ("1,W,0,4096,1\n1,X,0,4096,1\n", "line 2: found \"X\", expected R (a read) or W (a write)"),
@@ -84,7 +83,7 @@ fn records_out_of_order_are_put_in_place_or_clamped_with_a_warning() {
     let late = load_text("late", &text(&near));
     assert_eq!(late.records.len(), 3_000);
     assert!(late.records.is_sorted_by_key(|record| record.time));
-    assert!(late.warnings[0].contains("records too late"), "{:?}", late.warnings);
+    assert!(late.warnings[0].contains("records late"), "{:?}", late.warnings);
     near.sort_unstable();
     near.swap(10, 900);
     assert!(load_text("near", &text(&near)).warnings.is_empty());
@@ -98,7 +97,7 @@ fn whole_seconds_are_spread_evenly_in_the_order_of_the_file() {
     let starts = many.records[..70_000].iter().map(|record| record.extent.start.0);
     assert!(starts.eq(0..70_000));
     assert_eq!(many.records[65_535].time.0, 65_535 * 1_000_000_000 / 65_536);
-    // More than are spread at once: the rest of them at the second's end.
+    // More than are spread at once: the rest gets the second's end.
     assert_eq!(many.records[65_536].time.0, 999_999_999);
     assert_eq!((many.records[70_000].time.0, many.records[70_000].op), (1_000_000_000, Op::Write));
     assert!(many.warnings[0].contains("spread over it"), "{:?}", many.warnings);
@@ -131,7 +130,7 @@ fn a_compressed_text_cut_short_is_read_with_a_warning() {
 }
 
 #[test]
-fn requests_of_no_bytes_are_told_and_left_out() {
+fn requests_of_no_bytes_are_reported_and_left_out() {
     let trace = load_text("no-bytes", "1 0 8 0 1\n1 0 8 8 1\n");
     assert_eq!(trace.records.len(), 1);
     assert!(trace.warnings[0].contains("1 requests of no bytes"), "{:?}", trace.warnings);

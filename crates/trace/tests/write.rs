@@ -1,5 +1,5 @@
-//! What is written is read back as exactly what the writer says it holds: for arbitrary records, for a
-//! real trace, and compressed.
+//! Written traces are read back exactly as far as the target represents them: arbitrary records, a real trace, and
+//! compressed ones.
 
 mod common;
 
@@ -10,12 +10,12 @@ use common::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seekless_core::{Extent, Flags, Latency, NameId, Names, Nanos, Op, Origin, ProcessId, Record, StreamId};
-use seekless_trace::write::{Output, Provenance, TARGETS, Tables, Target, VolumesHeld, Writer, Written};
+use seekless_trace::write::{Output, Provenance, TARGETS, Tables, Target, VolumeIds, Writer, Written};
 use seekless_trace::{Naming, ReadOptions, Trace, Volumes, load};
 
 const PROCESSES: [&str; 5] = ["git", "kworker/1:2", "a [b] c", "", "?"];
 
-/// Records with what no format holds among them: for what each holds, see its target.
+/// Records with values that no format represents; for each format's limits, see its target.
 fn records() -> impl Strategy<Value = Vec<Record>> {
     let op = prop_oneof![
         4 => Just(Op::Read),
@@ -25,7 +25,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         1 => Just(Op::WriteZeroes)
     ];
     let gap = prop_oneof![Just(0_u64), 1..5_000_u64, 1..2_000_000_000_u64, Just(70_000_000_000)];
-    // Few places, so that requests overlap while they are under way, and the far end of what can be addressed.
+    // Few places, so that requests overlap in flight, and the far end of the address range.
     let start = prop_oneof![0_u64..40, any::<u64>().prop_map(|start| start % (u64::MAX / 512 - 40))];
     let latency = prop_oneof![
         Just(Latency::UNKNOWN),
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Trace {
     load(&[path], &ReadOptions { latencies: true, ..ReadOptions::default() }).unwrap()
 }
 
-/// What the target holds of `records`, times counted from the first one.
+/// The part of `records` that the target represents, with times from the first one.
 fn kept(target: &Target, records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = records.iter().filter_map(|record| target.holds.keep(record)).collect();
     let start = kept.first().map_or(Nanos::ZERO, |first| first.time);
@@ -96,7 +96,7 @@ fn kept(target: &Target, records: &[Record]) -> Vec<Record> {
     kept
 }
 
-/// Asserts that `back` is what `target` holds of `records`.
+/// Asserts that `back` is what `target` represents of `records`.
 fn same(target: &Target, records: &[Record], tables: Tables, back: &Trace, written: &Written) {
     let kept = kept(target, records);
     assert_eq!(back.records.len(), kept.len());
@@ -114,16 +114,16 @@ fn same(target: &Target, records: &[Record], tables: Tables, back: &Trace, writt
             unknown += 1;
         }
         match target.holds.volumes {
-            VolumesHeld::Names => {
+            VolumeIds::Names => {
                 assert_eq!(back.volumes.name(is.device), tables.volumes.name(was.device), "{what}");
             }
-            VolumesHeld::Numbers if target.name == "blkparse" => assert_eq!(is.device, was.device, "{what}"),
-            VolumesHeld::Numbers => {}
-            VolumesHeld::Nothing => assert_eq!(is.device, 0, "{what}"),
+            VolumeIds::Numbers if target.name == "blkparse" => assert_eq!(is.device, was.device, "{what}"),
+            VolumeIds::Numbers => {}
+            VolumeIds::Nothing => assert_eq!(is.device, 0, "{what}"),
         }
     }
     // Other devices are other devices, whatever their numbers.
-    if target.holds.volumes != VolumesHeld::Nothing {
+    if target.holds.volumes != VolumeIds::Nothing {
         let mut pairs: Vec<(u32, u32)> =
             back.records.iter().zip(&kept).map(|(is, was)| (is.device, was.device)).collect();
         pairs.sort_unstable();
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_back(records in records()) {
+    fn written_traces_are_read_back(records in records()) {
         let (names, volumes) = (names(), Volumes::default());
         let tables = Tables { names: &names, volumes: &volumes };
         for target in TARGETS {
@@ -181,7 +181,7 @@ fn a_real_trace_is_read_back() {
 }
 
 #[test]
-fn what_cannot_be_held_is_counted_and_told() {
+fn losses_are_counted_and_reported() {
     let record = |op, sectors, flags, latency| Record {
         time: Nanos(1_234),
         device: DISK,
@@ -201,18 +201,18 @@ fn what_cannot_be_held_is_counted_and_told() {
     ];
     let (names, volumes) = (names(), Volumes::new(Naming::Linux));
     let tables = Tables { names: &names, volumes: &volumes };
-    let told = |name| {
+    let reported = |name| {
         let path = folder().join(format!("losses-{name}"));
         write(&path, Target::named(name).unwrap(), &records, tables)
     };
-    let disksim = told("disksim");
+    let disksim = reported("disksim");
     let losses = disksim.losses;
     assert_eq!((losses.flushes_left_out, losses.discards_left_out, losses.empty_left_out), (1, 1, 1));
     assert_eq!((losses.write_zeroes_as_writes, losses.flags_dropped, losses.latencies_dropped), (1, 1, 1));
     assert_eq!((losses.processes_dropped, losses.times_rounded, disksim.records), (2, 0, 2));
     let warned = |words: &str| disksim.warnings.iter().any(|warning| warning.contains(words));
     assert!(warned("1 flushes were left out") && warned("device 8,0 is device 0"), "{:?}", disksim.warnings);
-    assert_eq!(told("fio").losses.times_rounded, 4);
+    assert_eq!(reported("fio").losses.times_rounded, 4);
     let text = fs::read_to_string(folder().join("losses-fio")).unwrap();
     let expected = "fio version 3 iolog\n1 8,0 add\n1 8,0 open\n1 8,0 read 4096 4096\n1 8,0 trim 4096 4096\n1 8,0 sync 0 0\n1 8,0 write 4096 4096\n1 8,0 close\n";
     assert_eq!(text, expected);
@@ -238,7 +238,7 @@ fn a_file_appears_whole_or_not_at_all() {
     Writer::new(target, output, &Provenance::default()).unwrap().finish().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "fio version 3 iolog\n");
     assert_eq!(listed(), 1);
-    // What is no file is written to, never replaced.
+    // A destination that is not a file is written to, never replaced.
     Output::file(Path::new("/dev/null"), true).unwrap().finish().unwrap();
     assert!(!Path::new("/dev/null").is_file());
 }

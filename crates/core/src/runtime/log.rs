@@ -35,7 +35,7 @@ pub enum Event {
     },
     /// An offloaded job's result arrived.
     Offloaded {
-        /// Its cost.
+        /// Cost.
         cost: Nanos,
     },
     /// A layer did something notable to a page or a range.

@@ -429,12 +429,12 @@ pub fn sleep(time: Nanos) -> impl Future<Output = ()> {
 /// Waits until every task of this instant has run. A device picks its next request after this, so that it sees all
 /// requests issued at the same time.
 pub fn quiet() -> impl Future<Output = ()> {
-    let mut asked = false;
+    let mut requested = false;
     poll_fn(move |context| {
-        if asked {
+        if requested {
             return Poll::Ready(());
         }
-        asked = true;
+        requested = true;
         current(|world| world.quiet.borrow_mut().push(Wake::Task(context.waker().clone())));
         Poll::Pending
     })
@@ -477,13 +477,13 @@ where
         event(&Event::Offloaded { cost });
         return result;
     };
-    let (begun, place) = (now(), Arc::new(Mutex::new(None)));
+    let (begin, place) = (now(), Arc::new(Mutex::new(None)));
     let result = place.clone();
     offloader(Box::new(move || {
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(job());
     }))
     .await;
-    event(&Event::Offloaded { cost: now() - begun });
+    event(&Event::Offloaded { cost: now() - begin });
     let result = place.lock().unwrap_or_else(PoisonError::into_inner).take();
     result.expect("offloaded work panicked")
 }

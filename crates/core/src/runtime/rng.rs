@@ -44,7 +44,7 @@ impl Rng {
     /// # Panics
     /// If `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "a number below zero was asked for");
+        assert!(bound > 0, "found a bound of zero, expected a positive one");
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 

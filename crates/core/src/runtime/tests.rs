@@ -79,7 +79,7 @@ fn a_world_nests_in_another_with_its_own_clock() {
 }
 
 #[test]
-fn a_stall_is_told_not_waited_for() {
+fn a_stall_is_reported_without_waiting() {
     let runtime = Runtime::new(1);
     let stalled = runtime.run(async {
         sleep(Nanos(7)).await;
@@ -151,7 +151,7 @@ fn a_dropped_sleep_does_not_come_before_quiet() {
 }
 
 #[test]
-fn offloaded_work_arrives_when_its_cost_says() {
+fn offloaded_work_arrives_after_its_cost() {
     let runtime = Runtime::new(1);
     let sum = runtime.run(async { offload(|| (1..=100_u64).sum::<u64>(), |sum| Nanos(*sum)).await }).unwrap();
     assert_eq!((sum, runtime.now()), (5050, Nanos(5050)));
@@ -225,10 +225,10 @@ fn a_live_run_takes_the_time_of_the_world_outside_and_waits_for_it() {
             assert_eq!(now(), Nanos::from_millis(6), "a turn is as late as it is");
             quiet().await;
             assert_eq!((now(), driver.turns.get()), (Nanos::from_millis(6), 1), "quiet needs no turn");
-            let mut asked = false;
+            let mut polled = false;
             poll_fn(|context| {
                 driver.waiter.replace(Some(context.waker().clone()));
-                if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }
+                if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             driver.turns.get()

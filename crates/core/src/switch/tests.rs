@@ -99,12 +99,12 @@ fn device(child: &Rc<Child>) -> Rc<dyn BlockDevice> {
 
 fn run(test: impl AsyncFnOnce(Requests)) -> BTreeSet<&'static str> {
     let runtime = Runtime::new(1);
-    runtime.run(test(Requests::default())).expect("nobody waits for ever");
+    runtime.run(test(Requests::default())).expect("no task waits for ever");
     runtime.edges().into_iter().map(|(edge, _)| edge).collect()
 }
 
 #[test]
-fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
+fn requests_during_a_swap_go_to_the_new_child_in_order() {
     let edges = run(async |requests| {
         let (old, new) = (Child::new("old", 60, &requests), Child::new("new", 60, &requests));
         let switch = Rc::new(Switch::new(device(&old)));

@@ -21,7 +21,7 @@ pub struct Range {
 pub struct Grid {
     /// The first block of a cylinder; of a range, if there are any.
     pub anchor: u64,
-    /// Its angle, in turns.
+    /// Angle, in turns.
     pub angle: f64,
     /// Blocks per track.
     pub per_track: u64,

@@ -16,7 +16,7 @@ const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
 const WRITTEN: &str = "extracted: timed writes by seekless drive calibrate";
 
 impl Calibration {
-    /// The description, under a name. What reads cannot show is assumed, and its source says so.
+    /// The description, under a name. Values that reads cannot show are assumed, and marked as such in the sources.
     pub fn spec(&self, name: &str, title: &str) -> Spec {
         // A read of one block: handled and sent.
         let send_us = self.overhead.block_us.value.max(0.0);

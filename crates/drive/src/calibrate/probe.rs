@@ -37,7 +37,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Its duration, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub fn took(&self) -> f64 {
         self.done.since(self.submitted).0 as f64
     }
@@ -85,7 +85,7 @@ pub struct Probe<'a> {
     pub reads: u64,
     /// Writes so far.
     pub writes: u64,
-    told: u64,
+    reported: u64,
 }
 
 impl<'a> Probe<'a> {
@@ -114,7 +114,7 @@ impl<'a> Probe<'a> {
             rng: Rng::seeded(seed),
             reads: 0,
             writes: 0,
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -136,8 +136,8 @@ impl<'a> Probe<'a> {
 
     /// Reports progress now and then. Not between two reads whose distance matters: reporting takes time.
     pub fn report_sometimes(&mut self) {
-        if self.reads >= self.told + REPORT_AFTER {
-            self.told = self.reads;
+        if self.reads >= self.reported + REPORT_AFTER {
+            self.reported = self.reads;
             self.report();
         }
     }
@@ -247,7 +247,7 @@ impl<'a> Probe<'a> {
 
     /// Whether the cache may have a block.
     pub fn may_be_cached(&self, block: u64) -> bool {
-        self.segments > 0 && self.recent.iter().any(|kept| kept.first <= block && block < kept.end)
+        self.segments > 0 && self.recent.iter().any(|cached| cached.first <= block && block < cached.end)
     }
 
     /// Reads a block from the media: if the cache may have it, it is evicted first.

@@ -119,10 +119,10 @@ pub async fn trip(probe: &mut Probe<'_>, map: &Map, from: u64, to: u64, after: f
         // An answer comes when all of the block has passed.
         let pass = 1.0 / map.part(to).grid.per_track as f64;
         let submitted = here.done + Nanos((TURN_ROUND * probe.turn) as u64);
-        let wanted = probe.angle_at(submitted) + after / probe.turn + pass;
-        let target = map.at_angle(to, wanted);
+        let target_angle = probe.angle_at(submitted) + after / probe.turn + pass;
+        let target = map.at_angle(to, target_angle);
         // Angles of blocks are discrete: wait for less than one of them.
-        let early = forward(map.angle(target) - wanted) * probe.turn;
+        let early = forward(map.angle(target) - target_angle) * probe.turn;
         probe.rest(Nanos(early as u64)).await?;
         let there = probe.read(target, 1).await?;
         let wait = forward(map.angle(target) - probe.angle_at(there.submitted));

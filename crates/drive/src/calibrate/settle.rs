@@ -97,8 +97,8 @@ pub async fn write_trip(
 ) -> Result<f64, Unknown> {
     map.keep_in_step(probe).await?;
     let pass = 1.0 / map.part(to).grid.per_track as f64;
-    let wanted = map.angle(from) + TURN_ROUND + LATE + after / probe.turn + pass;
-    let target = map.at_angle(to, wanted);
+    let target_angle = map.angle(from) + TURN_ROUND + LATE + after / probe.turn + pass;
+    let target = map.at_angle(to, target_angle);
     let held = probe.contents(target).await?;
     let here = probe.fresh(from).await?;
     probe.rest_until(here.done + Nanos((TURN_ROUND * probe.turn) as u64)).await?;

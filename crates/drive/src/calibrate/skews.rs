@@ -56,8 +56,8 @@ pub async fn skews(
     let Some(best) = best else { return probe.unclear("found no skews") };
     let noise = best.noise;
     let apart = around(best.within - best.between).abs();
-    let told = best.heads > 1 && apart > (APART_BLOCKS / per_track as f64).max(APART_NOISE * noise);
-    let pattern = if told || heads.is_some() { best } else { uniform };
+    let distinct = best.heads > 1 && apart > (APART_BLOCKS / per_track as f64).max(APART_NOISE * noise);
+    let pattern = if distinct || heads.is_some() { best } else { uniform };
     let limit = (APART_BLOCKS / per_track as f64).max(STRAY_NOISE * pattern.noise);
     let stray = skews.iter().enumerate().filter(|(index, skew)| {
         let centre = if pattern.is_between(*index) { pattern.between } else { pattern.within };

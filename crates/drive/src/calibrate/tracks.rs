@@ -121,23 +121,23 @@ async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<SlopeLook,
         return probe.unclear(format!("found no step of the angle in the {SLOPE_POINTS} blocks below {top}"));
     };
     // Ranges without a step, each a slope; long ones have more weight.
-    let mut stretches: Vec<(f64, f64)> = Vec::new();
-    for stretch in steps.split(|step| around(step - usual).abs() > limit) {
-        let count = stretch.len() as f64;
-        if stretch.len() >= 2 {
-            stretches.push((stretch.iter().sum::<f64>() / count, count * count));
+    let mut runs: Vec<(f64, f64)> = Vec::new();
+    for run in steps.split(|step| around(step - usual).abs() > limit) {
+        let count = run.len() as f64;
+        if run.len() >= 2 {
+            runs.push((run.iter().sum::<f64>() / count, count * count));
         }
     }
-    let weight: f64 = stretches.iter().map(|(_, weight)| weight).sum();
-    let slope = stretches.iter().map(|(slope, weight)| slope * weight).sum::<f64>() / weight;
+    let weight: f64 = runs.iter().map(|(_, weight)| weight).sum();
+    let slope = runs.iter().map(|(slope, weight)| slope * weight).sum::<f64>() / weight;
     if weight == 0.0 || slope <= 0.0 {
         return probe.unclear(format!("the angle does not go up evenly below block {top}"));
     }
-    let spread = stretches.iter().map(|(each, weight)| (each - slope).powi(2) * weight).sum::<f64>() / weight;
+    let spread = runs.iter().map(|(each, weight)| (each - slope).powi(2) * weight).sum::<f64>() / weight;
     let per_track = gap as f64 / slope;
     Ok(SlopeLook {
         per_track,
-        off: 3.0 * per_track * spread.sqrt() / slope / (stretches.len() as f64).sqrt(),
+        off: 3.0 * per_track * spread.sqrt() / slope / (runs.len() as f64).sqrt(),
         low: top - (last as u64 + 1) * gap,
         high: top - last as u64 * gap,
         floor: top - (SLOPE_POINTS - 1) * gap,

@@ -74,8 +74,8 @@ impl Comparison {
                 let off = (found - is).rem_euclid(turn);
                 off.min(turn - off) <= 1.0
             };
-            let told = here.track_skew.value;
-            let both = near(told, zone.track_skew) && near(here.cylinder_skew.value, zone.cylinder_skew);
+            let known = here.track_skew.value;
+            let both = near(known, zone.track_skew) && near(here.cylinder_skew.value, zone.cylinder_skew);
             skews_right += usize::from(right && both);
             if right && found.heads == Some(u64::from(truth.heads)) {
                 let hold = [(&here.cylinder_skew, zone.cylinder_skew), (&here.track_skew, zone.track_skew)];
@@ -138,8 +138,8 @@ fn zone_starts(layout: &Layout, truth: &Spec) -> Vec<u64> {
 }
 
 fn segments(truth: &Spec) -> u32 {
-    let kept = truth.cache.enabled && truth.cache.segment_sectors > 0;
-    let all = if kept { truth.cache.segments } else { 0 };
+    let cached = truth.cache.enabled && truth.cache.segment_sectors > 0;
+    let all = if cached { truth.cache.segments } else { 0 };
     all.saturating_sub(u32::from(truth.cache.separate_write_segment))
 }
 
@@ -148,7 +148,7 @@ fn segments(truth: &Spec) -> u32 {
 fn read_ahead(truth: &Spec, found: &Calibration) -> u64 {
     let Some(zone) = found.zones.first() else { return 0 };
     let at = 40 * zone.sectors_per_track + zone.sectors_per_track / 8;
-    let kept = |behind: u64| {
+    let cached = |behind: u64| {
         let mut drive = Drive::new(truth);
         let first = drive.serve(Op::Read, Extent::new(at, 1), Nanos(0), false).total();
         let later = first + Nanos::from_millis(2_000);
@@ -158,7 +158,7 @@ fn read_ahead(truth: &Spec, found: &Calibration) -> u64 {
     let (mut there, mut lost) = (0, 1 << 16);
     while lost - there > 1 {
         let between = u64::midpoint(there, lost);
-        if kept(between) { there = between } else { lost = between }
+        if cached(between) { there = between } else { lost = between }
     }
     there
 }

@@ -35,7 +35,7 @@ const TRIALS: u32 = 8;
 const NEARBY: i64 = 12;
 /// Cylinders that may fit the next zone by chance.
 const BY_CHANCE: u64 = 3;
-/// The same where angles are noisier than this.
+/// Such cylinders, where angles are noisier than this.
 const MORE_BY_CHANCE: u64 = 12;
 const CLEAR: f64 = 0.02;
 /// This many pieces of equal length are ranges of cylinders.

@@ -253,7 +253,7 @@ impl<M: DeviceModel + 'static> Controller<M> {
         let (background, overlap) = model.background();
         let (whole, took) = (took.total(), took.without(overlap));
         let (done, overlap) = (now + whole, whole.since(took.total()));
-        meter.worked(model.active_time(&took, &background), done);
+        meter.add_work(model.active_time(&took, &background), done);
         ledger.charge(command.op, &took, &command.sharers, command.waiting);
         ledger.charge_background(&background, overlap, &command.sharers, command.waiting);
         let alone = done.since(self.busy_until.replace(done.max(self.busy_until.get())).max(now));

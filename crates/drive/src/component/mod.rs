@@ -1,4 +1,4 @@
-//! A simulated drive: a block device that answers when the drive's model says it would.
+//! A simulated drive: a block device whose answer times are computed by the drive's model.
 //!
 //! It stores the real bytes written to it and reads zeroes elsewhere; hollow writes leave no bytes. A drive with
 //! several arms has one controller per arm, each with an equal part of the sectors and a queue of its own. Fault model:

@@ -58,13 +58,13 @@ fn bytes_come_back_as_written_and_zero_elsewhere() {
 }
 
 #[test]
-fn schedulers_order_what_waits() {
-    let asked = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
+fn schedulers_order_waiting_requests() {
+    let requests = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
     for (policy, order) in
         [(Policy::Fcfs, [900_000, 100_000, 500_000]), (Policy::CLook, [100_000, 500_000, 900_000])]
     {
         let options = QueueOptions { policy, ..QueueOptions::default() };
-        assert_eq!(on_a_disk(options, async |disk| order_of(&disk, &asked).await), order);
+        assert_eq!(on_a_disk(options, async |disk| order_of(&disk, &requests).await), order);
     }
 }
 
@@ -81,14 +81,14 @@ const ALL: [Policy; 7] = [
 #[test]
 fn classes_stay_above_every_scheduler() {
     // The head is at sector 0: nearest last.
-    let asked: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
+    let requests: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
         .into_iter()
         .zip([0, 100_000_000, 400_000_000])
         .flat_map(|(class, from)| (0..5).map(move |i| (from + i * 7_654_321, class)))
         .collect();
     for policy in ALL {
         let options = QueueOptions { policy, ..QueueOptions::default() };
-        let run = || on_a_disk(options, async |disk| (order_of(&disk, &asked).await, disk.all()));
+        let run = || on_a_disk(options, async |disk| (order_of(&disk, &requests).await, disk.all()));
         let (order, work) = run();
         let ranks: Vec<u64> = order.iter().map(|start| start / 100_000_000).collect();
         assert_eq!(ranks, [[4; 5], [1; 5], [0; 5]].concat(), "{policy}");
@@ -98,7 +98,7 @@ fn classes_stay_above_every_scheduler() {
 
 /// Clients that always read the next sectors starve others, where a scheduler goes by place.
 #[test]
-fn nobody_starves_beyond_the_limit() {
+fn no_request_starves_beyond_the_limit() {
     let limit = Nanos::from_millis(300);
     for policy in ALL {
         let waited = |starvation_limit| {
@@ -131,7 +131,7 @@ fn nobody_starves_beyond_the_limit() {
 }
 
 #[test]
-fn adjacent_requests_go_together_unless_told_not_to() {
+fn adjacent_requests_are_merged_unless_disabled() {
     for (merge, commands) in [(true, 2), (false, 5)] {
         let options = QueueOptions { merge, policy: Policy::Fcfs, ..QueueOptions::default() };
         on_a_disk(options, async |disk| {
@@ -146,14 +146,14 @@ fn adjacent_requests_go_together_unless_told_not_to() {
 }
 
 #[test]
-fn urgent_comes_first_and_free_last() {
-    let asked = [
+fn urgent_is_first_and_free_last() {
+    let requests = [
         (1_000_000, Class::Free),
         (2_000_000, Class::Background),
         (3_000_000, Class::Foreground),
         (4_000_000, Class::Urgent),
     ];
-    let order = on_a_disk(QueueOptions::default(), async |disk| order_of(&disk, &asked).await);
+    let order = on_a_disk(QueueOptions::default(), async |disk| order_of(&disk, &requests).await);
     assert_eq!(order, [4_000_000, 3_000_000, 2_000_000, 1_000_000]);
 }
 
@@ -190,7 +190,7 @@ fn the_background_has_a_guaranteed_share() {
 }
 
 #[test]
-fn a_ticket_promotes_and_aborts_what_waits() {
+fn a_ticket_promotes_and_aborts_waiting_requests() {
     on_a_disk(QueueOptions::default(), async |disk| {
         let (promoted, aborted) = (Ticket::new(), Ticket::new());
         let background = |start: u64, ticket: &Ticket| {
@@ -230,9 +230,9 @@ fn strewn(options: QueueOptions, own: QueueSpec) -> (Vec<u64>, Nanos) {
     Runtime::new(1)
         .run(async {
             let disk = Rc::new(Disk::new(0, &spec, options));
-            let asked: Vec<_> =
+            let requests: Vec<_> =
                 (0..200_u64).map(|i| (i * 7_654_321 * 31 % 400_000_000, Class::Foreground)).collect();
-            (order_of(&disk, &asked).await, now())
+            (order_of(&disk, &requests).await, now())
         })
         .unwrap()
 }
@@ -261,7 +261,7 @@ fn a_drive_orders_the_commands_that_it_holds_by_itself() {
 }
 
 #[test]
-fn a_command_that_waited_long_in_the_drive_goes_next() {
+fn a_starved_command_in_the_drive_is_next() {
     let own = |starvation_ms| QueueSpec { depth: 32, starvation_ms, ..QueueSpec::default() };
     let (never, fast) = strewn(fcfs(32), own(0.0));
     let (soon, slow) = strewn(fcfs(32), own(50.0));
@@ -269,7 +269,7 @@ fn a_command_that_waited_long_in_the_drive_goes_next() {
 }
 
 #[test]
-fn a_flush_that_is_not_queued_goes_alone() {
+fn an_unqueued_flush_is_issued_alone() {
     let finished = |queued_flush| {
         let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
         let mut spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
@@ -307,7 +307,7 @@ fn a_flush_that_is_not_queued_goes_alone() {
     assert_eq!(finished(true)[..2], ["before", "flush"], "the next after the one at work");
 }
 
-/// Bytes are right whatever the drive does with its commands.
+/// Bytes are right, whatever the drive's order.
 #[test]
 fn bytes_come_back_with_a_queue_and_a_write_cache() {
     let own = QueueSpec { depth: 32, ..QueueSpec::default() };
@@ -340,7 +340,7 @@ fn bytes_come_back_with_a_queue_and_a_write_cache() {
 
 /// Clients that flush continuously do not starve others, whatever the order.
 #[test]
-fn flushes_without_end_keep_nobody_out() {
+fn continuous_flushes_starve_no_request() {
     for (depth, queued_flush) in [(None, false), (Some(1), false), (Some(32), false), (Some(32), true)] {
         let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
         let spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };

@@ -145,7 +145,7 @@ mod tests {
     proptest! {
         /// It holds the sectors that were put in and neither forgotten nor taken, in disjoint ranges.
         #[test]
-        fn it_holds_what_was_put_in(
+        fn the_buffer_holds_what_was_put_in(
             steps in proptest::collection::vec((0..4_u8, 0..60_u64, 1..12_u64), 1..60),
             combine: bool,
         ) {

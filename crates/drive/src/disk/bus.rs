@@ -47,7 +47,7 @@ impl Transfer {
     }
 
     /// The next `sectors` are in the buffer already.
-    pub fn there(&mut self, sectors: u64) {
+    pub fn buffered(&mut self, sectors: u64) {
         self.known += sectors;
         if let Some(pauses) = &mut self.pauses {
             pauses.bursts.push((0, sectors, 0));
@@ -62,9 +62,9 @@ impl Transfer {
         if let Some(pauses) = &mut self.pauses {
             pauses.bursts.push((begin, sectors, pass));
         }
-        let behind = |index: u64| (self.sectors - self.known - index) * self.sector;
-        let first = begin + pass / sectors + behind(0);
-        let last = begin + pass + behind(sectors - 1);
+        let after = |index: u64| (self.sectors - self.known - index) * self.sector;
+        let first = begin + pass / sectors + after(0);
+        let last = begin + pass + after(sectors - 1);
         self.end = self.end.max(first).max(last);
         self.known += sectors;
     }
@@ -80,16 +80,16 @@ impl Transfer {
 
 impl Pauses {
     fn end(&self, ready: u64, sectors: u64, sector: u64) -> u64 {
-        let (mut now, mut gone) = (ready, 0);
-        while gone < sectors {
-            let there = self.arrived(now).min(sectors);
-            if there > gone {
-                now += (there - gone) * sector;
-                gone = there;
+        let (mut now, mut sent) = (ready, 0);
+        while sent < sectors {
+            let buffered = self.arrived(now).min(sectors);
+            if buffered > sent {
+                now += (buffered - sent) * sector;
+                sent = buffered;
             } else {
-                let target = (gone + self.mark.max(1)).min(sectors);
+                let target = (sent + self.mark.max(1)).min(sectors);
                 now = (now + self.disconnect).max(self.arrival(target)) + self.reselect;
-                if self.arrived(now) <= gone {
+                if self.arrived(now) <= sent {
                     // No more arrivals are known.
                     return now;
                 }
@@ -138,10 +138,10 @@ mod tests {
         fn it_ends_as_sector_by_sector(
             ready in 0..5_000_u64,
             sector in 0..200_u64,
-            there in 0..20_u64,
+            buffered in 0..20_u64,
             bursts in proptest::collection::vec((0..3_000_u64, 1..20_u64, 1..100_u64), 0..4),
         ) {
-            let mut arrivals = vec![0; there as usize];
+            let mut arrivals = vec![0; buffered as usize];
             let mut at = 0;
             for &(gap, sectors, each) in &bursts {
                 at += gap;
@@ -149,7 +149,7 @@ mod tests {
                 at += sectors * each;
             }
             let mut transfer = Transfer::new(Nanos(ready), arrivals.len() as u64, sector);
-            transfer.there(there);
+            transfer.buffered(buffered);
             let mut at = 0;
             for &(gap, sectors, each) in &bursts {
                 at += gap;

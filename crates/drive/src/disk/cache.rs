@@ -57,7 +57,7 @@ struct Reading {
 pub enum Lookup {
     /// All of it is in this segment.
     Hit(usize),
-    /// Its start is in this segment, or is about to pass under the head.
+    /// Start is in this segment, or is about to pass under the head.
     PartialHit(usize),
     /// None of it is cached; this segment is to hold it, if there is one.
     Miss(Option<usize>),
@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Whether the head reads ahead after this segment and has not reached its limit.
-    pub fn reads_on(&self, number: usize) -> bool {
+    pub fn reads_ahead_after(&self, number: usize) -> bool {
         self.active == Some(number) && self.segments[number].end < self.segments[number].until
     }
 
@@ -103,15 +103,15 @@ impl Cache {
         // Fast path: most often there is nothing, and all segments are in use.
         let near = |segment: &Segment| segment.start <= at.start.0 && at.start.0 <= segment.end;
         if !self.any(|segment| near(segment) || segment.start == segment.end) {
-            let used = |&number: &usize| !self.is_for_writes(number) && !self.reads_on(number);
-            if let Some(number) = self.order.iter().copied().find(used) {
+            let touch = |&number: &usize| !self.is_for_writes(number) && !self.reads_ahead_after(number);
+            if let Some(number) = self.order.iter().copied().find(touch) {
                 return Lookup::Miss(Some(number));
             }
         }
         let (mut best, mut found) = (0, Lookup::Miss(None));
         for &number in self.order.iter().filter(|&&number| !self.is_for_writes(number)) {
             let segment = &self.segments[number];
-            let active = self.reads_on(number);
+            let active = self.reads_ahead_after(number);
             let (score, here) = if segment.start == segment.end && !active {
                 (3, Lookup::Miss(Some(number)))
             } else if self.holds(number, at.start) {
@@ -135,13 +135,13 @@ impl Cache {
     fn holds(&self, number: usize, sector: Lba) -> bool {
         let segment = &self.segments[number];
         let allowed = self.spec.enabled && (self.spec.read_hits_on_writes || !segment.written);
-        let passing = self.spec.almost_hits && self.reads_on(number) && sector.0 == segment.end;
+        let passing = self.spec.almost_hits && self.reads_ahead_after(number) && sector.0 == segment.end;
         allowed && segment.start <= sector.0 && (sector.0 < segment.end || passing)
     }
 
     /// The segment for a write: the one reserved for writes, else one that has to be emptied anyway, an empty one, or
     /// the least recently used one.
-    pub fn for_write(&self, at: Extent) -> Option<usize> {
+    pub fn segment_for_write(&self, at: Extent) -> Option<usize> {
         if self.spec.separate_write_segment {
             return self.segments.len().checked_sub(1);
         }
@@ -176,7 +176,7 @@ impl Cache {
     }
 
     /// Marks a segment as most recently used.
-    pub fn used(&mut self, number: usize) {
+    pub fn touch(&mut self, number: usize) {
         if let Some(place) = self.order.iter().position(|&other| other == number) {
             self.order[place..].rotate_left(1);
         }
@@ -188,7 +188,7 @@ impl Cache {
     }
 
     /// Sets the read-ahead limits of a segment for a read of `at`.
-    pub fn aim(&mut self, layout: &Layout, number: usize, at: Extent) {
+    pub fn set_read_ahead(&mut self, layout: &Layout, number: usize, at: Extent) {
         let most = layout.sectors();
         let until = self.until(layout, number, at).min(most);
         let at_least = (at.end().0 + u64::from(self.spec.read_ahead_minimum_sectors)).min(most);
@@ -219,7 +219,7 @@ impl Cache {
     }
 
     /// Adds sectors up to `end` to a segment, and perhaps some before its first.
-    pub fn filled(&mut self, number: usize, start: u64, end: u64) {
+    pub fn extend(&mut self, number: usize, start: u64, end: u64) {
         let size = u64::from(self.spec.segment_sectors);
         self.segments[number].fill(start, end, size);
     }
@@ -231,7 +231,7 @@ impl Cache {
     }
 
     /// Starts read-ahead after this segment, whose end the head reaches at `since`.
-    pub fn read_on(&mut self, number: usize, since: Nanos, head: Head) {
+    pub fn start_read_ahead(&mut self, number: usize, since: Nanos, head: Head) {
         self.active = Some(number);
         self.reading = Reading { since, head };
     }
@@ -355,7 +355,7 @@ impl Cache {
     }
 
     /// Drops what the cache has of `at`, which is written, except in the segment that takes it.
-    pub fn was_written(&mut self, at: Extent, into: Option<usize>) {
+    pub fn invalidate(&mut self, at: Extent, into: Option<usize>) {
         if !self.any(|segment| segment.start < at.end().0 && at.start.0 < segment.end) {
             return;
         }

@@ -20,7 +20,7 @@ impl Drive {
         while !self.buffer.has_room(at.sectors) {
             data = data.max(self.destage_one(data));
         }
-        self.cache.was_written(at, None);
+        self.cache.invalidate(at, None);
         let layout = &self.layout;
         self.buffer.put(at, data, |lba| super::estimator::place(layout, lba));
         let done = data + Nanos(at.sectors * self.timing.write_sector + self.timing.write_completion);
@@ -68,7 +68,7 @@ impl Drive {
     /// Destages the whole buffer, from `from` on; returns when it is on the media.
     pub(super) fn destage_all(&mut self, from: Nanos) -> Nanos {
         self.destage_until(from);
-        let mut done = from.max(self.written_behind());
+        let mut done = from.max(self.write_behind_done());
         while !self.buffer.is_empty() {
             done = self.destage_one(done);
         }

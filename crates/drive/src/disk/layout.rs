@@ -212,11 +212,11 @@ impl Layout {
 
     /// The steps that make up the angle of a sector.
     pub fn steps(&self, lba: Lba) -> Steps {
-        self.steps_behind(lba, 0)
+        self.steps_with_gap(lba, 0)
     }
 
     /// As `steps`, if `tracks` more tracks before it held nothing.
-    pub fn steps_behind(&self, lba: Lba, tracks: u64) -> Steps {
+    pub fn steps_with_gap(&self, lba: Lba, tracks: u64) -> Steps {
         let run = self.run(lba);
         let zone = &self.zones[run.zone as usize];
         let place = run.place + (lba.0 - run.lba);

@@ -94,11 +94,11 @@ impl Mechanics {
 
     /// As `reach`, but not before `turn_round` has passed.
     pub fn reach_after(&self, turn_round: u64, from: Head, to: &Piece, write: bool) -> u64 {
-        self.go(turn_round, from, Head { cylinder: to.cylinder, head: to.head }, write)
+        self.move_time(turn_round, from, Head { cylinder: to.cylinder, head: to.head }, write)
     }
 
     /// As `reach_after`, to a track given as a head position.
-    pub fn go(&self, turn_round: u64, from: Head, to: Head, write: bool) -> u64 {
+    pub fn move_time(&self, turn_round: u64, from: Head, to: Head, write: bool) -> u64 {
         let distance = from.cylinder.abs_diff(to.cylinder);
         let switch = if from.head == to.head { 0 } else { self.head_switch };
         let seek = if write { self.write_seek.as_ref().unwrap_or(&self.seek) } else { &self.seek };

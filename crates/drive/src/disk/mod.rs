@@ -164,7 +164,7 @@ impl Drive {
         self.destage_until(begin);
         self.destage_overlapping(at, begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
-        self.cache.was_written(at, None);
+        self.cache.invalidate(at, None);
         self.serve(Op::Read, at, now, queued)
     }
 

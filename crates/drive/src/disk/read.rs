@@ -37,30 +37,32 @@ impl Drive {
             return self.read_of_buffer(&read, begin);
         }
         self.destage_overlapping(at, begin);
-        self.settle(begin);
+        self.retire_write_behind(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
         let lookup = self.cache.find(at);
-        let at_once = match lookup {
+        let from_cache = match lookup {
             _ if self.write_behind.is_some() => false,
             Lookup::Hit(_) => true,
-            Lookup::PartialHit(number) => self.policy.partial_hit_at_once || self.enough(number, at),
+            Lookup::PartialHit(number) => {
+                self.policy.partial_hit_at_once || self.reaches_water_mark(number, at)
+            }
             Lookup::Miss(_) => false,
         };
-        if at_once { self.read_at_once(&read, begin, lookup) } else { self.read_later(&read, lookup) }
+        if from_cache { self.read_cached(&read, begin, lookup) } else { self.read_miss_path(&read, lookup) }
     }
 
     /// A read of data that are still in the write buffer.
     fn read_of_buffer(&mut self, read: &ReadInProgress, begin: Nanos) -> Access {
         let handling = if read.queued { 0 } else { self.timing.read_hit(read.after_write) };
         let mut transfer = self.transfer_of(read, begin + Nanos(handling + self.timing.preparation));
-        transfer.there(read.at.sectors);
+        transfer.buffered(read.at.sectors);
         self.finish(read, Access::default(), transfer.end())
     }
 
     /// Whether enough of a read is cached to take the bus.
-    fn enough(&self, number: usize, at: Extent) -> bool {
-        let there = self.cache.segment(number).end.saturating_sub(at.start.0);
-        there > 0 && there >= self.water_mark(at.sectors).min(at.sectors)
+    fn reaches_water_mark(&self, number: usize, at: Extent) -> bool {
+        let cached = self.cache.segment(number).end.saturating_sub(at.start.0);
+        cached > 0 && cached >= self.water_mark(at.sectors).min(at.sectors)
     }
 
     /// How many sectors have to be there before the bus is taken.
@@ -76,25 +78,25 @@ impl Drive {
     }
 
     /// A read whose start is in the cache.
-    fn read_at_once(&mut self, read: &ReadInProgress, begin: Nanos, lookup: Lookup) -> Access {
+    fn read_cached(&mut self, read: &ReadInProgress, begin: Nanos, lookup: Lookup) -> Access {
         let at = read.at;
         let (Lookup::Hit(number) | Lookup::PartialHit(number)) = lookup else { return Access::default() };
         let handling = if read.queued { 0 } else { self.timing.read_hit(read.after_write) };
         let ready = begin + Nanos(handling + self.timing.preparation);
         let mut transfer = self.transfer_of(read, ready);
-        let there = self.cache.segment(number).end.min(at.end().0) - at.start.0;
-        transfer.there(there);
-        let streams = self.cache.reads_on(number);
-        self.cache.used(number);
+        let cached = self.cache.segment(number).end.min(at.end().0) - at.start.0;
+        transfer.buffered(cached);
+        let streams = self.cache.reads_ahead_after(number);
+        self.cache.touch(number);
         let mut took = Access::default();
-        if there == at.sectors {
+        if cached == at.sectors {
             if !streams && self.policy.read_ahead_on_hit {
                 // The head returns to where it was reading.
                 let free = self.free_head(read.handled);
-                self.cache.aim(&self.layout, number, at);
-                self.cache.read_on(number, free, self.head);
+                self.cache.set_read_ahead(&self.layout, number, at);
+                self.cache.start_read_ahead(number, free, self.head);
             } else if streams {
-                self.cache.aim(&self.layout, number, at);
+                self.cache.set_read_ahead(&self.layout, number, at);
             } else if let Some((_, head)) = self.cache.stop(&self.layout, &self.mechanics, begin) {
                 self.head = head;
             }
@@ -106,29 +108,29 @@ impl Drive {
                 (self.turned.since(free).0, (free, self.head))
             };
             self.head = head;
-            let rest = Extent { start: Lba(at.start.0 + there), sectors: at.sectors - there };
+            let rest = Extent { start: Lba(at.start.0 + cached), sectors: at.sectors - cached };
             took = self.fetch(number, rest, Begin { at: start, turn_round }, &mut transfer);
-            self.cache.aim(&self.layout, number, at);
+            self.cache.set_read_ahead(&self.layout, number, at);
         }
-        self.sent(number, at);
+        self.drop_sent(number, at);
         self.finish(read, took, transfer.end())
     }
 
     /// The requested sectors were sent from this segment.
-    fn sent(&mut self, number: usize, at: Extent) {
+    fn drop_sent(&mut self, number: usize, at: Extent) {
         if self.policy.forget_requested {
             self.cache.forget_before(number, at.end());
         }
     }
 
     /// A read that needs the media, or has to wait for the head.
-    fn read_later(&mut self, read: &ReadInProgress, lookup: Lookup) -> Access {
+    fn read_miss_path(&mut self, read: &ReadInProgress, lookup: Lookup) -> Access {
         let at = read.at;
         let disconnect = if read.queued { 0 } else { self.timing.read_disconnect(read.after_write) };
-        let let_go = read.handled + Nanos(disconnect);
+        let released = read.handled + Nanos(disconnect);
         let start = self.free_head(read.handled);
         let begin = Begin { at: start, turn_round: self.turned.since(start).0 };
-        let (number, there) = match lookup {
+        let (number, cached) = match lookup {
             Lookup::Hit(number) | Lookup::PartialHit(number) => {
                 (Some(number), self.cache.segment(number).end.min(at.end().0).saturating_sub(at.start.0))
             }
@@ -140,36 +142,36 @@ impl Drive {
             }
         };
         let taking = self.timing.first_reselect + self.timing.preparation;
-        let rest = Extent { start: Lba(at.start.0 + there), sectors: at.sectors - there };
+        let rest = Extent { start: Lba(at.start.0 + cached), sectors: at.sectors - cached };
         // When enough has arrived, which has to be known before the bus is taken.
         let mark = self.water_mark(at.sectors);
         let (mut took, mut marked) = (Access::default(), start);
         let mut transfer;
         if rest.sectors > 0 {
-            let mut arrivals = Transfer::new(Nanos::ZERO, mark.saturating_sub(there).min(rest.sectors), 0);
+            let mut arrivals = Transfer::new(Nanos::ZERO, mark.saturating_sub(cached).min(rest.sectors), 0);
             let (before, trajectory) = (self.head, self.trajectory.count());
-            if mark > there {
-                let part = Extent { sectors: mark.saturating_sub(there).min(rest.sectors), ..rest };
+            if mark > cached {
+                let part = Extent { sectors: mark.saturating_sub(cached).min(rest.sectors), ..rest };
                 self.pass_over(part, begin, &mut arrivals);
                 marked = arrivals.end();
             }
             self.head = before;
             self.trajectory.forget_from(trajectory);
-            let ready = let_go.max(marked) + Nanos(taking);
+            let ready = released.max(marked) + Nanos(taking);
             transfer = self.transfer_of(read, ready);
-            transfer.there(there);
+            transfer.buffered(cached);
             took = match number {
                 Some(number) => self.fetch(number, rest, begin, &mut transfer),
                 None => self.pass_over(rest, begin, &mut transfer),
             };
         } else {
-            transfer = self.transfer_of(read, let_go.max(marked) + Nanos(taking));
-            transfer.there(there);
+            transfer = self.transfer_of(read, released.max(marked) + Nanos(taking));
+            transfer.buffered(cached);
         }
         if let Some(number) = number {
-            self.cache.used(number);
-            self.cache.aim(&self.layout, number, at);
-            self.sent(number, at);
+            self.cache.touch(number);
+            self.cache.set_read_ahead(&self.layout, number, at);
+            self.drop_sent(number, at);
         }
         self.finish(read, took, transfer.end())
     }
@@ -215,8 +217,8 @@ impl Drive {
     fn fetch(&mut self, number: usize, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
         let landing = self.landing(rest, begin);
         let took = self.pass_over(rest, begin, transfer);
-        self.cache.filled(number, landing.0.min(rest.start.0), rest.end().0);
-        self.cache.read_on(number, begin.at + took.seek + took.rotation + took.transfer, self.head);
+        self.cache.extend(number, landing.0.min(rest.start.0), rest.end().0);
+        self.cache.start_read_ahead(number, begin.at + took.seek + took.rotation + took.transfer, self.head);
         took
     }
 
@@ -255,7 +257,7 @@ impl Drive {
                 let first = (wait + pass - revolution) / each.max(1);
                 let before = piece.at.sectors - first.min(piece.at.sectors);
                 transfer.passing(now + wait, before, self.mechanics.pass(before, piece.per_track));
-                transfer.there(piece.at.sectors - before);
+                transfer.buffered(piece.at.sectors - before);
                 let turn = wait + self.mechanics.pass(before, piece.per_track);
                 took.transfer += Nanos(pass.min(turn));
                 took.rotation += Nanos(turn - pass.min(turn));

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_lines_between_its_points_and_on_behind_them() {
+    fn a_table_is_interpolated_and_extrapolated_linearly() {
         let points = vec![(1, 1000.0), (3, 2000.0), (5, 2500.0)];
         let table = tabulate(&SeekCurve::Table { points }, 9);
         assert_eq!(
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn hps_curve_is_a_root_then_a_line_behind_the_first_few() {
+    fn hps_curve_is_a_root_then_a_line_after_the_first_few() {
         let curve = SeekCurve::Hp {
             divide: 100,
             short_us: 1_000.0,

@@ -78,7 +78,7 @@ fn writes_in_sequence_miss_a_turn_each() {
     assert!(second.rotation.0 > 8_000_000, "{second:?}");
 }
 
-/// After a long rest the head has read ahead as far as it does, and no further.
+/// After a long idle time the head has read ahead up to its limit, and no further.
 #[test]
 fn a_rested_head_reads_nothing_and_is_where_it_stopped() {
     let mut drive = drive();

@@ -25,12 +25,12 @@ const LONG: u64 = 45;
 
 impl Drive {
     /// When everything acknowledged is on the media.
-    pub(super) fn written_behind(&self) -> Nanos {
+    pub(super) fn write_behind_done(&self) -> Nanos {
         self.write_behind.map_or(Nanos::ZERO, |write_behind| write_behind.done)
     }
 
     /// Forgets a write that is on the media by now.
-    pub(super) fn settle(&mut self, now: Nanos) {
+    pub(super) fn retire_write_behind(&mut self, now: Nanos) {
         if let Some(write_behind) = self.write_behind.filter(|write_behind| write_behind.done <= now) {
             self.head = write_behind.head;
             self.write_behind = None;
@@ -46,20 +46,20 @@ impl Drive {
         self.destage_until(begin);
         let layout = &self.layout;
         self.buffer.forget(at, now, &|lba| super::estimator::place(layout, lba));
-        self.settle(begin);
+        self.retire_write_behind(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
         let handling = if queued { 0 } else { self.timing.write(early, after_write) };
         let handled = begin + Nanos(handling);
         let extra = self.timing.extra.filter(|_| after_write && !sequential && self.write_behind.is_none());
         let took = match (self.write_behind, extra) {
-            (Some(write_behind), _) if early && self.appends(&write_behind, at) => {
+            (Some(write_behind), _) if early && self.continues(&write_behind, at) => {
                 self.append(write_behind, at, handled)
             }
             (Some(_), _) => self.write_when_free(at, handled, early),
             (None, Some(extra)) => self.write_disconnected(at, begin, extra),
             (None, None) => self.write_now(at, handled, early, queued, self.least(queued, sequential)),
         };
-        self.keep(at);
+        self.store_in_cache(at);
         let WriteTiming { done, start, media } = took;
         let whole = (done + Nanos(self.timing.write_completion)).since(now);
         let moved = media.seek + media.rotation + media.transfer;
@@ -78,7 +78,7 @@ impl Drive {
     }
 
     /// Whether a write continues one that is still going to the media.
-    fn appends(&self, write_behind: &WriteBehind, at: Extent) -> bool {
+    fn continues(&self, write_behind: &WriteBehind, at: Extent) -> bool {
         let room = u64::from(self.policy.segment_sectors);
         self.policy.combine_writes
             && write_behind.at.end() == at.start
@@ -91,7 +91,7 @@ impl Drive {
         let buffered = self.buffered(at, data);
         let media = self.put(at, write_behind.done, buffered, MinSeek { seek: 0, turned: Nanos::ZERO });
         let both = Extent { start: write_behind.at.start, sectors: write_behind.at.sectors + at.sectors };
-        self.go_on(both, write_behind.done, &media);
+        self.start_write_behind(both, write_behind.done, &media);
         WriteTiming {
             done: data + Nanos(at.sectors * self.timing.write_sector),
             start: write_behind.done,
@@ -101,9 +101,9 @@ impl Drive {
 
     /// A write that waits for the head to finish another: the bus is released until then.
     fn write_when_free(&mut self, at: Extent, handled: Nanos, early: bool) -> WriteTiming {
-        let let_go = handled + Nanos(if early { self.timing.write_disconnect } else { 0 });
+        let released = handled + Nanos(if early { self.timing.write_disconnect } else { 0 });
         let free = self.free_head(handled);
-        let taken = free.max(let_go) + Nanos(self.timing.first_reselect + self.timing.preparation);
+        let taken = free.max(released) + Nanos(self.timing.first_reselect + self.timing.preparation);
         let buffered = self.buffered(at, taken);
         self.transfer(at, buffered, free, early, self.least(false, false))
     }
@@ -154,18 +154,18 @@ impl Drive {
         let media = self.put(at, free, buffered, least);
         let taken = Nanos(buffered.all(at.sectors));
         if early {
-            self.go_on(at, free, &media);
+            self.start_write_behind(at, free, &media);
             return WriteTiming { done: taken, start: free, media };
         }
-        let let_go = taken + Nanos(self.timing.write_disconnect);
+        let released = taken + Nanos(self.timing.write_disconnect);
         let written = free + media.seek + media.rotation + media.transfer;
-        WriteTiming { done: written.max(let_go) + Nanos(self.timing.first_reselect), start: free, media }
+        WriteTiming { done: written.max(released) + Nanos(self.timing.first_reselect), start: free, media }
     }
 
     /// A write that releases the bus before its data arrive.
     fn write_disconnected(&mut self, at: Extent, begin: Nanos, extra: Extra) -> WriteTiming {
-        let let_go = begin + Nanos(extra.command + extra.disconnect);
-        let data = let_go + Nanos(extra.between + self.timing.first_reselect + self.timing.preparation);
+        let released = begin + Nanos(extra.command + extra.disconnect);
+        let data = released + Nanos(extra.between + self.timing.first_reselect + self.timing.preparation);
         let free = self.free_head(begin + Nanos(extra.command + extra.seek_delay));
         let buffered = self.buffered(at, data);
         let media = self.put(at, free, buffered, self.least(false, false));
@@ -175,20 +175,20 @@ impl Drive {
     }
 
     /// Continues an acknowledged write in the background.
-    fn go_on(&mut self, at: Extent, start: Nanos, media: &Access) {
+    fn start_write_behind(&mut self, at: Extent, start: Nanos, media: &Access) {
         let done = start + media.seek + media.rotation + media.transfer;
         self.write_behind = Some(WriteBehind { at, done, head: self.head });
     }
 
     /// Stores written data in the cache.
-    fn keep(&mut self, at: Extent) {
-        let into = self.cache.for_write(at);
+    fn store_in_cache(&mut self, at: Extent) {
+        let into = self.cache.segment_for_write(at);
         if let Some(number) = into {
             self.cache.reset(number, at.start, true);
-            self.cache.filled(number, at.start.0, at.end().0);
-            self.cache.used(number);
+            self.cache.extend(number, at.start.0, at.end().0);
+            self.cache.touch(number);
         }
-        self.cache.was_written(at, into);
+        self.cache.invalidate(at, into);
     }
 
     /// Writes `at` from `start` on, as its sectors arrive in the buffer.
@@ -210,11 +210,11 @@ impl Drive {
             let first = piece.at.start.0 - at.start.0;
             let ready = buffered.ready(first, first + piece.at.sectors, pass, at.sectors);
             let mut wait = self.mechanics.wait(piece.angle, now);
-            let mut at_once = false;
+            let mut any_order = false;
             if self.policy.zero_latency_write && wait + pass > revolution && buffered.all(at.sectors) <= now {
                 // All of it has arrived: any sector that passes is written.
                 wait = revolution - pass;
-                at_once = true;
+                any_order = true;
             }
             if now + wait < ready {
                 // The sector has passed before its data arrived.
@@ -230,7 +230,7 @@ impl Drive {
                 begin: Nanos(now - seek),
                 to,
                 landed: Nanos(now),
-                first: Nanos(if at_once { now } else { now + wait }),
+                first: Nanos(if any_order { now } else { now + wait }),
                 end: Nanos(now + wait + pass),
                 at: piece.at,
                 write: true,

@@ -7,7 +7,7 @@ type Set = Box<dyn Fn(&mut Spec, f64)>;
 
 /// A figure that a fit may change.
 pub struct Knob {
-    /// Its key.
+    /// Key.
     pub name: String,
     get: Get,
     set: Set,

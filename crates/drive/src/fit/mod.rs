@@ -21,7 +21,7 @@ use crate::validate::{Measured, Think};
 /// A fitted drive.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// Its description.
+    /// Description.
     pub spec: Spec,
     /// On which side of requests think times lie.
     pub think: Think,

@@ -22,7 +22,7 @@ const ENOUGH: usize = 12;
 /// A request that passed under the head.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Its first sector; that of its last track, if it spans several.
+    /// First sector; that of its last track, if it spans several.
     pub start: Lba,
     /// When its first sector began to pass, by the real clock, in nanoseconds.
     pub begin: f64,
@@ -32,7 +32,7 @@ pub struct Reading {
     pub per_track: f64,
     /// Cylinder and head.
     pub track: (u64, u64),
-    /// Its angle by the description, in turns.
+    /// Angle by the description, in turns.
     pub angle: f64,
 }
 
@@ -105,17 +105,17 @@ fn last_piece(drive: &Drive, at: Extent) -> Piece {
 /// Two readings, the earlier one first.
 pub type Pair = (Reading, Reading);
 
-/// All pairs that are near enough in time and for which `wanted` holds.
+/// All pairs that are near enough in time and for which `filter` holds.
 pub fn pairs(
     readings: &[Reading],
     longest_gap: f64,
-    wanted: impl Fn(&Reading, &Reading) -> bool,
+    filter: impl Fn(&Reading, &Reading) -> bool,
 ) -> Vec<Pair> {
     let mut found = Vec::new();
     for (index, first) in readings.iter().enumerate() {
         let later = readings[index + 1..].iter().take(PARTNERS);
         let near = later.take_while(|second| second.begin - first.begin <= longest_gap);
-        found.extend(near.filter(|second| wanted(first, second)).map(|second| (*first, *second)));
+        found.extend(near.filter(|second| filter(first, second)).map(|second| (*first, *second)));
     }
     found
 }
@@ -155,17 +155,17 @@ pub struct Turn {
 /// them all.
 const LOOKS: [(f64, f64, i32); 3] = [(3e9, 6e-3, 400), (12e9, 3e-4, 60), (40e9, 6e-5, 60)];
 
-/// The time of a turn near the described one at which pairs for which `wanted` holds are in phase; `turns` gives their
+/// The time of a turn near the described one at which pairs for which `filter` holds are in phase; `turns` gives their
 /// phase difference.
 pub fn revolution(
     readings: &[Reading],
     described: f64,
-    wanted: impl Fn(&Reading, &Reading) -> bool,
+    filter: impl Fn(&Reading, &Reading) -> bool,
     turns: impl Fn(&Pair, f64) -> f64,
 ) -> Turn {
     let mut best = Turn { time: described, agrees: 0.0, gap: 0.0 };
     for (gap, width, steps) in LOOKS {
-        let pairs = pairs(readings, gap, &wanted);
+        let pairs = pairs(readings, gap, &filter);
         if pairs.len() < ENOUGH {
             continue;
         }

@@ -74,7 +74,7 @@ pub fn find(spec: &Spec, measured: &[Measured], think: Think, turn: Turn) -> Opt
 
 fn see(drive: &Drive, reading: &Reading, turn: f64, spares: u32) -> Seen {
     let steps = |tracks: u64| {
-        let steps = drive.layout().steps_behind(reading.start, tracks);
+        let steps = drive.layout().steps_with_gap(reading.start, tracks);
         (steps.heads as f64, steps.cylinders as f64)
     };
     Seen {

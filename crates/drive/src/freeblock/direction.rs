@@ -83,8 +83,8 @@ impl Set {
             return 1;
         }
         // The pieces of a block are adjacent.
-        let beside = if first == 0 { bit.checked_sub(1) } else { Some(bit + 1) };
-        let pending = beside.is_some_and(|beside| self.pending.is_set(beside));
+        let adjacent = if first == 0 { bit.checked_sub(1) } else { Some(bit + 1) };
+        let pending = adjacent.is_some_and(|adjacent| self.pending.is_set(adjacent));
         self.partial.counts(self.block_at(extent, bit), sectors, pending)
     }
 
@@ -115,20 +115,20 @@ impl Set {
 /// Identity of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceId {
-    /// Its set.
+    /// Set.
     pub set: usize,
-    /// Its block.
+    /// Block.
     pub block: u64,
-    /// Its bit in the set.
+    /// Bit in the set.
     pub bit: usize,
 }
 
 /// A block of which one part lies at the end of a track extent and the other at the beginning of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Across {
-    /// Its set.
+    /// Set.
     pub set: usize,
-    /// Its number.
+    /// Number.
     pub block: u64,
     /// Where it begins on the first track extent, and how many sectors it has on the second one.
     pub first: u32,

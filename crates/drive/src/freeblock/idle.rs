@@ -62,7 +62,7 @@ impl Freeblock {
             return None;
         }
         let (at, write) = inner.next_track(head)?;
-        let landed = now.0 + inner.mechanics.go(inner.turn_round, head, at, write);
+        let landed = now.0 + inner.mechanics.move_time(inner.turn_round, head, at, write);
         let until = inner.take_track(at, write, landed)?;
         inner.idle.home.get_or_insert(head);
         inner.idle.landed = Nanos(landed);
@@ -92,7 +92,8 @@ impl Inner {
         let Idle { requests, delayed, .. } = self.idle;
         let limit = self.options.idle_delay_limit.0;
         let last = Head { cylinder: u64::from(self.tracks.cylinders()) - 1, head: 0 };
-        let longest = self.mechanics.go(0, Head::default(), last, true) + self.mechanics.revolution().0;
+        let longest =
+            self.mechanics.move_time(0, Head::default(), last, true) + self.mechanics.revolution().0;
         let allowed = i128::from(limit) * i128::from(requests + 1);
         let saved = requests == 0 || i128::from(delayed) + i128::from(longest) <= allowed;
         limit > 0 && saved && !self.directions.iter().all(Direction::is_empty)
@@ -192,7 +193,7 @@ impl Inner {
             let waited = self.idle.landed.since(now).0;
             let angle = self.layout.piece(step.at).angle;
             let first = |begin: u64, from: Head| {
-                let there = begin + self.mechanics.go(self.turn_round, from, step.to, step.write);
+                let there = begin + self.mechanics.move_time(self.turn_round, from, step.to, step.write);
                 there + self.mechanics.wait(angle, there)
             };
             let (is, were) = (first(step.begin.0, step.from), first(step.begin.0 - waited, home));

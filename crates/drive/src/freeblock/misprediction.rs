@@ -31,7 +31,7 @@ impl Inner {
         }
         let (mut at, mut now) = (gap.from, gap.begin);
         let mut come = |at, to, now: u64, write| {
-            let there = now + self.mechanics.go(self.turn_round, at, to, write);
+            let there = now + self.mechanics.move_time(self.turn_round, at, to, write);
             if at == to { there } else { self.seek_errors.about(there, most) }
         };
         let mut missed = Vec::new();

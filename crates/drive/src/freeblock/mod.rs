@@ -109,7 +109,7 @@ impl FreeStats {
 
     /// Sum with another arm's.
     #[must_use]
-    pub fn and(&self, other: &FreeStats) -> FreeStats {
+    pub fn plus(&self, other: &FreeStats) -> FreeStats {
         FreeStats {
             gaps: self.gaps + other.gaps,
             potential: self.potential + other.potential,
@@ -139,7 +139,7 @@ pub struct FillResult {
     pub late: Nanos,
 }
 
-/// Regions are weighed anew once in so many gaps.
+/// Gaps between two recomputations of the regions' weights.
 const WEIGHED_EVERY: u64 = 1_024;
 
 /// The freeblock scheduler of one arm.
@@ -278,9 +278,9 @@ impl Freeblock {
         }
     }
 
-    /// Withdraws a queue's request; pieces already transferred are dropped.
-    pub fn withdraw(&self, slot: Slot, write: bool) {
-        self.inner.borrow_mut().withdraw(slot, write);
+    /// Cancels a queue's request; pieces already transferred are dropped.
+    pub fn cancel(&self, slot: Slot, write: bool) {
+        self.inner.borrow_mut().cancel(slot, write);
     }
 }
 
@@ -348,12 +348,12 @@ impl Inner {
         let plan = &mut self.plan;
         let (mut at, mut seeks) = (step.from, 0);
         for &(stop, write, _) in &plan.stops {
-            seeks += self.mechanics.go(self.turn_round, at, stop, write);
+            seeks += self.mechanics.move_time(self.turn_round, at, stop, write);
             at = stop;
         }
         if !plan.stops.is_empty() {
-            let direct = self.mechanics.go(self.turn_round, step.from, step.to, step.write);
-            seeks += self.mechanics.go(self.turn_round, at, step.to, step.write);
+            let direct = self.mechanics.move_time(self.turn_round, step.from, step.to, step.write);
+            seeks += self.mechanics.move_time(self.turn_round, at, step.to, step.write);
             self.stats.seek += Nanos(seeks.saturating_sub(direct));
         }
         self.stats.stops += plan.stops.len() as u64;

@@ -25,11 +25,11 @@ pub enum StopCount {
 pub struct Piece {
     /// Whether it is written.
     pub write: bool,
-    /// Its identity.
+    /// Identity.
     pub taken: PieceId,
-    /// Its first sector.
+    /// First sector.
     pub start: u64,
-    /// Its length in sectors.
+    /// Length in sectors.
     pub sectors: u64,
     /// When it passes, in nanoseconds.
     pub from: u64,
@@ -37,7 +37,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Its sectors.
+    /// Sectors.
     pub fn at(&self) -> Extent {
         Extent::new(self.start, self.sectors)
     }

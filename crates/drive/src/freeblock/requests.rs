@@ -111,7 +111,7 @@ impl Inner {
         requests.first.insert(slot, first);
     }
 
-    pub(super) fn withdraw(&mut self, slot: Slot, write: bool) {
+    pub(super) fn cancel(&mut self, slot: Slot, write: bool) {
         let requests = &mut self.requests[usize::from(write)];
         let Some(set) = requests.set else { return };
         let Some(key) = requests.first.remove(&slot).map(|first| (first, slot)) else { return };

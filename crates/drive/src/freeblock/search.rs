@@ -37,7 +37,7 @@ pub struct Stop {
     pub write: bool,
     /// When the head is over it.
     pub window: Window,
-    /// Its value.
+    /// Value.
     pub value: u64,
     /// Continuation on the next track.
     pub onward: Option<Onward>,
@@ -75,11 +75,11 @@ pub struct PlanInputs<'a> {
 impl PlanInputs<'_> {
     /// When the head can be over a track in a gap.
     pub fn window(&self, gap: &Gap, at: Head, write: bool) -> Window {
-        let from = gap.begin + self.mechanics.go(self.turn_round, gap.from, at, write);
+        let from = gap.begin + self.mechanics.move_time(self.turn_round, gap.from, at, write);
         let back = if at == gap.to {
             self.turn_round
         } else {
-            self.guard + self.mechanics.go(self.turn_round, at, gap.to, gap.write)
+            self.guard + self.mechanics.move_time(self.turn_round, at, gap.to, gap.write)
         };
         Window { from, to: gap.due.saturating_sub(back) }
     }
@@ -246,11 +246,11 @@ impl SearchState<'_> {
     /// The longest time of a stop at this cylinder.
     fn time_at(&self, cylinder: u32) -> u64 {
         let way = |end: Head, write| {
-            let go = |write| {
+            let move_time = |write| {
                 let there = Head { cylinder: u64::from(cylinder), head: end.head };
-                self.inputs.mechanics.go(self.inputs.turn_round, end, there, write)
+                self.inputs.mechanics.move_time(self.inputs.turn_round, end, there, write)
             };
-            if write { go(false).min(go(true)) } else { go(false) }
+            if write { move_time(false).min(move_time(true)) } else { move_time(false) }
         };
         let writes = self.directions[1].is_some();
         let ways = way(self.gap.from, writes) + way(self.gap.to, self.gap.write);

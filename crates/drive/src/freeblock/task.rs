@@ -23,7 +23,7 @@ const MOST_TASKS: usize = 32;
 /// A block that is done.
 #[derive(Clone, Debug)]
 pub struct FreeBlock {
-    /// Its extent.
+    /// Extent.
     pub at: Extent,
     /// The data read; empty for a write. Only a promoted block can fail.
     pub data: Result<Buffer, IoError>,

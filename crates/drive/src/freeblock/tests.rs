@@ -1,4 +1,4 @@
-//! The search against one that looks at every track, sector by sector; and plans against the mechanics.
+//! The search against an exhaustive one, sector by sector; and plans against the mechanics.
 
 use std::collections::BTreeMap;
 
@@ -94,20 +94,21 @@ impl World {
         Search { inputs: self.inputs(guard, 0, candidates), directions: &self.directions }
     }
 
-    /// The most blocks that any track gives in a gap, found sector by sector; the head is at each track `slack`
-    /// nanoseconds late and leaves as many early.
+    /// The most blocks of any track in a gap, searched sector by sector; the head is at each track `slack` nanoseconds
+    /// late and leaves as many early.
     fn exhaustive(&self, gap: &Gap, guard: u64, slack: u64) -> u64 {
         let (layout, mechanics) = (self.drive.layout(), self.drive.mechanics());
         let mut best = 0;
         for track in 0..self.tracks.len() {
             let at = self.tracks.head(track);
             for (direction, write) in self.directions.iter().zip([false, true]) {
-                let come = gap.begin + mechanics.go(0, gap.from, at, write) + slack;
-                let back = if at == gap.to { 0 } else { guard + mechanics.go(0, at, gap.to, gap.write) };
+                let come = gap.begin + mechanics.move_time(0, gap.from, at, write) + slack;
+                let back =
+                    if at == gap.to { 0 } else { guard + mechanics.move_time(0, at, gap.to, gap.write) };
                 let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else {
                     continue;
                 };
-                // No stop is longer than a turn.
+                // No stop is longer than a revolution.
                 let leave = leave.min(come + mechanics.revolution().0);
                 let mut found = 0;
                 for (_, set) in &direction.sets {
@@ -140,7 +141,7 @@ fn somewhere(world: &World, random: &mut Lcg) -> Head {
     Head { cylinder: at.cylinder, head: at.head }
 }
 
-/// Section 4: what the pruned search finds, its bound lifted, is the maximum over all tracks.
+/// Section 4: the result of the pruned search, without its limit, is the maximum over all tracks.
 #[test]
 fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
     let mut random = Lcg(1);
@@ -157,7 +158,7 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
         for _ in 0..100 {
             let (from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
             let (begin, write) = (random.below(1 << 40), random.below(3) == 0);
-            let direct = world.drive.mechanics().go(0, from, to, write);
+            let direct = world.drive.mechanics().move_time(0, from, to, write);
             let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
             let gap = Gap { from, begin, to, due, write };
             let (stop, _) = world.search(guard, None).best(gap, false);
@@ -177,7 +178,7 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
 /// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them are read, the search
 /// finds no less than an exhaustive one on one track, and takes both parts of some in one go.
 #[test]
-fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other() {
+fn with_small_buffers_blocks_across_tracks_are_read_whole_or_in_parts() {
     let mut random = Lcg(11);
     let mut onward = 0;
     for room in [3 * 8, 16 * 8, 100 * 8] {
@@ -195,7 +196,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
                 from = to;
             }
             let begin = random.below(1 << 40);
-            let direct = world.drive.mechanics().go(0, from, to, false);
+            let direct = world.drive.mechanics().move_time(0, from, to, false);
             let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
             let gap = Gap { from, begin, to, due, write: false };
             let stop = world.search(0, None).best(gap, false).0;
@@ -237,7 +238,7 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     let (layout, mechanics) = (world.drive.layout(), world.drive.mechanics());
     let (mut at, mut now, mut taken) = (gap.from, gap.begin, 0);
     for &(stop, write, over) in &plan.stops {
-        let there = now + mechanics.go(0, at, stop, write);
+        let there = now + mechanics.move_time(0, at, stop, write);
         assert!(there <= over.from, "the head comes {} ns late", there - over.from);
         assert!(over.from < over.to);
         for piece in plan.pieces.iter().filter(|piece| piece.from >= over.from && piece.to <= over.to) {
@@ -253,14 +254,14 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     }
     let early = if at == gap.to || plan.stops.is_empty() { 0 } else { guard };
     assert!(
-        now + mechanics.go(0, at, gap.to, gap.write) + early <= gap.due,
+        now + mechanics.move_time(0, at, gap.to, gap.write) + early <= gap.due,
         "the foreground would be late: {gap:?} {plan:?} {guard}"
     );
     taken
 }
 
 #[test]
-fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
+fn the_head_can_follow_the_plan_and_is_back_in_time_on_every_drive() {
     let mut random = Lcg(7);
     let names = ["quantum-atlas-10k", "wd2500aaks", "hp-c3323a-disksim", "seagate-cheetah-15k5"];
     for (spec, each) in names.map(|name| (find(name).unwrap(), 60)).into_iter().chain([(small(), 600)]) {
@@ -278,7 +279,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
             for _ in 0..each {
                 let (from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
                 let (begin, write) = (random.below(1 << 40), random.below(3) == 0);
-                let direct = world.drive.mechanics().go(0, from, to, write);
+                let direct = world.drive.mechanics().move_time(0, from, to, write);
                 let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
                 let gap = Gap { from, begin, to, due, write };
                 let mut plan = Plan::default();
@@ -296,7 +297,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
 }
 
 #[test]
-fn legs_are_the_way_of_the_head() {
+fn steps_follow_the_trajectory_of_the_head() {
     let mut random = Lcg(3);
     for name in ["quantum-atlas-10k", "wd2500aaks", "hp-c2247a-disksim", "quantum-atlas-10k-disksim"] {
         let mut drive = Drive::new(&find(name).unwrap());
@@ -316,7 +317,7 @@ fn legs_are_the_way_of_the_head() {
                     "{step:?}"
                 );
                 assert!(
-                    step.landed.0 - step.begin.0 >= mechanics.go(0, step.from, step.to, step.write),
+                    step.landed.0 - step.begin.0 >= mechanics.move_time(0, step.from, step.to, step.write),
                     "{step:?}"
                 );
                 let piece = drive.layout().piece(step.at);

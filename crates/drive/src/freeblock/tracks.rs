@@ -47,7 +47,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Its length.
+    /// Length.
     pub fn length(self) -> u64 {
         self.to.saturating_sub(self.from)
     }

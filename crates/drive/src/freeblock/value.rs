@@ -23,7 +23,7 @@ pub struct BlockValue {
     whole: Vec<u64>,
     /// Cylinders of a region.
     width: u32,
-    dearest: u32,
+    max_region_weight: u32,
 }
 
 /// Weights of the better measure.
@@ -54,7 +54,7 @@ impl BlockValue {
             whole[tracks.head(track).cylinder as usize / width as usize] += sectors / 8;
         }
         let of_track = (0..=most as u32).map(|blocks| blocks * PART).collect();
-        BlockValue { of_track, regions: vec![PART; REGIONS], whole, width, dearest: PART }
+        BlockValue { of_track, regions: vec![PART; REGIONS], whole, width, max_region_weight: PART }
     }
 
     /// Applies the extra value of finishing tracks, on a disk of `tracks` tracks.
@@ -74,7 +74,7 @@ impl BlockValue {
             let more = if whole == 0 { 1.0 } else { (share(left, whole) / usual).powf(power) };
             *value = (f64::from(PART) * more.clamp(0.25, 4.0)).round() as u32;
         }
-        self.dearest = self.regions.iter().copied().max().unwrap_or(PART);
+        self.max_region_weight = self.regions.iter().copied().max().unwrap_or(PART);
     }
 
     /// The region of a cylinder.
@@ -109,12 +109,12 @@ impl BlockValue {
 
     /// An upper bound of the value of `taken` blocks of a track.
     pub fn most(&self, taken: usize) -> u64 {
-        u64::from(self.of_track[taken]) * u64::from(self.dearest)
+        u64::from(self.of_track[taken]) * u64::from(self.max_region_weight)
     }
 
     /// The fewest blocks of a track whose value may exceed `value`.
     pub fn least_for(&self, value: u64) -> usize {
-        let dearest = u64::from(self.dearest);
-        self.of_track.partition_point(|&blocks| u64::from(blocks) * dearest <= value)
+        let max_region_weight = u64::from(self.max_region_weight);
+        self.of_track.partition_point(|&blocks| u64::from(blocks) * max_region_weight <= value)
     }
 }

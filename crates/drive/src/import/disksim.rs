@@ -416,6 +416,6 @@ fn bus_times(document: &Document, disk: &Block) -> Result<(f64, f64), ImportErro
     Ok((time("Read block transfer time")?, time("Write block transfer time")?))
 }
 
-fn any(nodes: &[Node], wanted: &dyn Fn(&Node) -> bool) -> bool {
-    nodes.iter().any(|node| wanted(node) || any(&node.below, wanted))
+fn any(nodes: &[Node], matches: &dyn Fn(&Node) -> bool) -> bool {
+    nodes.iter().any(|node| matches(node) || any(&node.below, matches))
 }

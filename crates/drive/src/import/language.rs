@@ -125,16 +125,16 @@ impl Parser<'_> {
         self.line += usize::from(passed == '\n');
     }
 
-    fn take(&mut self, wanted: char) -> bool {
-        let there = self.peek() == Some(wanted);
+    fn take(&mut self, expected: char) -> bool {
+        let there = self.peek() == Some(expected);
         if there {
-            self.step(wanted);
+            self.step(expected);
         }
         there
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), ImportError> {
-        if self.take(wanted) { Ok(()) } else { self.wrong(&format!("'{wanted}'")) }
+    fn expect(&mut self, expected: char) -> Result<(), ImportError> {
+        if self.take(expected) { Ok(()) } else { self.wrong(&format!("'{expected}'")) }
     }
 
     /// Characters up to a blank or a delimiter.
@@ -158,7 +158,7 @@ impl Parser<'_> {
                 "source" => {
                     let file = self.word()?;
                     self.deeper()?;
-                    read_into(&self.beside(&file), self.depth + 1, document)?;
+                    read_into(&self.relative_path(&file), self.depth + 1, document)?;
                 }
                 "instantiate" => {
                     let Value::List(instances) = self.value()? else {
@@ -191,7 +191,7 @@ impl Parser<'_> {
         Err(ImportError::new(&self.place(), "files that include each other", "at most eight deep"))
     }
 
-    fn beside(&self, file: &str) -> PathBuf {
+    fn relative_path(&self, file: &str) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(file)
     }
 
@@ -277,7 +277,7 @@ impl Parser<'_> {
     fn included(&self, file: &str) -> Result<Value, ImportError> {
         self.deeper()?;
         let mut document = Document::default();
-        read_into(&self.beside(file), self.depth + 1, &mut document)?;
+        read_into(&self.relative_path(file), self.depth + 1, &mut document)?;
         match document.blocks.pop() {
             Some(block) => Ok(Value::Block(block)),
             None => Err(ImportError::new(&self.place(), &format!("no block in {file}"), "one")),

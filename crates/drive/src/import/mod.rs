@@ -14,7 +14,7 @@ use language::Place;
 /// An imported drive.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its description.
+    /// Description.
     pub spec: Spec,
     /// Keys not modelled: file, line, key and value, reason.
     pub left_out: Vec<String>,

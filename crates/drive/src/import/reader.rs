@@ -85,11 +85,11 @@ impl<'a> Reader<'a> {
     /// A file, relative to the one that names it.
     pub fn file(&self, key: &str) -> Result<Option<PathBuf>, ImportError> {
         let word = self.word(key)?;
-        let beside = |word: String| {
+        let relative_path = |word: String| {
             let folder = self.entry(key).and_then(|entry| entry.place.file.parent());
             folder.map_or_else(|| PathBuf::from(&word), |folder| folder.join(&word))
         };
-        Ok(word.map(beside))
+        Ok(word.map(relative_path))
     }
 
     /// A list of numbers.

@@ -96,12 +96,12 @@ fn every_piece_is_taken_over() {
     assert_eq!(spec.seek, SeekCurve::Table { points: vec![(1, 1000.0), (3, 2000.0)] });
     // Two tracks of ten cylinders each, less four spares, of which two are slips and one a remap.
     assert_eq!(spec.sectors, 400 - 4 + 200);
-    let told = |words: &[&str]| left_out.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    let reports = |words: &[&str]| left_out.iter().any(|line| words.iter().all(|word| line.contains(word)));
     assert!(
-        told(&["small.diskspecs, line 10", "Preseeking level = 2", "the end of a command"]),
+        reports(&["small.diskspecs, line 10", "Preseeking level = 2", "the end of a command"]),
         "{left_out:?}"
     );
-    assert!(told(&["small.diskspecs, line 12", "Colour = red", "not known"]) && left_out.len() == 2);
+    assert!(reports(&["small.diskspecs, line 12", "Colour = red", "not known"]) && left_out.len() == 2);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn figures_of_three_values_are_known() {
 }
 
 #[test]
-fn slips_and_remaps_lie_where_the_file_says() {
+fn slips_and_remaps_are_placed_as_in_the_file() {
     let spec = import("layout", &[]).unwrap().spec;
     let layout = Layout::new(&spec, Mechanics::new(&spec).revolution().0);
     let at = |lba| {
@@ -137,8 +137,8 @@ fn slips_and_remaps_lie_where_the_file_says() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
-    let told = |name: &str, file: &str, text: &str| import(name, &[(file, text)]).unwrap_err().to_string();
+fn errors_give_file_and_line() {
+    let reports = |name: &str, file: &str, text: &str| import(name, &[(file, text)]).unwrap_err().to_string();
     for (number, (file, text, from, to, words)) in [
         (
             "small.model",
@@ -166,7 +166,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
     .into_iter()
     .enumerate()
     {
-        let error = told(&format!("wrong-{number}"), file, &text.replacen(from, to, 1));
+        let error = reports(&format!("wrong-{number}"), file, &text.replacen(from, to, 1));
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
 }

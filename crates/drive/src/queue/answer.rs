@@ -40,11 +40,11 @@ impl Future for Answer<'_> {
                 return Poll::Pending;
             }
         };
-        let mut wait_queue = queue.wait_queue.borrow_mut();
-        let entry = &mut wait_queue.entries[slot];
+        let mut waiting = queue.waiting.borrow_mut();
+        let entry = &mut waiting.entries[slot];
         if let State::Done(result) = &mut entry.state {
             let result = std::mem::replace(result, Ok(Buffer::default()));
-            wait_queue.entries.remove(slot);
+            waiting.entries.remove(slot);
             self.state = AnswerState::Taken;
             return Poll::Ready(result);
         }
@@ -59,11 +59,11 @@ impl Future for Answer<'_> {
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
         let AnswerState::InLine(slot) = self.state else { return };
-        let Ok(mut wait_queue) = self.queue.wait_queue.try_borrow_mut() else { return };
-        if matches!(wait_queue.entries[slot].state, State::Done(_)) {
-            wait_queue.entries.remove(slot);
+        let Ok(mut waiting) = self.queue.waiting.try_borrow_mut() else { return };
+        if matches!(waiting.entries[slot].state, State::Done(_)) {
+            waiting.entries.remove(slot);
         } else {
-            wait_queue.entries[slot].abandoned = true;
+            waiting.entries[slot].abandoned = true;
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct Command {
     pub fua: bool,
     /// The class in force.
     pub class: Class,
-    /// Its requests, in order of address.
+    /// Requests, in order of address.
     pub sharers: Vec<Sharer>,
     /// Number of foreground requests still waiting.
     pub waiting: usize,

@@ -5,13 +5,12 @@
 //! request that has waited longer than the limit goes first. Adjacent requests of one kind and class are merged into
 //! one command, as in a kernel. The device and the options limit the commands in the device; a flush that the device
 //! cannot queue is issued alone.
-//! flush that the device does not queue goes alone.
+//!
 //! Where the freeblock scheduler ([`crate::freeblock`]) serves free requests, reads and writes of that class are not
 //! queued here, until a ticket promotes them.
-//! are never in line: they are left to it, until a ticket promotes them.
+//!
 //! Invariants: a request is answered exactly once; a waiting one is queued in exactly one class. If its client goes
 //! away, a request is still completed.
-//! client that goes away leaves its request to finish.
 
 mod answer;
 mod command;
@@ -70,7 +69,7 @@ pub struct Queue {
     device: u32,
     options: QueueOptions,
     by_position: bool,
-    wait_queue: RefCell<WaitQueue>,
+    waiting: RefCell<WaitQueue>,
     /// The component: given a turn when requests arrive while it is idle.
     agent: Weak<dyn Agent>,
     /// The component as ticket holder: forwards tickets to this queue.
@@ -96,8 +95,8 @@ impl Queue {
     ) -> Queue {
         let scheduler = options.policy.scheduler();
         let by_position = scheduler.by_position();
-        let wait_queue = RefCell::new(WaitQueue::new(scheduler, queued_flush));
-        Queue { device, options, by_position, wait_queue, agent, holder, places, free }
+        let waiting = RefCell::new(WaitQueue::new(scheduler, queued_flush));
+        Queue { device, options, by_position, waiting, agent, holder, places, free }
     }
 
     /// Whether the scheduler depends on the head's position.
@@ -111,9 +110,9 @@ impl Queue {
     }
 
     fn enter(&self, op: Op, at: Extent, buffer: Buffer, how: Hints, waker: Waker) -> Slot {
-        let mut wait_queue = self.wait_queue.borrow_mut();
-        wait_queue.arrivals += 1;
-        let arrival = wait_queue.arrivals;
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.arrivals += 1;
+        let arrival = waiting.arrivals;
         let class = how.effective_class();
         let ticket = how.ticket.clone();
         runtime::event(&Event::Request { device: self.device, id: arrival, op, extent: at, class });
@@ -121,8 +120,8 @@ impl Queue {
             Some(places) if self.by_position && op != Op::Flush => places.place(at.start),
             _ => Place::default(),
         };
-        let issued_before = wait_queue.issued;
-        let vacant = wait_queue.entries.vacant_entry();
+        let issued_before = waiting.issued;
+        let vacant = waiting.entries.vacant_entry();
         let slot = vacant.key();
         let write = matches!(op, Op::Write | Op::WriteZeroes);
         let waiter = Waiter { slot, arrival, since: runtime::now(), write, place };
@@ -143,15 +142,15 @@ impl Queue {
         match free {
             Some(free) => free.request(slot, write, at),
             None if op == Op::Flush => {
-                wait_queue.flushes.push_back(slot);
-                self.to_be_issued(&mut wait_queue);
+                waiting.flushes.push_back(slot);
+                self.to_be_issued(&mut waiting);
             }
             None => {
-                wait_queue.waiting[class as usize].add(at.start, waiter);
-                self.to_be_issued(&mut wait_queue);
+                waiting.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(&mut waiting);
             }
         }
-        drop(wait_queue);
+        drop(waiting);
         if let Some(ticket) = ticket {
             ticket.held_by(self.holder.clone(), slot);
             if ticket.is_aborted() {
@@ -162,9 +161,9 @@ impl Queue {
     }
 
     /// Counts a request that waits to be issued.
-    fn to_be_issued(&self, wait_queue: &mut WaitQueue) {
-        wait_queue.unissued += 1;
-        if !std::mem::replace(&mut wait_queue.awake, true) {
+    fn to_be_issued(&self, waiting: &mut WaitQueue) {
+        waiting.unissued += 1;
+        if !std::mem::replace(&mut waiting.awake, true) {
             if let Some(agent) = self.agent.upgrade() {
                 runtime::turn_when_quiet(agent);
             }
@@ -175,26 +174,26 @@ impl Queue {
     /// may be, which is when a request arrives or, after a flush, when a command is done. To be called when it is
     /// quiet, with the drive's current state if `by_position`.
     pub fn pick(&self, command: &mut Command, drive: Option<&dyn Positioning>) -> bool {
-        let mut wait_queue = self.wait_queue.borrow_mut();
+        let mut waiting = self.waiting.borrow_mut();
         command.slots.clear();
         command.sharers.clear();
-        wait_queue.awake = wait_queue.unissued > 0;
-        if !wait_queue.awake || wait_queue.waits_for_a_flush() {
+        waiting.awake = waiting.unissued > 0;
+        if !waiting.awake || waiting.waits_for_a_flush() {
             return false;
         }
-        if wait_queue.flush_is_next() {
-            command.slots.extend(wait_queue.flushes.drain(..));
+        if waiting.flush_is_next() {
+            command.slots.extend(waiting.flushes.drain(..));
         } else {
-            let class = wait_queue.next_class();
-            let Some(slot) = wait_queue.next(class, self.options.starvation_limit, drive) else {
+            let class = waiting.next_class();
+            let Some(slot) = waiting.next(class, self.options.starvation_limit, drive) else {
                 return false;
             };
             command.slots.push(slot);
             if self.options.merge {
-                wait_queue.gather(class, &mut command.slots);
+                waiting.gather(class, &mut command.slots);
             }
         }
-        wait_queue.issue(command);
+        waiting.issue(command);
         true
     }
 
@@ -205,15 +204,15 @@ impl Queue {
         took: Nanos,
         results: &mut dyn FnMut(Extent, &Buffer) -> Result<(), IoError>,
     ) {
-        let mut wait_queue = self.wait_queue.borrow_mut();
-        wait_queue.arrived_before = wait_queue.arrivals;
-        wait_queue.in_device -= 1;
-        wait_queue.flushing.end();
-        wait_queue.credit_background(command.class, took, self.options.background_share_pct);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.arrived_before = waiting.arrivals;
+        waiting.in_device -= 1;
+        waiting.flushing.end();
+        waiting.credit_background(command.class, took, self.options.background_share_pct);
         for &slot in &command.slots {
-            let entry = &mut wait_queue.entries[slot];
+            let entry = &mut waiting.entries[slot];
             let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-            wait_queue.answer(slot, result, self.device, &self.holder);
+            waiting.answer(slot, result, self.device, &self.holder);
         }
     }
 
@@ -223,20 +222,20 @@ impl Queue {
         slot: Slot,
         results: &mut dyn FnMut(Op, Extent, &Buffer) -> Result<(), IoError>,
     ) -> (Op, Sharer) {
-        let mut wait_queue = self.wait_queue.borrow_mut();
-        let entry = &mut wait_queue.entries[slot];
+        let mut waiting = self.waiting.borrow_mut();
+        let entry = &mut waiting.entries[slot];
         let (op, sectors) = (entry.op, entry.at.sectors);
         let sharer = Sharer { account: entry.how.account, class: entry.how.class, sectors };
         let result = results(op, entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-        wait_queue.answer(slot, result, self.device, &self.holder);
+        waiting.answer(slot, result, self.device, &self.holder);
         (op, sharer)
     }
 
     /// The request's ticket was promoted.
     pub fn promote(&self, slot: Slot, class: Class) {
-        let mut wait_queue = self.wait_queue.borrow_mut();
-        let wait_queue = &mut *wait_queue;
-        let Some(entry) = wait_queue.entries.get_mut(slot) else { return };
+        let mut waiting = self.waiting.borrow_mut();
+        let waiting = &mut *waiting;
+        let Some(entry) = waiting.entries.get_mut(slot) else { return };
         if class >= entry.class {
             return;
         }
@@ -244,13 +243,13 @@ impl Queue {
         match (&self.free, &entry.state) {
             (Some(free), State::Free) => {
                 entry.state = State::Waiting;
-                free.withdraw(slot, waiter.write);
-                wait_queue.waiting[class as usize].add(at.start, waiter);
-                self.to_be_issued(wait_queue);
+                free.cancel(slot, waiter.write);
+                waiting.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(waiting);
             }
             (_, State::Waiting) if entry.op != Op::Flush => {
-                wait_queue.waiting[was as usize].remove(at.start, &waiter);
-                wait_queue.waiting[class as usize].add(at.start, waiter);
+                waiting.waiting[was as usize].remove(at.start, &waiter);
+                waiting.waiting[class as usize].add(at.start, waiter);
             }
             _ => {}
         }
@@ -258,19 +257,19 @@ impl Queue {
 
     /// The request's ticket was aborted: it is answered now unless the device has it.
     pub fn abort(&self, slot: Slot) {
-        let mut wait_queue = self.wait_queue.borrow_mut();
-        let Some(entry) = wait_queue.entries.get(slot) else { return };
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(entry) = waiting.entries.get(slot) else { return };
         let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
         match (&self.free, &entry.state) {
-            (Some(free), State::Free) => free.withdraw(slot, waiter.write),
+            (Some(free), State::Free) => free.cancel(slot, waiter.write),
             (_, State::Waiting) => {
-                wait_queue.waiting[class as usize].remove(at.start, &waiter);
-                wait_queue.flushes.retain(|&flush| flush != slot);
-                wait_queue.unissued -= 1;
+                waiting.waiting[class as usize].remove(at.start, &waiter);
+                waiting.flushes.retain(|&flush| flush != slot);
+                waiting.unissued -= 1;
             }
             _ => return,
         }
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "aborted by its ticket");
-        wait_queue.answer(slot, Err(error), self.device, &self.holder);
+        waiting.answer(slot, Err(error), self.device, &self.holder);
     }
 }

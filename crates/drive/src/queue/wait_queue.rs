@@ -151,9 +151,9 @@ impl WaitQueue {
     ) -> Option<Slot> {
         let (waiting, now) = (&self.waiting[class as usize], runtime::now());
         let oldest = waiting.oldest()?;
-        let passed_over =
+        let overtaken =
             self.issued - self.entries[oldest.slot].issued_before > STARVATION_FACTOR * waiting.len() as u64;
-        if limit > Nanos::ZERO && passed_over && now.since(oldest.since) > limit {
+        if limit > Nanos::ZERO && overtaken && now.since(oldest.since) > limit {
             return Some(oldest.slot);
         }
         let moment = Moment { now, head: self.head, arrived_before: self.arrived_before, drive };

@@ -44,10 +44,10 @@ fn waiter(slot: Slot, place: Place) -> Waiter {
 
 /// The order in which a scheduler takes requests of these (sector, arrival time) pairs at time `now`, ten sectors per
 /// cylinder.
-fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn(u32) -> u64) -> Vec<u64> {
+fn order(policy: Policy, head: u64, requests: &[(u64, u64)], now: u64, rotation: fn(u32) -> u64) -> Vec<u64> {
     let mut scheduler = policy.scheduler();
     let mut waiting = Waiting::new(&*scheduler);
-    let waiters: Vec<Waiter> = asked
+    let waiters: Vec<Waiter> = requests
         .iter()
         .enumerate()
         .map(|(slot, &(start, since))| {
@@ -55,8 +55,8 @@ fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn
             Waiter { since: Nanos(since), ..waiter(slot, place) }
         })
         .collect();
-    for (&waiter, asked) in waiters.iter().zip(asked) {
-        waiting.add(Lba(asked.0), waiter);
+    for (&waiter, requests) in waiters.iter().zip(requests) {
+        waiting.add(Lba(requests.0), waiter);
     }
     let (mut head, mut order) = (head, Vec::new());
     let next = |scheduler: &mut dyn Scheduler, waiting: &Waiting, head: u64| {
@@ -65,7 +65,7 @@ fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn
         scheduler.next(waiting, &moment)
     };
     while let Some(slot) = next(&mut *scheduler, &waiting, head) {
-        let start = asked[slot].0;
+        let start = requests[slot].0;
         waiting.remove(Lba(start), &waiters[slot]);
         order.push(start);
         head = start + 1;
@@ -79,7 +79,7 @@ fn at_once(starts: &[u64]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn fcfs_goes_by_arrival() {
+fn fcfs_is_in_order_of_arrival() {
     assert_eq!(order(Policy::Fcfs, 40, &at_once(&[50, 10, 90, 30]), 0, nothing), [50, 10, 90, 30]);
 }
 
@@ -95,12 +95,12 @@ fn look_goes_up_and_then_down() {
 }
 
 #[test]
-fn sstf_goes_to_the_nearest_cylinder_and_there_by_arrival() {
-    let asked = at_once(&[500, 100, 459, 300, 451]);
-    assert_eq!(order(Policy::Sstf, 420, &asked, 0, nothing), [459, 451, 500, 300, 100]);
+fn sstf_picks_the_nearest_cylinder_then_the_oldest_request() {
+    let requests = at_once(&[500, 100, 459, 300, 451]);
+    assert_eq!(order(Policy::Sstf, 420, &requests, 0, nothing), [459, 451, 500, 300, 100]);
     // Rotation does not count.
     assert_eq!(
-        order(Policy::Sstf, 420, &asked, 0, |cylinder| u64::from(cylinder) * 1_000),
+        order(Policy::Sstf, 420, &requests, 0, |cylinder| u64::from(cylinder) * 1_000),
         [459, 451, 500, 300, 100]
     );
 }
@@ -117,27 +117,27 @@ fn rotations(cylinder: u32) -> u64 {
 
 #[test]
 fn sptf_counts_seek_and_rotation() {
-    let asked = at_once(&[450, 900, 300, 500]);
-    assert_eq!(order(Policy::Sptf, 400, &asked, 0, rotations)[0], 500);
+    let requests = at_once(&[450, 900, 300, 500]);
+    assert_eq!(order(Policy::Sptf, 400, &requests, 0, rotations)[0], 500);
     // Within 20 % of 3,000 there is an older one of the same seek.
-    assert_eq!(order(Policy::SptfSw(16), 400, &asked, 0, rotations)[0], 500);
-    assert_eq!(order(Policy::SptfSw(17), 400, &asked, 0, rotations)[0], 300);
+    assert_eq!(order(Policy::SptfSw(16), 400, &requests, 0, rotations)[0], 500);
+    assert_eq!(order(Policy::SptfSw(17), 400, &requests, 0, rotations)[0], 300);
     // Within 217 % the shortest seek.
-    assert_eq!(order(Policy::SptfSw(216), 400, &asked, 0, rotations)[0], 300);
-    assert_eq!(order(Policy::SptfSw(217), 400, &asked, 0, rotations)[0], 450);
+    assert_eq!(order(Policy::SptfSw(216), 400, &requests, 0, rotations)[0], 300);
+    assert_eq!(order(Policy::SptfSw(217), 400, &requests, 0, rotations)[0], 450);
 }
 
 #[test]
 fn aged_sptf_lets_waiting_count() {
     // 2,000 nearer, 333,000 older.
-    let asked = [(500, 333_000), (900, 0)];
-    assert_eq!(order(Policy::Asptf(0), 400, &asked, 1_000_000, rotations)[0], 500);
-    assert_eq!(order(Policy::Asptf(6), 400, &asked, 1_000_000, rotations)[0], 500);
-    assert_eq!(order(Policy::Asptf(7), 400, &asked, 1_000_000, rotations)[0], 900);
+    let requests = [(500, 333_000), (900, 0)];
+    assert_eq!(order(Policy::Asptf(0), 400, &requests, 1_000_000, rotations)[0], 500);
+    assert_eq!(order(Policy::Asptf(6), 400, &requests, 1_000_000, rotations)[0], 500);
+    assert_eq!(order(Policy::Asptf(7), 400, &requests, 1_000_000, rotations)[0], 900);
 }
 
 #[test]
-fn without_a_drive_the_first_comes_first() {
+fn without_a_drive_the_oldest_is_first() {
     for policy in [Policy::Sstf, Policy::Sptf, Policy::SptfSw(40), Policy::Asptf(6)] {
         let mut scheduler = policy.scheduler();
         let mut waiting = Waiting::new(&*scheduler);
@@ -201,12 +201,12 @@ const POLICIES: [Policy; 8] = [
 proptest! {
     /// The pruned search finds the best request.
     #[test]
-    fn what_is_not_looked_at_is_not_better(
+    fn pruned_requests_are_not_better(
         which in 0..4_usize,
         before in prop::collection::vec((any::<bool>(), 0..1_u64 << 40), 0..4),
         rest in 0..20_000_000_u64,
         // Some close together, some at one place.
-        asked in prop::collection::vec((0..1_u64 << 40, 0..3_u64, any::<bool>(), 0..50_000_000_u64), 1..200),
+        requests in prop::collection::vec((0..1_u64 << 40, 0..3_u64, any::<bool>(), 0..50_000_000_u64), 1..200),
         queued in 0..200_u64,
     ) {
         let spec = &drives()[which];
@@ -216,9 +216,9 @@ proptest! {
             now += drive.serve(op, Extent::new(lba % (spec.sectors - 8), 8), now, false).total();
         }
         now += Nanos(rest);
-        let mut since: Vec<u64> = asked.iter().map(|asked| asked.3).collect();
+        let mut since: Vec<u64> = requests.iter().map(|requests| requests.3).collect();
         since.sort_unstable();
-        let all: Vec<Waiter> = asked.iter().enumerate().map(|(slot, &(lba, spread, write, _))| {
+        let all: Vec<Waiter> = requests.iter().enumerate().map(|(slot, &(lba, spread, write, _))| {
             let lba = lba % [spec.sectors, 100_000, 1_000][spread as usize];
             let since = Nanos(now.0 - 50_000_000 + since[slot]);
             Waiter { since, write, ..waiter(slot, drive.place(Lba(lba))) }
@@ -237,14 +237,14 @@ proptest! {
 
     /// The estimate for a request that is not cached is the time that serving it takes.
     #[test]
-    fn a_drive_keeps_what_it_promised(
+    fn serving_takes_the_estimated_time(
         which in 0..4_usize,
-        asked in prop::collection::vec((any::<bool>(), 0..1_u64 << 40, 0..20_000_000_u64), 1..30),
+        requests in prop::collection::vec((any::<bool>(), 0..1_u64 << 40, 0..20_000_000_u64), 1..30),
     ) {
         let mut spec = drives()[which].clone();
         spec.cache.write_back = spec::WriteBack::None;
         let (mut drive, mut now) = (Drive::new(&spec), Nanos(0));
-        for (write, lba, rest) in asked {
+        for (write, lba, rest) in requests {
             now += Nanos(rest);
             let at = Extent::new(lba % (spec.sectors - 1), 1);
             let reach = drive.estimator(now).reach(drive.place(at.start), write, true);

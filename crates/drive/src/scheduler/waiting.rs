@@ -11,9 +11,9 @@ use super::{Place, Scheduler, Slot};
 /// A waiting request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiter {
-    /// Its number in the queue.
+    /// Number in the queue.
     pub slot: Slot,
-    /// Its arrival number, counted from 1: unique.
+    /// Arrival number, counted from 1: unique.
     pub arrival: u64,
     /// Arrival time.
     pub since: Nanos,

@@ -155,7 +155,7 @@ mod tests {
         /// Against a model that knows each sector's last write: reads find the last write, no place in the ring is
         /// allocated twice, and cleaning everything frees everything.
         #[test]
-        fn it_finds_what_was_written_last(
+        fn reads_find_the_last_write(
             steps in proptest::collection::vec((0..4_u8, 0..200_u64, 1..24_u64), 1..80),
             header in 0..3_u64,
         ) {

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_where_what_and_what_was_expected() {
+    fn an_error_gives_place_value_and_expected_value() {
         let good = wd2500aaks();
         let check_sources = |text: &str| parse("d.toml", text).unwrap_err().to_string();
         for (from, to, words) in [

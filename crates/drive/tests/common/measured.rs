@@ -1,11 +1,11 @@
-//! The measured drives, which lie beside the project where they are.
+//! The measured drives, if they are beside the project.
 
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::validate::Measured;
 
-/// Their folder; says so if it is not there.
+/// Their folder; prints a note if it is missing.
 pub fn shared() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
     if folder.is_dir() {

@@ -1,6 +1,6 @@
-//! What several tests of drives need.
+//! Common parts of the tests of drives.
 
-/// Random numbers that are the same for ever.
+/// Reproducible pseudo-random numbers.
 pub struct Lcg(pub u64);
 
 impl Lcg {

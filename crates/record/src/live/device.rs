@@ -23,7 +23,7 @@ pub struct Device {
     pub name: String,
     /// `major << 20 | minor`, as in traces.
     pub number: u32,
-    /// Its folder in sysfs.
+    /// Folder in sysfs.
     pub folder: PathBuf,
     /// If it is a partition, its disk and sectors.
     pub part: Option<Part>,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_device_is_called_what_it_is() {
+    fn a_path_that_is_no_device_is_named_by_its_kind() {
         for (given, found) in [
             ("/nonexistent", "nothing"),
             ("/proc", "a folder"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_mounts_says_where_a_file_system_lies() {
+    fn the_mount_table_gives_a_file_systems_device() {
         let mounts = "22 1 0:20 / /proc rw - proc proc rw\n31 1 0:33 /root / rw,relatime shared:1 - btrfs /dev/sda2 rw,subvol=/root\n";
         assert_eq!(source_of(mounts, "0:33"), Some("/dev/sda2"));
         assert_eq!(source_of(mounts, "0:99"), None);

@@ -104,7 +104,7 @@ impl Source {
         if let Some(tracer) = &self.tracer {
             if tracer.skipped() > 0 {
                 warnings.push(format!(
-                    "{} bytes in the tracer's pipe were no records, and were left out: somebody else wrote there",
+                    "{} bytes in the tracer's pipe were not records and were skipped: another program wrote there",
                     tracer.skipped()
                 ));
             }

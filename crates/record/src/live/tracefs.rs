@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_is_what_is_chosen() {
+    fn a_setting_is_the_chosen_value() {
         assert_eq!(setting("[local] global counter uptime perf mono\n"), "local");
         assert_eq!(setting("local global [mono] boot\n"), "mono");
         assert_eq!(setting("7 (expanded: 1408)\n"), "1408");

@@ -53,12 +53,12 @@ pub fn busy(tracefs: &Path, device: &Device) -> Result<Option<String>, RecordErr
         return Ok(Some("events switched on in the top buffer".to_owned()));
     }
     if tracefs::read(&tracefs.join("tracing_on"))? != "1" {
-        return Ok(Some("tracing switched off by somebody".to_owned()));
+        return Ok(Some("tracing switched off by another program".to_owned()));
     }
     if tracefs::holds_events(tracefs, &tracefs::cpus(tracefs)?) {
         return Ok(Some("unread events in the top buffer".to_owned()));
     }
-    Ok(traced_device().map(|name| format!("{name} traced by somebody (blktrace?)")))
+    Ok(traced_device().map(|name| format!("{name} traced by another program (blktrace?)")))
 }
 
 /// A device that is traced already.

@@ -230,7 +230,7 @@ fn open_journal(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Whether a journal can be followed: nobody else can have written it.
+/// Whether a journal can be trusted: no other user can have written it.
 fn trusted(path: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let mine = |path: &Path| {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_says_what_to_undo_and_nothing_else_is_followed() {
+    fn a_journal_lists_steps_to_undo_and_other_lines_are_ignored() {
         let set = Step::Set { path: "/sys/a".into(), ours: "blk".into(), before: "nop".into() };
         let instance = Step::Instance("/sys/kernel/tracing/instances/seekless-1-2".into());
         for step in [set, instance] {

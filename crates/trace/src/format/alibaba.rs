@@ -4,25 +4,25 @@
 //! text.
 
 use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number, split};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "alibaba",
     summary: "Alibaba cloud disks: device, R/W, byte offset, bytes, microseconds",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Alibaba),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Alibaba),
     open: |content| Ok(Text::open(content, Alibaba)),
 };
 
 struct Alibaba;
 
-impl Lines for Alibaba {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        if said.line == 1 && line.starts_with("device_id,") {
+impl LineFormat for Alibaba {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        if events.line == 1 && line.starts_with("device_id,") {
             return Ok(());
         }
         let [device, opcode, offset, length, time] =
@@ -30,7 +30,7 @@ impl Lines for Alibaba {
         let time = fields::time(time, MICROSECOND, "a time in microseconds")?;
         let op = direction(opcode, "R", "W")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(length, "a length in bytes")?)?;
-        said.request(time, plain(number(device, "the number of a device")?, op, extent));
+        events.request(time, plain(number(device, "the number of a device")?, op, extent));
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, ErrorKind};
 use std::path::PathBuf;
 
 use super::fields::Flaw;
-use super::text::Said;
+use super::text::EventQueue;
 use super::{Content, Decoder, Event};
 use crate::compressed::fill;
 use crate::error::TraceError;
@@ -17,12 +17,12 @@ use crate::error::TraceError;
 pub(super) const START_BYTES: usize = 4;
 
 /// A format of records back to back.
-pub(super) trait Records {
+pub(super) trait RecordFormat {
     /// Length of the record with this start: at least [`START_BYTES`].
     fn length(&self, start: &[u8]) -> Result<usize, Flaw>;
 
-    /// Decodes a whole record into `said`.
-    fn record(&mut self, bytes: &[u8], said: &mut Said) -> Result<(), Flaw>;
+    /// Decodes a whole record into `events`.
+    fn record(&mut self, bytes: &[u8], events: &mut EventQueue) -> Result<(), Flaw>;
 
     /// Warnings about the file, though it could be read.
     fn warnings(&self) -> Vec<String> {
@@ -35,7 +35,7 @@ pub(super) struct Binary<F> {
     input: Box<dyn BufRead>,
     file: PathBuf,
     format: F,
-    said: Said,
+    events: EventQueue,
     record: Vec<u8>,
     /// Offset of the record.
     offset: u64,
@@ -45,16 +45,16 @@ pub(super) struct Binary<F> {
     warnings: Vec<String>,
 }
 
-impl<F: Records + 'static> Binary<F> {
+impl<F: RecordFormat + 'static> Binary<F> {
     /// Reads `content`, of which `offset` bytes have been read.
     pub fn open(content: Content, offset: u64, format: F) -> Box<dyn Decoder> {
         let Content { input, file, options, .. } = content;
-        let (said, record, skip_bad) = (Said::default(), Vec::new(), options.skip_bad);
+        let (events, record, skip_bad) = (EventQueue::default(), Vec::new(), options.skip_bad);
         Box::new(Binary {
             input,
             file,
             format,
-            said,
+            events,
             record,
             offset,
             skip_bad,
@@ -70,7 +70,7 @@ impl<F: Records + 'static> Binary<F> {
         if !self.extend(START_BYTES)? {
             return Ok(false);
         }
-        let length = self.format.length(&self.record).map_err(|flaw| self.wrong(flaw))?;
+        let length = self.format.length(&self.record).map_err(|flaw| self.error_at(flaw))?;
         self.extend(length.max(START_BYTES))
     }
 
@@ -89,38 +89,38 @@ impl<F: Records + 'static> Binary<F> {
         };
         let (file, offset) = (self.file.display(), self.offset);
         self.warnings.push(format!(
-            "{file}, byte {offset}: {why}: found {found} bytes of a record, expected {length} or more; what comes before was read"
+            "{file}, byte {offset}: {why}: found {found} bytes of a record, expected {length} or more; earlier records were read"
         ));
         Ok(false)
     }
 
-    fn wrong(&self, flaw: Flaw) -> TraceError {
+    fn error_at(&self, flaw: Flaw) -> TraceError {
         let Flaw { found, expected } = flaw;
         TraceError::Malformed { file: self.file.clone(), offset: self.offset, found, expected }
     }
 }
 
-impl<F: Records + 'static> Decoder for Binary<F> {
+impl<F: RecordFormat + 'static> Decoder for Binary<F> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            if let Some((time, kind)) = self.said.next() {
+            if let Some((time, kind)) = self.events.next() {
                 return Ok(Some(Event { time, offset: self.offset, kind }));
             }
-            if self.said.ended || !self.fetch()? {
-                self.said.ended = true;
+            if self.events.ended || !self.fetch()? {
+                self.events.ended = true;
                 return Ok(None);
             }
-            let taken = self.format.record(&self.record, &mut self.said);
+            let taken = self.format.record(&self.record, &mut self.events);
             match taken {
                 Err(_) if self.skip_bad => self.skipped += 1,
-                taken => taken.map_err(|flaw| self.wrong(flaw))?,
+                taken => taken.map_err(|flaw| self.error_at(flaw))?,
             }
         }
     }
 
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.extend(self.said.warnings(&self.file));
+        warnings.extend(self.events.warnings(&self.file));
         let of_format = self.format.warnings().into_iter();
         warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
         warnings

@@ -11,18 +11,18 @@ use seekless_core::{Latency, Nanos, Op, ProcessId};
 
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, MILLISECOND, SECOND, blocks, number, volume};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 use crate::volumes::Volumes;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "biosnoop",
     summary: "bcc biosnoop: seconds, command, pid, disk, R/W, sector, bytes, latency",
     sample: Sample::Description,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Biosnoop::new(Volumes::default())),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Biosnoop::new(Volumes::default())),
     open: |content| {
         let biosnoop = Biosnoop::new(content.volumes.clone());
         Ok(Text::open(content, biosnoop))
@@ -62,7 +62,7 @@ impl Biosnoop {
         words.get(words.len() - self.columns.len() + place).copied()
     }
 
-    fn request(&self, words: &[&str], time: &str, said: &mut Said) -> Result<(), Flaw> {
+    fn request(&self, words: &[&str], time: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let value = |name| self.value(words, name).unwrap_or_default();
         let milliseconds = |name| match self.value(words, name) {
             None | Some("-") => Ok(Nanos::ZERO),
@@ -87,10 +87,10 @@ impl Biosnoop {
         let process = ProcessId(number(value("PID"), "the number of a process")?);
         let device = volume(&self.volumes, value("DISK"))?;
         let name = words[..words.len() - self.columns.len()].join(" ");
-        said.process(arrived, process, &name);
+        events.process(arrived, process, &name);
         let latency =
             if self.value(words, "LAT(ms)").is_some() { Latency::of(took) } else { Latency::UNKNOWN };
-        said.request(
+        events.request(
             arrived,
             Queued { flags: flags(rwbs, op), process, latency, ..plain(device, op, extent) },
         );
@@ -98,11 +98,11 @@ impl Biosnoop {
     }
 }
 
-impl Lines for Biosnoop {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Biosnoop {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if self.columns.is_empty() {
             // Some versions first print that they are tracing.
-            return if said.line < 3 && line.starts_with("Tracing ") { Ok(()) } else { self.header(line) };
+            return if events.line < 3 && line.starts_with("Tracing ") { Ok(()) } else { self.header(line) };
         }
         let mut words = line.split_ascii_whitespace();
         let time = words.next().unwrap_or_default();
@@ -110,6 +110,6 @@ impl Lines for Biosnoop {
         if words.len() < self.columns.len() {
             return Err(Flaw::text(line, HEADER));
         }
-        self.request(&words, time, said)
+        self.request(&words, time, events)
     }
 }

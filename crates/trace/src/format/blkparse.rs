@@ -10,16 +10,16 @@
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
 use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
-use super::text::{Lines, Said, Text, plain, whole_lines};
-use super::{Completed, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, whole_lines};
+use super::{Completed, EventKind, Format, Naming, OpenUnits, Queued, Remapped, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "blkparse",
     summary: "what blkparse prints by default (text)",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Text::open(content, Blkparse::default())),
 };
@@ -84,9 +84,9 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn asked(&self, extent: Extent) -> Asked<'a> {
+    fn request(&self, extent: Extent) -> RequestLine<'a> {
         let Line { time, device, process, rwbs, .. } = *self;
-        Asked { time, device, process, rwbs, extent }
+        RequestLine { time, device, process, rwbs, extent }
     }
 
     fn remapped(&self) -> Result<Remapped, Flaw> {
@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
 }
 
 /// A request as given by a line.
-pub(super) struct Asked<'a> {
+pub(super) struct RequestLine<'a> {
     /// Time.
     pub time: Nanos,
     /// Device.
@@ -119,21 +119,21 @@ pub(super) struct Asked<'a> {
     pub extent: Extent,
 }
 
-impl Asked<'_> {
+impl RequestLine<'_> {
     /// Adds its arrival, issued by the process called `name`.
-    pub fn queued(&self, name: &str, said: &mut Said) {
+    pub fn queued(&self, name: &str, events: &mut EventQueue) {
         let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) };
         let Some(op) = op else { return };
-        said.process(self.time, self.process, name);
+        events.process(self.time, self.process, name);
         let (flags, process) = (flags(self.rwbs, op), self.process);
-        said.request(self.time, Queued { flags, process, ..plain(self.device, op, self.extent) });
+        events.request(self.time, Queued { flags, process, ..plain(self.device, op, self.extent) });
     }
 
     /// Adds its completion.
-    pub fn completed(&self, said: &mut Said) {
+    pub fn completed(&self, events: &mut EventQueue) {
         if self.extent.sectors > 0 {
-            let Asked { device, extent, .. } = *self;
-            said.event(self.time, EventKind::Completed(Completed { device, extent }));
+            let RequestLine { device, extent, .. } = *self;
+            events.event(self.time, EventKind::Completed(Completed { device, extent }));
         }
     }
 }
@@ -179,7 +179,7 @@ struct Blkparse {
 
 impl Blkparse {
     /// Adds the pending remap; if `next` continues it, that gives its destination.
-    fn settle(&mut self, next: Option<&Remapped>, said: &mut Said) {
+    fn settle(&mut self, next: Option<&Remapped>, events: &mut EventQueue) {
         let Some((time, mut remap)) = self.remap.take() else { return };
         if let Some(next) = next {
             let continues = next.device == remap.device
@@ -189,15 +189,15 @@ impl Blkparse {
                 remap.to_device = next.from_device;
             }
         }
-        said.event(time, EventKind::Remapped(remap));
+        events.event(time, EventKind::Remapped(remap));
     }
 }
 
-impl Lines for Blkparse {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Blkparse {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let summary = ["CPU", "Total (", "Throughput", "Events ("];
         if self.started && summary.iter().any(|start| line.starts_with(start)) {
-            said.ended = true;
+            events.ended = true;
             return Ok(());
         }
         // The files that it read, at the end unless it was quiet.
@@ -208,22 +208,22 @@ impl Lines for Blkparse {
         self.started = true;
         match event.action {
             "Q" => {
-                self.settle(None, said);
+                self.settle(None, events);
                 if let Some((extent, name)) = event.place()? {
-                    event.asked(extent).queued(name, said);
+                    event.request(extent).queued(name, events);
                 }
                 Ok(())
             }
             "C" => {
-                self.settle(None, said);
+                self.settle(None, events);
                 if let Some((extent, _)) = event.place()? {
-                    event.asked(extent).completed(said);
+                    event.request(extent).completed(events);
                 }
                 Ok(())
             }
             "A" => {
                 let remap = event.remapped()?;
-                self.settle(Some(&remap), said);
+                self.settle(Some(&remap), events);
                 self.remap = Some((event.time, remap));
                 Ok(())
             }

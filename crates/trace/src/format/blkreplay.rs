@@ -8,17 +8,17 @@ use seekless_core::{Latency, Nanos, Op};
 
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, SECOND, at_least, number, sectors, split};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "blkreplay",
     summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Blkreplay::default()),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Blkreplay::default()),
     open: |content| Ok(Text::open(content, Blkreplay::default())),
 };
 
@@ -27,12 +27,12 @@ struct Blkreplay {
     started: bool,
 }
 
-impl Lines for Blkreplay {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Blkreplay {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         match record(line) {
             Ok((time, request)) => {
                 self.started = true;
-                said.request(time, request);
+                events.request(time, request);
                 Ok(())
             }
             Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
@@ -56,14 +56,14 @@ fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
     let time = fields::time(time, SECOND, "a time in seconds")?;
     let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
     let known = op.bytes().all(|letter| b"RWDFSMAB".contains(&letter));
-    let told = if known { operation(op) } else { None };
-    let op_told = told.ok_or_else(|| Flaw::text(op, "R (a read) or W (a write), and flags perhaps"))?;
-    let flush = op_told == Op::Write && extent.sectors == 0;
-    let asked = if flush { Op::Flush } else { op_told };
+    let parsed = if known { operation(op) } else { None };
+    let written = parsed.ok_or_else(|| Flaw::text(op, "R (a read) or W (a write), and flags perhaps"))?;
+    let flush = written == Op::Write && extent.sectors == 0;
+    let request = if flush { Op::Flush } else { written };
     // A delay, then a latency: a replayed load has both.
     let latency = match parts.nth(1).map(str::trim) {
         None | Some("") => Latency::UNKNOWN,
         Some(latency) => fields::latency(latency, SECOND, "a latency in seconds")?,
     };
-    Ok((time, Queued { flags: flags(op, asked), latency, ..plain(0, asked, extent) }))
+    Ok((time, Queued { flags: flags(op, request), latency, ..plain(0, request, extent) }))
 }

@@ -7,32 +7,32 @@
 use seekless_core::ProcessId;
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "borg",
     summary: "the BORG paper's profiler: nanoseconds, pid, executable, sector, sectors, R/W",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Borg),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Borg),
     open: |content| Ok(Text::open(content, Borg)),
 };
 
 struct Borg;
 
-impl Lines for Borg {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Borg {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, pid, name, start, size, mode] =
             columns(line, line.split_ascii_whitespace(), "timestamp pid executable start size mode")?;
         let time = fields::time(time, 1, "a time in nanoseconds")?;
         let op = direction(mode, "R", "W")?;
         let extent = sectors(number(start, "a sector")?, number(size, "a number of sectors")?)?;
         let process = ProcessId(number(pid, "the number of a process")?);
-        said.process(time, process, name);
-        said.request(time, Queued { process, ..plain(0, op, extent) });
+        events.process(time, process, name);
+        events.request(time, Queued { process, ..plain(0, op, extent) });
         Ok(())
     }
 }

@@ -7,16 +7,16 @@
 use seekless_core::SECTOR_BYTES;
 
 use super::fields::{self, Flaw, MILLISECOND, bytes, columns, direction, number};
-use super::text::{Lines, Said, Text, plain, speaks, whole_lines};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes, whole_lines};
+use super::{Format, Naming, OpenUnits, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "byte-ascii",
     summary: "replayer text cut from MSR: milliseconds, disk, byte offset, bytes, 0 (write) or 1 (read)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Text::open(content, ByteAscii)),
 };
@@ -27,13 +27,13 @@ fn detect(head: &[u8]) -> bool {
         let sizes = text.split_whitespace().skip(2).take(2);
         sizes.map(str::parse::<u64>).all(|value| value.is_ok_and(|value| value % SECTOR_BYTES == 0))
     };
-    speaks(head, ByteAscii) && whole_lines(head).all(in_bytes)
+    recognizes(head, ByteAscii) && whole_lines(head).all(in_bytes)
 }
 
 struct ByteAscii;
 
-impl Lines for ByteAscii {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for ByteAscii {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, disk, offset, size, op] =
             columns(line, line.split_ascii_whitespace(), "ms disk offset bytes op")?;
         let expected = "a time in milliseconds, with a fraction";
@@ -43,7 +43,7 @@ impl Lines for ByteAscii {
         let time = fields::time(time, MILLISECOND, expected)?;
         let op = direction(op, "1", "0")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(size, "a size in bytes")?)?;
-        said.request(time, plain(number(disk, "the number of a disk")?, op, extent));
+        events.request(time, plain(number(disk, "the number of a disk")?, op, extent));
         Ok(())
     }
 }

@@ -7,19 +7,19 @@ use seekless_core::{Extent, Op, SECTOR_BYTES};
 
 use super::fields::{self, Flaw, SECOND, columns, number, sectors, split};
 use super::spread::Spread;
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Sample, scsi};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample, scsi};
 
 const HEADER: &str = "version,time,op,size,lbn";
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "cloudphysics",
     summary: "CloudPhysics CSV: version, whole seconds, SCSI operation, bytes, sector",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, CloudPhysics::default()),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, CloudPhysics::default()),
     open: |content| Ok(Spread::over(Text::open(content, CloudPhysics::default()))),
 };
 
@@ -28,9 +28,9 @@ struct CloudPhysics {
     others: u64,
 }
 
-impl Lines for CloudPhysics {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        if said.line == 1 {
+impl LineFormat for CloudPhysics {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        if events.line == 1 {
             let header = line == HEADER;
             return if header { Ok(()) } else { Err(Flaw::text(line, HEADER)) };
         }
@@ -40,8 +40,8 @@ impl Lines for CloudPhysics {
         let code = u16::from_str_radix(op, 16).map_err(|_| Flaw::text(op, expected))?;
         let (size, lbn): (u64, u64) = (number(size, "a size in bytes")?, number(lbn, "a sector")?);
         match scsi::operation(code) {
-            Some(Op::Flush) => said.request(time, plain(0, Op::Flush, Extent::default())),
-            Some(op) => said.request(time, plain(0, op, sectors(lbn, size.div_ceil(SECTOR_BYTES))?)),
+            Some(Op::Flush) => events.request(time, plain(0, Op::Flush, Extent::default())),
+            Some(op) => events.request(time, plain(0, op, sectors(lbn, size.div_ceil(SECTOR_BYTES))?)),
             None => self.others += 1,
         }
         Ok(())

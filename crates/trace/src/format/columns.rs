@@ -12,18 +12,18 @@ use std::str::FromStr;
 
 use seekless_core::{Extent, Nanos, ProcessId, SECTOR_BYTES};
 
-use super::blkparse::{Asked, device_pair};
+use super::blkparse::{RequestLine, device_pair};
 use super::fields::{Flaw, SECOND, blocks, device_of, number};
-use super::text::{Lines, Said, Text};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text};
+use super::{Format, Naming, OpenUnits, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "blkparse-f",
     summary: "what blkparse -f prints; needs that format",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     // It cannot be detected: an option has to name it.
     detect: |_| false,
     open: |content| {
@@ -115,7 +115,7 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
-    fn say(&self, said: &mut Said) -> Result<(), Flaw> {
+    fn emit(&self, events: &mut EventQueue) -> Result<(), Flaw> {
         let time = self.seconds.checked_mul(SECOND).and_then(|time| time.checked_add(self.nanos));
         let time = time.map(Nanos).ok_or_else(|| Flaw {
             found: format!("{} seconds", self.seconds),
@@ -124,10 +124,10 @@ impl<'a> Values<'a> {
         let extent =
             if self.bytes == 0 { Extent::default() } else { blocks(self.sector, self.bytes, SECTOR_BYTES)? };
         let process = ProcessId(self.process);
-        let asked = Asked { time, device: self.device, process, rwbs: self.rwbs, extent };
+        let request = RequestLine { time, device: self.device, process, rwbs: self.rwbs, extent };
         match self.action {
-            None | Some("Q") => asked.queued(self.command, said),
-            Some("C") => asked.completed(said),
+            None | Some("Q") => request.queued(self.command, events),
+            Some("C") => request.completed(events),
             Some(_) => {}
         }
         Ok(())
@@ -168,12 +168,12 @@ impl Columns {
     }
 }
 
-impl Lines for Columns {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Columns {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         // Process notes, messages and the summary do not match the columns.
         let values = self.values(line)?;
         if values.action.is_none_or(|action| action == "Q" || action == "C") && values.rwbs != "N" {
-            values.say(said)?;
+            values.emit(events)?;
         }
         Ok(())
     }
@@ -184,11 +184,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specification_says_what_is_wrong_with_it() {
-        let wrong = |spec: &str| spec.parse::<Columns>().unwrap_err();
-        assert!(wrong("%T.%t %d %S").contains("%n or %N"));
-        assert!(wrong("%T %x").contains("column 4"));
-        assert!(wrong("%").contains("column 1"));
+    fn a_wrong_specification_is_an_error_that_says_why() {
+        let error_at = |spec: &str| spec.parse::<Columns>().unwrap_err();
+        assert!(error_at("%T.%t %d %S").contains("%n or %N"));
+        assert!(error_at("%T %x").contains("column 4"));
+        assert!(error_at("%").contains("column 1"));
         assert!("%5T.%9t, %p, %C, %a, %d, %S, %n\\n".parse::<Columns>().is_ok());
     }
 }

@@ -6,27 +6,27 @@
 use seekless_core::Op;
 
 use super::fields::{self, Flaw, MILLISECOND, columns, number, sectors};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The flag of a read.
 const READ: u32 = 1;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "disksim",
     summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, DiskSim),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, DiskSim),
     open: |content| Ok(Text::open(content, DiskSim)),
 };
 
 struct DiskSim;
 
-impl Lines for DiskSim {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for DiskSim {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, device, start, count, flags] =
             columns(line, line.split_ascii_whitespace(), "time device blkno bcount flags")?;
         let expected = "a time in milliseconds, with a fraction";
@@ -38,7 +38,7 @@ impl Lines for DiskSim {
         let expected = "flags in hexadecimal";
         let flags = u32::from_str_radix(flags, 16).map_err(|_| Flaw::text(flags, expected))?;
         let op = if flags & READ == 0 { Op::Write } else { Op::Read };
-        said.request(time, plain(number(device, "the number of a device")?, op, extent));
+        events.request(time, plain(number(device, "the number of a device")?, op, extent));
         Ok(())
     }
 }

@@ -8,17 +8,17 @@
 use seekless_core::Nanos;
 
 use super::fields::{self, Flaw, MICROSECOND, columns, direction, number, sectors};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "disksim-validate",
     summary: "DiskSim validate: R/W, Hit/Miss, sector, sectors, service and next arrival in microseconds",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Validate::default()),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Validate::default()),
     open: |content| Ok(Text::open(content, Validate::default())),
 };
 
@@ -28,8 +28,8 @@ struct Validate {
     now: Nanos,
 }
 
-impl Lines for Validate {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Validate {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [op, cache, start, count, service, next] = columns(
             line,
             line.split_ascii_whitespace(),
@@ -42,7 +42,7 @@ impl Lines for Validate {
         let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
         let latency = fields::latency(service, MICROSECOND, "a service time in microseconds")?;
         let next = fields::time(next, MICROSECOND, "a time to the next arrival in microseconds")?;
-        said.request(self.now, Queued { latency, ..plain(0, op, extent) });
+        events.request(self.now, Queued { latency, ..plain(0, op, extent) });
         self.now = Nanos(self.now.0.saturating_add(next.0));
         Ok(())
     }

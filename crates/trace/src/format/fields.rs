@@ -230,8 +230,8 @@ mod tests {
         assert_eq!(ns("128166372003061629", 100), Ok(12_816_637_200_306_162_900));
         assert_eq!(ns("1.5e-3", SECOND), Ok(1_500_000));
         assert_eq!(ns("0.0000000019", SECOND), Ok(1));
-        for wrong in ["", ".", "-1", "+1", "1.2.3", "x", "1e99", "NaN", "18446744073709551615", "1.-1"] {
-            assert!(ns(wrong, SECOND).is_err(), "{wrong}");
+        for error_at in ["", ".", "-1", "+1", "1.2.3", "x", "1e99", "NaN", "18446744073709551615", "1.-1"] {
+            assert!(ns(error_at, SECOND).is_err(), "{error_at}");
         }
     }
 

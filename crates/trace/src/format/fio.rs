@@ -8,17 +8,17 @@
 use seekless_core::{Extent, Nanos, Op};
 
 use super::fields::{self, Flaw, MICROSECOND, at_least, bytes, columns, number, volume};
-use super::text::{Lines, Said, Text, plain};
-use super::{Format, LeavesOpen, Naming, Sample, TimeUnit};
+use super::text::{EventQueue, LineFormat, Text, plain};
+use super::{Format, Naming, OpenUnits, Sample, TimeUnit};
 use crate::volumes::Volumes;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "fio",
-    summary: "fio iolog, version 3 (microseconds, unless told); version 2 from its description",
+    summary: "fio iolog, version 3 (microseconds by default); version 2 from its description",
     sample: Sample::Real,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen { time: Some(TimeUnit::Micro), sector: None },
+    open_units: OpenUnits { time: Some(TimeUnit::Micro), sector: None },
     detect: |head| head.starts_with(b"fio version "),
     open: |content| {
         let (volumes, unit_ns) = (content.volumes.clone(), content.time_unit.nanos());
@@ -47,8 +47,8 @@ impl Fio {
     }
 }
 
-impl Lines for Fio {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Fio {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if self.version == 0 {
             return self.first_line(line);
         }
@@ -63,7 +63,7 @@ impl Lines for Fio {
         let op = match action {
             "add" | "open" | "close" => return Ok(()),
             "sync" | "datasync" => {
-                said.request(time, plain(device, Op::Flush, Extent::default()));
+                events.request(time, plain(device, Op::Flush, Extent::default()));
                 return Ok(());
             }
             "read" => Some(Op::Read),
@@ -85,13 +85,13 @@ impl Lines for Fio {
         };
         let extent = bytes(number(offset, "an offset in bytes")?, number(length, "a length in bytes")?)?;
         self.requests += 1;
-        said.request(time, plain(device, op, extent));
+        events.request(time, plain(device, op, extent));
         Ok(())
     }
 
     fn warnings(&self) -> Vec<String> {
         let timeless = self.version == 2 && self.now == Nanos::ZERO && self.requests > 1;
-        let told = "the log has no waits, hence no times: all requests come at once".to_owned();
-        if timeless { vec![told] } else { Vec::new() }
+        let warning = "the log has no waits, hence no times: all requests arrive at once".to_owned();
+        if timeless { vec![warning] } else { Vec::new() }
     }
 }

@@ -6,17 +6,17 @@
 use seekless_core::{ProcessId, SECTOR_BYTES};
 
 use super::fields::{self, Flaw, blocks, columns, device_of, direction, number};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "fiu",
     summary: "SNIA/FIU .blkparse: ns, pid, process, sector, sectors, W/R, major, minor, md5",
     sample: Sample::Description,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen { time: None, sector: Some(512) },
-    detect: |head| speaks(head, Fiu { sector_bytes: SECTOR_BYTES }),
+    open_units: OpenUnits { time: None, sector: Some(512) },
+    detect: |head| recognizes(head, Fiu { sector_bytes: SECTOR_BYTES }),
     open: |content| {
         let sector_bytes = content.sector_bytes;
         Ok(Text::open(content, Fiu { sector_bytes }))
@@ -27,8 +27,8 @@ struct Fiu {
     sector_bytes: u64,
 }
 
-impl Lines for Fiu {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+impl LineFormat for Fiu {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, pid, name, lba, size, op, major, minor, _md5] =
             columns(line, line.split_ascii_whitespace(), "ts pid process lba size op major minor md5")?;
         let time = fields::time(time, 1, "a time in nanoseconds")?;
@@ -38,8 +38,8 @@ impl Lines for Fiu {
         let major: u32 = number(major, "a major number")?;
         let minor: u32 = number(minor, "a minor number")?;
         let process = ProcessId(number(pid, "the number of a process")?);
-        said.process(time, process, name);
-        said.request(time, Queued { process, ..plain(device_of(major, minor)?, op, extent) });
+        events.process(time, process, name);
+        events.request(time, Queued { process, ..plain(device_of(major, minor)?, op, extent) });
         Ok(())
     }
 }

@@ -11,19 +11,19 @@ use std::io::{BufRead, Read};
 
 use seekless_core::{Latency, Nanos, Op, record::Flags};
 
-use super::binary::{Binary, Records, array};
+use super::binary::{Binary, RecordFormat, array};
 use super::fields::{Flaw, MICROSECOND, SECOND, bytes, number, quoted};
-use super::text::{Said, plain};
-use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, plain};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample};
 use crate::error::TraceError;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "hp-srt",
     summary: "HP Laboratories' SRT, version 1.3 (text and binary)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| head.starts_with(MARK),
     open,
 };
@@ -45,13 +45,13 @@ const FLAG_ASYNC: u32 = 0x100;
 
 fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     let file = content.file;
-    let wrong = |offset: u64, flaw: Flaw| {
+    let error_at = |offset: u64, flaw: Flaw| {
         let Flaw { found, expected } = flaw;
         TraceError::Malformed { file: file.clone(), offset, found, expected }
     };
     if !content.head.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(VERSION)) {
         let first = String::from_utf8_lossy(&content.head).lines().next().map(quoted).unwrap_or_default();
-        return Err(wrong(0, Flaw { found: first, expected: "$$TR_IOREC-1.3".into() }));
+        return Err(error_at(0, Flaw { found: first, expected: "$$TR_IOREC-1.3".into() }));
     }
     let mut text = Vec::new();
     let read = content.input.by_ref().take(MAX_TEXT_BYTES as u64).read_until(FORM_FEED, &mut text);
@@ -59,9 +59,9 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     let offset = text.len() as u64;
     if text.last() != Some(&FORM_FEED) {
         let found = format!("{offset} bytes of text without a form feed");
-        return Err(wrong(offset, Flaw { found, expected: "a form feed after the text".into() }));
+        return Err(error_at(offset, Flaw { found, expected: "a form feed after the text".into() }));
     }
-    let sector_bytes = sector_bytes(&String::from_utf8_lossy(&text)).map_err(|flaw| wrong(0, flaw))?;
+    let sector_bytes = sector_bytes(&String::from_utf8_lossy(&text)).map_err(|flaw| error_at(0, flaw))?;
     Ok(Binary::open(Content { file, ..content }, offset, HpSrt { sector_bytes, others: 0 }))
 }
 
@@ -88,7 +88,7 @@ struct HpSrt {
     others: u64,
 }
 
-impl Records for HpSrt {
+impl RecordFormat for HpSrt {
     fn length(&self, start: &[u8]) -> Result<usize, Flaw> {
         let length = be32(start, 0) as usize;
         if (LEAST_BYTES..=MOST_BYTES).contains(&length) {
@@ -98,7 +98,7 @@ impl Records for HpSrt {
         Err(Flaw { found, expected: format!("{LEAST_BYTES} to {MOST_BYTES} bytes") })
     }
 
-    fn record(&mut self, record: &[u8], said: &mut Said) -> Result<(), Flaw> {
+    fn record(&mut self, record: &[u8], events: &mut EventQueue) -> Result<(), Flaw> {
         let field = |number: usize| be32(record, number * 4);
         if field(1) & 0xffff != REQUEST {
             self.others += 1;
@@ -111,13 +111,13 @@ impl Records for HpSrt {
         let op = if field(11) & FLAG_READ == 0 { Op::Write } else { Op::Read };
         let flags = if field(11) & FLAG_ASYNC == 0 { Flags::SYNC } else { Flags::default() };
         let latency = Latency::of(Nanos(u64::from(field(5)) * MICROSECOND));
-        said.request(time, Queued { flags, latency, ..plain(disk, op, extent) });
+        events.request(time, Queued { flags, latency, ..plain(disk, op, extent) });
         Ok(())
     }
 
     fn warnings(&self) -> Vec<String> {
-        let told = format!("{} records are no plain requests; they were left out", self.others);
-        if self.others > 0 { vec![told] } else { Vec::new() }
+        let warning = format!("{} records are not plain requests; they were left out", self.others);
+        if self.others > 0 { vec![warning] } else { Vec::new() }
     }
 }
 

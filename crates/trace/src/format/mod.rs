@@ -38,7 +38,7 @@ use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Fla
 
 use crate::error::TraceError;
 
-pub use crate::options::{LeavesOpen, TimeUnit};
+pub use crate::options::{OpenUnits, TimeUnit};
 pub use crate::volumes::Naming;
 pub use columns::Columns;
 pub use table::{BLKPARSE_F, FORMATS, Format, Sample};
@@ -92,13 +92,13 @@ pub struct Queued {
 pub struct Remapped {
     /// The traced device at which the remap was recorded.
     pub device: u32,
-    /// Its new device; differs from `device` if it is a partition of it.
+    /// New device; differs from `device` if it is a partition of it.
     pub to_device: u32,
-    /// Its extent there; empty for a flush.
+    /// Extent there; empty for a flush.
     pub extent: Extent,
-    /// Its old device.
+    /// Old device.
     pub from_device: u32,
-    /// Its first sector there.
+    /// First sector there.
     pub from_start: u64,
 }
 

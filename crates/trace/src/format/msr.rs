@@ -5,21 +5,21 @@
 //! any text.
 
 use super::fields::{self, Flaw, bytes, columns, direction, number, split, volume};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 use crate::volumes::Volumes;
 
 /// Nanoseconds per unit of Windows filetime.
 const FILETIME: u64 = 100;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "msr",
     summary: "MSR Cambridge CSV: filetime, host, disk, Read/Write, byte offset and size",
     sample: Sample::Description,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Msr::new(Volumes::default())),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Msr::new(Volumes::default())),
     open: |content| {
         let msr = Msr::new(content.volumes.clone());
         Ok(Text::open(content, msr))
@@ -49,9 +49,9 @@ impl Msr {
     }
 }
 
-impl Lines for Msr {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        if said.line == 1 && line.starts_with("Timestamp,Hostname") {
+impl LineFormat for Msr {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        if events.line == 1 && line.starts_with("Timestamp,Hostname") {
             return Ok(());
         }
         let [time, host, disk, kind, offset, size, response] =
@@ -62,7 +62,7 @@ impl Lines for Msr {
         let disk: u32 = number(disk, "the number of a disk")?;
         let device = self.volume(host, disk)?;
         let latency = fields::latency(response, FILETIME, "a response time in units of 100 ns")?;
-        said.request(time, Queued { latency, ..plain(device, op, extent) });
+        events.request(time, Queued { latency, ..plain(device, op, extent) });
         Ok(())
     }
 }

@@ -1,29 +1,28 @@
-//! The binary format `oracleGeneral` of cache simulators, where it holds a block trace.
+//! The binary format `oracleGeneral` of cache simulators, for block traces.
 //!
-//! Records of 24 bytes back to back, little-endian: time u32, object u64, bytes u32, next access i64. Units:
-//! time in whole seconds (the requests of a second are spread over it); the object is the request's first
-//! sector of 512 bytes.
+//! Records of 24 bytes back to back, little-endian: time u32, object u64, bytes u32, next access i64. Units: time in
+//! whole seconds (the requests of a second are spread over it); the object is the request's first sector of 512 bytes.
 //!
-//! What it cannot say: reads and writes are not told apart (all become reads, with a warning), and an object
-//! has one size: converters give all requests that start at a sector the size of the first of them. It has
-//! no mark: a file is known by every whole record at its start making sense, sizes being whole sectors,
-//! times not going back and next accesses lying ahead. Faults: any bytes.
+//! Limits of the format: reads and writes are not distinguished (all become reads, with a warning), and an object has
+//! one size: converters give all requests that start at a sector the size of the first of them. It has no magic number:
+//! a file is recognized if every whole record at its start is plausible: sizes of whole sectors, times that do not go
+//! back, next accesses in the future. Faults: any bytes.
 
 use seekless_core::{Nanos, Op, SECTOR_BYTES};
 
-use super::binary::{Binary, Records, array, le32, le64};
+use super::binary::{Binary, RecordFormat, array, le32, le64};
 use super::fields::{Flaw, SECOND, sectors};
 use super::spread::Spread;
-use super::text::{Said, plain};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, plain};
+use super::{Format, Naming, OpenUnits, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "oracleGeneral",
     summary: "oracleGeneral of a block trace: whole seconds, sector, bytes, next access (binary)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Spread::over(Binary::open(content, 0, OracleGeneral))),
 };
@@ -47,15 +46,15 @@ fn detect(head: &[u8]) -> bool {
 
 struct OracleGeneral;
 
-impl Records for OracleGeneral {
+impl RecordFormat for OracleGeneral {
     fn length(&self, _: &[u8]) -> Result<usize, Flaw> {
         Ok(RECORD_BYTES)
     }
 
-    fn record(&mut self, bytes: &[u8], said: &mut Said) -> Result<(), Flaw> {
+    fn record(&mut self, bytes: &[u8], events: &mut EventQueue) -> Result<(), Flaw> {
         let time = Nanos(u64::from(le32(bytes, 0)) * SECOND);
         let length = u64::from(le32(bytes, 12)).div_ceil(SECTOR_BYTES);
-        said.request(time, plain(0, Op::Read, sectors(le64(bytes, 4), length)?));
+        events.request(time, plain(0, Op::Read, sectors(le64(bytes, 4), length)?));
         Ok(())
     }
 

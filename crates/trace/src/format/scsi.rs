@@ -1,8 +1,8 @@
-//! SCSI operation codes, as traces below a hypervisor record them.
+//! SCSI operation codes, as recorded by traces below a hypervisor.
 
 use seekless_core::Op;
 
-/// What a command asks of the medium; `None` if nothing that a trace of requests holds.
+/// The operation of a command; `None` for one that traces of requests do not hold.
 pub(super) fn operation(code: u16) -> Option<Op> {
     match code {
         // READ and WRITE of 6, 10, 12 and 16 bytes.
@@ -14,8 +14,8 @@ pub(super) fn operation(code: u16) -> Option<Op> {
     }
 }
 
-/// The warning that `count` commands were passed over.
+/// The warning that `count` commands were left out.
 pub(super) fn others(count: u64) -> Vec<String> {
-    let told = format!("{count} commands are neither reads nor writes nor flushes; they were left out");
-    if count > 0 { vec![told] } else { Vec::new() }
+    let warning = format!("{count} commands are neither reads nor writes nor flushes; they were left out");
+    if count > 0 { vec![warning] } else { Vec::new() }
 }

@@ -1,8 +1,8 @@
-//! Spreads requests that share a second over it: some formats tell whole seconds, and requests that
-//! all came at once would measure a burst that never was.
+//! Spreads the requests of a second over it: some formats have whole seconds, and requests that all arrive at once
+//! would look like a burst.
 //!
-//! Evenly, in their order in the file, so that the same file gives the same times. Bound: of more than
-//! [`MOST`] in one second the rest stands at the second's end.
+//! Evenly, in file order, so that the same file gives the same times. Bound: of more than [`MOST`] in one second the
+//! rest gets the second's end.
 
 use std::collections::VecDeque;
 
@@ -15,16 +15,16 @@ use crate::error::TraceError;
 /// 4 MiB of events.
 const MOST: usize = 1 << 16;
 
-/// A decoder whose times are whole seconds, made finer.
+/// A decoder that refines another one's whole seconds.
 pub(super) struct Spread {
     coarse: Box<dyn Decoder>,
-    /// Events of one second that have their times.
+    /// Events of one second with their refined times.
     ready: VecDeque<Event>,
     /// The first event after those.
     next: Option<Event>,
     /// The second in which there were too many.
     full: Option<Nanos>,
-    /// What the decoder ended with, told after the events before it.
+    /// The result that ended the decoder, returned after the events before it.
     end: Option<Result<(), TraceError>>,
 }
 

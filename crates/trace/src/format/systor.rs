@@ -6,25 +6,25 @@
 use seekless_core::Latency;
 
 use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number, split};
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "systor17",
     summary: "SYSTOR 2017 (VDI): seconds, response, R/W, LUN, byte offset, bytes",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Systor),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Systor),
     open: |content| Ok(Text::open(content, Systor)),
 };
 
 struct Systor;
 
-impl Lines for Systor {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        if said.line == 1 && line.starts_with("Timestamp,") {
+impl LineFormat for Systor {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        if events.line == 1 && line.starts_with("Timestamp,") {
             return Ok(());
         }
         let [time, response, kind, lun, offset, size] =
@@ -37,7 +37,7 @@ impl Lines for Systor {
             response => fields::latency(response, SECOND, "a response time in seconds, or nothing")?,
         };
         let device = number(lun, "the number of a unit")?;
-        said.request(time, Queued { latency, ..plain(device, op, extent) });
+        events.request(time, Queued { latency, ..plain(device, op, extent) });
         Ok(())
     }
 }

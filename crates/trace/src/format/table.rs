@@ -1,10 +1,10 @@
-//! Which formats there are, and which of them a file is in: its first bytes decide, never its name.
+//! The table of formats, and their detection: by a file's first bytes, never its name.
 //!
-//! The order of [`FORMATS`] is the order in which they are tried: those with a mark of their own
-//! first, those that are only known by their numbers making sense last.
+//! [`FORMATS`] is in detection order: those with a magic number or header first, those recognized only by plausible
+//! numbers last.
 //!
-//! Faults: content that no format knows is an error that lists what was tried. What stops the stream
-//! within the first bytes (a cut or damaged compression) is told when a decoder comes to it.
+//! Faults: content of an unknown format is an error that lists the formats. An error within the first bytes (a cut or
+//! damaged compression) is returned when a decoder reaches it.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use std::path::{Path, PathBuf};
 use seekless_core::SECTOR_BYTES;
 
 use super::{
-    Decoder, LeavesOpen, Naming, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg,
-    byte_ascii, cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr,
-    oracle_general, spc, systor, tencent, vscsi,
+    Decoder, Naming, OpenUnits, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg, byte_ascii,
+    cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr, oracle_general, spc,
+    systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
 use crate::options::ReadOptions;
 use crate::volumes::Volumes;
 
-/// How much of a file decides its format: longer than the preambles that some formats have.
+/// Bytes used for detection: longer than the preambles that some formats have.
 const HEAD_BYTES: usize = 4096;
 
-/// How well the reader of a format is known to work.
+/// How well the reader of a format is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// It has read traces that others made.
+    /// It has read traces from other programs.
     Real,
-    /// It was written from the format's description, and has read what was made by hand.
+    /// It was written from the format's description, and tested with handmade files.
     Description,
 }
 
 impl Sample {
-    /// In words.
+    /// A description.
     pub fn words(self) -> &'static str {
         match self {
             Sample::Real => "tested on a real sample",
@@ -46,16 +46,16 @@ impl Sample {
 /// A format that can be read.
 #[derive(Debug)]
 pub struct Format {
-    /// What people call it.
+    /// Name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A one-line summary.
     pub summary: &'static str,
-    /// How well its reader is known to work.
+    /// How well its reader is tested.
     pub sample: Sample,
-    /// How it tells volumes apart.
+    /// How it identifies volumes.
     pub volumes: Naming,
-    /// Which units it does not tell.
-    pub leaves_open: LeavesOpen,
+    /// Units that it does not define.
+    pub open_units: OpenUnits,
     pub(super) detect: fn(&[u8]) -> bool,
     pub(super) open: fn(Content) -> Result<Box<dyn Decoder>, TraceError>,
 }
@@ -67,7 +67,7 @@ impl Format {
     }
 }
 
-/// Every format that can be read, in the order in which they are tried.
+/// All formats that can be read, in detection order.
 pub const FORMATS: &[&Format] = &[
     &blktrace::FORMAT,
     #[cfg(feature = "parquet")]
@@ -94,26 +94,26 @@ pub const FORMATS: &[&Format] = &[
     &oracle_general::FORMAT,
 ];
 
-/// The format that nothing tells: somebody has to say what its columns are.
+/// The format that cannot be detected: an option has to give its columns.
 pub const BLKPARSE_F: &Format = &columns::FORMAT;
 
 /// A file to decode.
 pub(crate) struct Content {
-    /// How it is to be read.
+    /// Options.
     pub options: ReadOptions,
-    /// The unit of its times, where the format leaves it open.
+    /// The unit of times, where the format does not define it.
     pub time_unit: TimeUnit,
-    /// Bytes in its sectors, where the format leaves it open.
+    /// Bytes per sector, where the format does not define it.
     pub sector_bytes: u64,
-    /// The names of the trace's volumes, all files' together.
+    /// The volumes of the trace, shared by all files.
     pub volumes: Volumes,
-    /// How it starts.
+    /// First bytes.
     pub head: Vec<u8>,
-    /// All of it, uncompressed.
+    /// Whole content, uncompressed.
     pub input: Box<dyn BufRead>,
-    /// Its name, for messages.
+    /// Name, for messages.
     pub file: PathBuf,
-    /// Whether it is a file of that name, which may be read in any order, rather than a stream.
+    /// Whether `file` is a regular file, which may be read in any order, rather than a stream.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub on_disk: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<Opened>, TraceError> {
     Ok(opened.map(|opened| Opened { on_disk: path != Path::new(compressed::STDIN), ..opened }))
 }
 
-/// Takes in the start of `rest`, a stream that is called `file`; `None` if it is empty.
+/// Reads the start of `rest`, a stream named `file`; `None` if it is empty.
 pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option<Opened>, TraceError> {
     let mut head = vec![0; HEAD_BYTES];
     let (filled, stopped) = fill(&mut rest, &mut head);
@@ -143,7 +143,7 @@ pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option
             return Err(TraceError::Io { file, source });
         }
         Some(_) if head.is_empty() => {
-            let (found, expected) = ("a compressed stream that stops before it tells anything", "a trace");
+            let (found, expected) = ("a compressed stream that stops before its first bytes", "a trace");
             return Err(TraceError::Malformed {
                 file,
                 offset: 0,
@@ -159,7 +159,7 @@ pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option
 }
 
 impl Opened {
-    /// The format that the file is in: the one that was asked for, or the one that its content tells.
+    /// The format of the file: as given by the options, or as detected.
     pub fn format(&self, options: &ReadOptions) -> Result<&'static Format, TraceError> {
         if let Some(format) = options.format {
             return Ok(format);
@@ -171,7 +171,7 @@ impl Opened {
         format.copied().ok_or_else(|| unknown(&self.head, self.file.clone()))
     }
 
-    /// What reads the file as `format`.
+    /// A decoder of the file as `format`.
     pub fn decoder(
         self,
         format: &Format,
@@ -179,7 +179,7 @@ impl Opened {
         volumes: &Volumes,
     ) -> Result<Box<dyn Decoder>, TraceError> {
         let Opened { head, input, file, on_disk } = self;
-        let LeavesOpen { time, sector } = format.leaves_open;
+        let OpenUnits { time, sector } = format.open_units;
         (format.open)(Content {
             time_unit: options.time_unit.or(time).unwrap_or(TimeUnit::Nano),
             sector_bytes: options.sector_bytes.or(sector).unwrap_or(SECTOR_BYTES),
@@ -194,36 +194,36 @@ impl Opened {
 }
 
 impl Format {
-    /// Whether the options are such as the format knows.
+    /// Checks that the options apply to the format.
     pub(crate) fn check(&self, options: &ReadOptions) -> Result<(), TraceError> {
-        let told =
+        let refuse =
             |setting, found: String, expected: String| Err(TraceError::Setting { setting, found, expected });
-        let own = || format!("none: the format {} says it itself", self.name);
-        if let (Some(unit), None) = (options.time_unit, self.leaves_open.time) {
-            return told("the unit of times", unit.to_string(), own());
+        let own = || format!("none: the format {} defines it", self.name);
+        if let (Some(unit), None) = (options.time_unit, self.open_units.time) {
+            return refuse("the unit of times", unit.to_string(), own());
         }
-        if let (Some(bytes), None) = (options.sector_bytes, self.leaves_open.sector) {
-            return told("the size of sectors", bytes.to_string(), own());
+        if let (Some(bytes), None) = (options.sector_bytes, self.open_units.sector) {
+            return refuse("the size of sectors", bytes.to_string(), own());
         }
         match options.sector_bytes {
             Some(bytes) if ![512, 1024, 2048, 4096].contains(&bytes) => {
-                told("the size of sectors", bytes.to_string(), "512, 1024, 2048 or 4096".into())
+                refuse("the size of sectors", bytes.to_string(), "512, 1024, 2048 or 4096".into())
             }
-            _ if options.columns.is_some() && self.name != columns::FORMAT.name => told(
+            _ if options.columns.is_some() && self.name != columns::FORMAT.name => refuse(
                 "columns",
                 format!("with the format {}", self.name),
                 format!("the format {}", columns::FORMAT.name),
             ),
-            _ if options.columns.is_none() && self.name == columns::FORMAT.name => told(
+            _ if options.columns.is_none() && self.name == columns::FORMAT.name => refuse(
                 "columns",
                 "none".into(),
-                "what blkparse -f was told, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
+                "the format given to blkparse -f, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
             ),
             _ => Ok(()),
         }
     }
 
-    /// The format that people call so.
+    /// The format of this name.
     pub fn named(name: &str) -> Option<&'static Format> {
         FORMATS.iter().chain([&BLKPARSE_F]).find(|format| format.name == name).copied()
     }
@@ -240,7 +240,7 @@ fn unknown(head: &[u8], file: PathBuf) -> TraceError {
     TraceError::Malformed { file, offset: 0, found, expected }
 }
 
-/// How a text starts; `None` if it is none.
+/// The first line of a text; `None` if it is not text.
 fn first_line(head: &[u8]) -> Option<String> {
     let line = head.split(|&byte| byte == b'\n' || byte == b'\r').next()?;
     let printable = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
@@ -252,7 +252,7 @@ fn first_line(head: &[u8]) -> Option<String> {
     Some(format!("\"{}\"{more}", String::from_utf8_lossy(&line[..most])))
 }
 
-/// What is left of a stream that was stopped by this error.
+/// The rest of a stream that was stopped by this error.
 struct Stopped(io::Error);
 
 impl Read for Stopped {

@@ -5,28 +5,28 @@
 
 use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors, split};
 use super::spread::Spread;
-use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
-/// In 2001: earlier numbers are no time of such a trace, and five numbers a line no mark of one.
+/// In 2001: earlier numbers are not times of such a trace; five numbers per line alone do not identify it.
 const EARLIEST: u64 = 1_000_000_000;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "tencent",
     summary: "Tencent cloud disks: whole seconds, sector, sectors, 0 (read) or 1 (write), volume",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
-    detect: |head| speaks(head, Tencent),
+    open_units: OpenUnits::NONE,
+    detect: |head| recognizes(head, Tencent),
     open: |content| Ok(Spread::over(Text::open(content, Tencent))),
 };
 
 struct Tencent;
 
-impl Lines for Tencent {
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        if said.line == 1 && line.starts_with("Timestamp,") {
+impl LineFormat for Tencent {
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        if events.line == 1 && line.starts_with("Timestamp,") {
             return Ok(());
         }
         let [time, offset, size, kind, volume] =
@@ -38,7 +38,7 @@ impl Lines for Tencent {
         }
         let op = direction(kind, "0", "1")?;
         let extent = sectors(number(offset, "a sector")?, number(size, "a number of sectors")?)?;
-        said.request(time, plain(number(volume, "the number of a volume")?, op, extent));
+        events.request(time, plain(number(volume, "the number of a volume")?, op, extent));
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
-//! What all formats of text share: lines out of a stream, and what they say into events.
+//! Common parts of text formats: lines from a stream, and their events.
 //!
-//! Always holds: a line is at most [`MAX_LINE_BYTES`] long, lines are counted from one, and an error
-//! names the line. A request of no bytes, other than a flush, is left out and counted.
+//! Invariants: a line is at most [`MAX_LINE_BYTES`] long, lines are counted from one, and an error names the line. A
+//! request of no bytes, other than a flush, is left out and counted.
 //!
-//! Faults: bytes that are no UTF-8 (replaced), lines that never end (an error), a last line that stops
-//! in the middle and a compressed stream that does (warnings). Records that stand too late in their
-//! file are clamped: the tools that wrote these traces sorted by completion, or not at all.
+//! Faults: bytes that are not UTF-8 (replaced), lines without an end (an error), a truncated last line or compressed
+//! stream (warnings). Records that are too late in their file are clamped: the tools that wrote these traces sorted by
+//! completion, or not at all.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, Read};
@@ -21,44 +21,44 @@ use crate::error::TraceError;
 /// Many times the longest line of any format.
 pub const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// A format of one record a line.
-pub(super) trait Lines {
-    /// Takes in a line, without its end and never blank, and notes what it says.
-    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw>;
+/// A format of one record per line.
+pub(super) trait LineFormat {
+    /// Decodes a line, without its end and never blank, into `events`.
+    fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw>;
 
-    /// Whether the lines so far can be all of a trace.
+    /// Checks at the end whether the lines can be a whole trace.
     fn end(&self) -> Result<(), Flaw> {
         Ok(())
     }
 
-    /// What a person should know about the file though it could be read.
+    /// Warnings about the file, though it could be read.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a file says, as far as it was read and not yet passed on.
+/// Events decoded from a file and not yet returned.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct EventQueue {
     events: VecDeque<(Nanos, EventKind)>,
     /// The latest name of each process.
     names: FxHashMap<ProcessId, Box<str>>,
-    /// Requests of no bytes.
+    /// Number of requests of no bytes.
     empty: u64,
-    /// The number of the line that is taken in, from one.
+    /// The number of the current line, from one.
     pub line: u64,
-    /// Nothing of interest follows.
+    /// Whether nothing of interest follows.
     pub ended: bool,
 }
 
-/// A request of a process that the format does not name.
+/// A request without a process.
 pub(super) fn plain(device: u32, op: Op, extent: Extent) -> Queued {
     let (flags, process, latency) = (Flags::default(), ProcessId::default(), Latency::UNKNOWN);
     Queued { device, op, extent, flags, process, stream: StreamId::default(), latency }
 }
 
-impl Said {
-    /// A request was made.
+impl EventQueue {
+    /// Adds a request.
     pub fn request(&mut self, time: Nanos, request: Queued) {
         if request.extent.sectors == 0 && request.op != Op::Flush {
             self.empty += 1;
@@ -67,7 +67,7 @@ impl Said {
         }
     }
 
-    /// A process was seen, so called.
+    /// Adds the name of a process, if it is new.
     pub fn process(&mut self, time: Nanos, process: ProcessId, name: &str) {
         if self.names.get(&process).is_some_and(|known| **known == *name) {
             return;
@@ -77,45 +77,44 @@ impl Said {
         self.event(time, EventKind::Named(process, shown.into()));
     }
 
-    /// Something else happened.
+    /// Adds another event.
     pub fn event(&mut self, time: Nanos, kind: EventKind) {
         self.events.push_back((time, kind));
     }
 
-    /// The next thing that was said.
+    /// Takes the next event.
     pub fn next(&mut self) -> Option<(Nanos, EventKind)> {
         self.events.pop_front()
     }
 
-    /// What a person should know about what was said.
+    /// Warnings about the events.
     pub fn warnings(&self, file: &std::path::Path) -> Vec<String> {
-        let told = format!("{}: {} requests of no bytes were left out", file.display(), self.empty);
-        if self.empty > 0 { vec![told] } else { Vec::new() }
+        let warning = format!("{}: {} requests of no bytes were left out", file.display(), self.empty);
+        if self.empty > 0 { vec![warning] } else { Vec::new() }
     }
 }
 
-/// Whether a file that starts with `head` is one that `format` can read: no line up to the first that
-/// says something is wrong.
-pub(super) fn speaks(head: &[u8], mut format: impl Lines) -> bool {
-    let mut said = Said::default();
+/// Whether `format` can read a file that starts with `head`: no line up to the first with an event is malformed.
+pub(super) fn recognizes(head: &[u8], mut format: impl LineFormat) -> bool {
+    let mut events = EventQueue::default();
     for line in whole_lines(head) {
         let Ok(text) = std::str::from_utf8(line) else { return false };
-        said.line += 1;
+        events.line += 1;
         let text = text.trim_end();
         if text.is_empty() {
             continue;
         }
-        if text.contains('\0') || format.line(text, &mut said).is_err() {
+        if text.contains('\0') || format.line(text, &mut events).is_err() {
             return false;
         }
-        if said.next().is_some() || said.empty > 0 {
+        if events.next().is_some() || events.empty > 0 {
             return true;
         }
     }
     false
 }
 
-/// The lines of `head`, but for a last one that goes on after it.
+/// The lines of `head`, except a last one that continues after it.
 pub(super) fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(head.len());
     head[..end].split(|&byte| byte == b'\n')
@@ -126,39 +125,39 @@ pub(super) struct Text<F> {
     input: Box<dyn BufRead>,
     file: PathBuf,
     format: F,
-    said: Said,
+    events: EventQueue,
     /// The line, and the bytes of the file before it.
     line: Vec<u8>,
     offset: u64,
-    /// Lines that say something wrong are counted, and reading goes on.
+    /// Whether malformed records are counted and skipped.
     skip_bad: bool,
     skipped: u64,
     warnings: Vec<String>,
 }
 
-impl<F: Lines + 'static> Text<F> {
+impl<F: LineFormat + 'static> Text<F> {
     /// Reads `content` as `format`.
     pub fn open(content: Content, format: F) -> Box<dyn Decoder> {
         let Content { input, file, options, .. } = content;
-        let (said, skip_bad) = (Said::default(), options.skip_bad);
+        let (events, skip_bad) = (EventQueue::default(), options.skip_bad);
         let (line, warnings) = (Vec::new(), Vec::new());
-        Box::new(Text { input, file, format, said, line, offset: 0, skip_bad, skipped: 0, warnings })
+        Box::new(Text { input, file, format, events, line, offset: 0, skip_bad, skipped: 0, warnings })
     }
 
-    /// Brings the next line into `self.line`; `false` at the end, clean or not.
+    /// Reads the next line into `self.line`; `false` at the end, clean or not.
     fn fetch(&mut self) -> Result<bool, TraceError> {
         loop {
             self.offset += self.line.len() as u64;
             self.line.clear();
-            self.said.line += 1;
+            self.events.line += 1;
             let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1);
             let read = bounded.read_until(b'\n', &mut self.line);
             let read = match read {
                 Ok(bytes) if bytes > MAX_LINE_BYTES && self.skip_bad => {
                     self.skipped += 1;
-                    self.pass_rest()
+                    self.skip_rest()
                 }
-                Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.wrong(Flaw {
+                Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.error_at(Flaw {
                     found: format!("a line of more than {MAX_LINE_BYTES} bytes"),
                     expected: "shorter lines".into(),
                 }))?,
@@ -177,8 +176,8 @@ impl<F: Lines + 'static> Text<F> {
         }
     }
 
-    /// Leaves out the line, of which more than can be a record has been read.
-    fn pass_rest(&mut self) -> io::Result<usize> {
+    /// Skips the rest of a line that is too long.
+    fn skip_rest(&mut self) -> io::Result<usize> {
         let rest = self.input.skip_until(b'\n')?;
         let bytes = self.line.len() + rest;
         self.offset += bytes as u64;
@@ -187,18 +186,18 @@ impl<F: Lines + 'static> Text<F> {
     }
 
     fn cut(&mut self, why: &str) {
-        let (file, line) = (self.file.display(), self.said.line);
+        let (file, line) = (self.file.display(), self.events.line);
         self.warnings.push(format!(
-            "{file}, line {line}: {why}: found a part of a line, expected all of it; what comes before was read"
+            "{file}, line {line}: {why}: found a part of a line, expected all of it; earlier records were read"
         ));
     }
 
-    fn wrong(&self, flaw: Flaw) -> TraceError {
-        let (file, line) = (self.file.clone(), self.said.line);
+    fn error_at(&self, flaw: Flaw) -> TraceError {
+        let (file, line) = (self.file.clone(), self.events.line);
         TraceError::Line { file, line, found: flaw.found, expected: flaw.expected }
     }
 
-    fn take_in(&mut self) -> Result<(), TraceError> {
+    fn decode_next(&mut self) -> Result<(), TraceError> {
         let whole = self.line.ends_with(b"\n");
         let lossy;
         let text = if let Ok(text) = std::str::from_utf8(&self.line) {
@@ -211,15 +210,15 @@ impl<F: Lines + 'static> Text<F> {
         if text.is_empty() {
             return Ok(());
         }
-        match self.format.line(text, &mut self.said) {
+        match self.format.line(text, &mut self.events) {
             Err(_) if whole && self.skip_bad => {
                 self.skipped += 1;
                 Ok(())
             }
-            Err(flaw) if whole => Err(self.wrong(flaw)),
+            Err(flaw) if whole => Err(self.error_at(flaw)),
             Err(_) => {
                 self.cut("the file is cut short");
-                self.said.ended = true;
+                self.events.ended = true;
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -227,27 +226,27 @@ impl<F: Lines + 'static> Text<F> {
     }
 }
 
-impl<F: Lines + 'static> Decoder for Text<F> {
+impl<F: LineFormat + 'static> Decoder for Text<F> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            if let Some((time, kind)) = self.said.next() {
+            if let Some((time, kind)) = self.events.next() {
                 return Ok(Some(Event { time, offset: self.offset, kind }));
             }
-            if self.said.ended {
+            if self.events.ended {
                 return Ok(None);
             }
             if self.fetch()? {
-                self.take_in()?;
+                self.decode_next()?;
             } else {
-                self.said.ended = true;
-                self.format.end().map_err(|flaw| self.wrong(flaw))?;
+                self.events.ended = true;
+                self.format.end().map_err(|flaw| self.error_at(flaw))?;
             }
         }
     }
 
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.extend(self.said.warnings(&self.file));
+        warnings.extend(self.events.warnings(&self.file));
         let of_format = self.format.warnings().into_iter();
         warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
         warnings

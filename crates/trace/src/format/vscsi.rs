@@ -4,39 +4,39 @@
 //! u16, version u16, sector u64, time u64. Version 2 (40 bytes): command u16, version u16, serial u32, bytes
 //! u32, segments u32, sector u64, time u64, response time u64. The version is the high byte of its field.
 //!
-//! Units: sectors of 512 bytes, times in microseconds; the command is the SCSI operation code. A file is
-//! known by every whole record at its start having its version. Faults: any bytes.
+//! Units: sectors of 512 bytes, times in microseconds; the command is the SCSI operation code. A file is recognized if
+//! every whole record at its start has its version. Faults: any bytes.
 
 use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 
-use super::binary::{Binary, Records, le16, le32, le64};
+use super::binary::{Binary, RecordFormat, le16, le32, le64};
 use super::fields::{Flaw, MICROSECOND, sectors};
-use super::text::{Said, plain};
-use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample, scsi};
+use super::text::{EventQueue, plain};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample, scsi};
 
-/// How the table of formats knows version 1.
+/// The entry of version 1 in the table of formats.
 pub const FORMAT_1: Format = Format {
     name: "vscsi-1",
     summary: "CloudPhysics vSCSI, version 1 (binary, 32 bytes a record)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| V1.starts(head),
     open: |content| Ok(V1.open(content)),
 };
 
-/// How the table of formats knows version 2.
+/// The entry of version 2 in the table of formats.
 pub const FORMAT_2: Format = Format {
     name: "vscsi-2",
     summary: "CloudPhysics vSCSI, version 2 (binary, 40 bytes a record)",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| V2.starts(head),
     open: |content| Ok(V2.open(content)),
 };
 
-/// Where a version has its fields.
+/// The layout of a version.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u16,
@@ -47,11 +47,11 @@ struct Layout {
 
 const V1: Layout = Layout { version: 1, record_bytes: 32, command: 12, length: 4 };
 const V2: Layout = Layout { version: 2, record_bytes: 40, command: 0, length: 8 };
-/// Both versions have the first sector here.
+/// Offset of the first sector, in both versions.
 const SECTOR: usize = 16;
-/// Both versions have the time here.
+/// Offset of the time, in both versions.
 const TIME: usize = 24;
-/// Of version 2 only.
+/// Offset of the response time, in version 2 only.
 const RESPONSE: usize = 32;
 
 impl Layout {
@@ -71,7 +71,7 @@ impl Layout {
         le16(record, self.command + 2) >> 8
     }
 
-    /// Only version 2 has it.
+    /// The latency; only version 2 has it.
     fn latency(self, record: &[u8]) -> Latency {
         let response = le64(record, RESPONSE).saturating_mul(MICROSECOND);
         if self.version == V2.version { Latency::of(Nanos(response)) } else { Latency::UNKNOWN }
@@ -87,12 +87,12 @@ struct Vscsi {
     others: u64,
 }
 
-impl Records for Vscsi {
+impl RecordFormat for Vscsi {
     fn length(&self, _: &[u8]) -> Result<usize, Flaw> {
         Ok(self.layout.record_bytes)
     }
 
-    fn record(&mut self, bytes: &[u8], said: &mut Said) -> Result<(), Flaw> {
+    fn record(&mut self, bytes: &[u8], events: &mut EventQueue) -> Result<(), Flaw> {
         let (layout, version) = (self.layout, self.layout.version_of(bytes));
         if version != layout.version {
             let found = format!("a vSCSI record of version {version}");
@@ -105,10 +105,10 @@ impl Records for Vscsi {
         })?;
         let sectors_long = u64::from(le32(bytes, layout.length)).div_ceil(SECTOR_BYTES);
         match scsi::operation(le16(bytes, layout.command)) {
-            Some(Op::Flush) => said.request(time, plain(0, Op::Flush, Extent::default())),
+            Some(Op::Flush) => events.request(time, plain(0, Op::Flush, Extent::default())),
             Some(op) => {
                 let extent = sectors(le64(bytes, SECTOR), sectors_long)?;
-                said.request(time, Queued { latency: layout.latency(bytes), ..plain(0, op, extent) });
+                events.request(time, Queued { latency: layout.latency(bytes), ..plain(0, op, extent) });
             }
             None => self.others += 1,
         }

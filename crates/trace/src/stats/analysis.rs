@@ -1,4 +1,4 @@
-//! The pass over a trace that characterises it.
+//! The pass over a trace that computes its statistics.
 
 use seekless_core::{Names, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, Record};
 
@@ -16,7 +16,7 @@ use super::working_sets::WorkingSets;
 use super::{Stats, StatsOptions, gib, is_request, moves_data, percent};
 use crate::volumes::Volumes;
 
-/// A trace that is being characterised.
+/// Statistics in progress.
 pub struct Analysis {
     survey: Survey,
     space: Space,
@@ -38,7 +38,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Of the trace that was surveyed.
+    /// Statistics of the surveyed trace.
     pub fn new(survey: Survey, options: &StatsOptions) -> Analysis {
         let space = survey.space(options.device_sectors);
         // Half for pages, a quarter for pairs; the rest is for sorting, at the end and between intervals.
@@ -64,7 +64,7 @@ impl Analysis {
         }
     }
 
-    /// The next record; one that was surveyed.
+    /// Adds the next record, which was surveyed.
     pub fn follow(&mut self, record: &Record) {
         let pages = &mut self.pages;
         self.slices.pass(record.time, || gib(pages.distinct().saturating_mul(PAGE_BYTES)));
@@ -112,7 +112,7 @@ impl Analysis {
         }
     }
 
-    /// All records have been told; `names` and `volumes` are theirs.
+    /// The statistics, after all records; `names` and `volumes` are theirs.
     pub fn finish(mut self, names: &Names, volumes: &Volumes) -> Stats {
         self.pages.settle();
         self.working_sets.end(&mut self.pages);
@@ -138,7 +138,7 @@ impl Analysis {
     }
 }
 
-/// Characterises `records`, which stand in the order of their times; `names` and `volumes` are theirs.
+/// Computes the statistics of `records`, in order of time; `names` and `volumes` are theirs.
 pub fn characterise(records: &[Record], names: &Names, volumes: &Volumes, options: &StatsOptions) -> Stats {
     let mut analysis = Analysis::new(Survey::of(records), options);
     for record in records {

@@ -1,9 +1,9 @@
-//! When requests come: how long between two of them, how evenly, and when nobody asks for anything.
+//! Arrivals: interarrival times, burstiness, and idle periods.
 //!
-//! Definitions: *burstiness* is the variance of requests per second over their mean (the index of
-//! dispersion: 1 if they come at random, more if in bursts), over whole seconds of the trace, empty ones
-//! included. The device is *idle* from the answer of the last request under way to the next arrival; a
-//! request whose latency nobody knows counts as answered at once.
+//! Definitions: *burstiness* is the variance of requests per second over their mean (the index of dispersion: 1 for
+//! random arrivals, more for bursts), over whole seconds of the trace, empty ones included. The device is *idle* from
+//! the completion of the last request in flight to the next arrival; a request of unknown latency counts as completed
+//! at once.
 
 use seekless_core::{Nanos, Record};
 use serde::Serialize;
@@ -12,58 +12,58 @@ use super::buckets::{Buckets, Doubling};
 
 /// A second.
 const SECOND: u64 = 1_000_000_000;
-/// The shortest idle periods that are told, each class ten times the one before but for minutes.
+/// Classes of idle periods by least length, each ten times the one before except for minutes.
 const IDLE_FROM_MS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000];
 
-/// Times between arrivals, and how evenly requests come.
+/// Interarrival times and burstiness.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Arrivals {
-    /// Between two requests, on average, in microseconds.
+    /// Mean interarrival time, in microseconds.
     pub mean_us: f64,
-    /// Half of the times are at most this.
+    /// Median interarrival time, in microseconds.
     pub median_us: f64,
-    /// Nine of ten are.
+    /// 90th percentile, in microseconds.
     pub p90_us: f64,
-    /// 99 of 100 are.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// Their standard deviation over their mean: 1 if requests come at random.
+    /// Coefficient of variation: 1 for random arrivals.
     pub variation: f64,
     /// Requests in the busiest second.
     pub peak_per_s: u64,
-    /// Requests a second on average.
+    /// Mean requests per second.
     pub mean_per_s: f64,
-    /// Variance over mean of requests per second: 1 if they come at random.
+    /// Variance over mean of requests per second: 1 for random arrivals.
     pub burstiness: f64,
-    /// How many times are how long; `up_to` in microseconds.
+    /// Histogram of interarrival times; `up_to` in microseconds.
     pub histogram: Vec<Doubling>,
 }
 
 /// Idle periods of a length or longer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IdlePeriods {
-    /// The length, in milliseconds.
+    /// Least length, in milliseconds.
     pub at_least_ms: u64,
-    /// How many there are.
+    /// Number of periods.
     pub periods: u64,
-    /// Their time in all, in seconds.
+    /// Total time, in seconds.
     pub seconds: f64,
-    /// Of the time of the trace, in per cent.
+    /// Share of the trace's time, in per cent.
     pub share_pct: f64,
 }
 
-/// Follows the arrivals of a trace.
+/// Collects the arrivals of a trace.
 pub(super) struct Clock {
     latest: Option<Nanos>,
     gaps: Buckets,
     sum: u128,
     squares: f64,
-    /// The second that goes on, and its requests so far.
+    /// The current second, and its requests so far.
     second: u64,
     in_second: u64,
     peak: u64,
     squares_per_s: u128,
     requests: u64,
-    /// When everything that was asked for will have been answered.
+    /// When all requests so far will have been completed.
     busy_until: Nanos,
     idle: [(u64, u64); IDLE_FROM_MS.len()],
 }
@@ -87,7 +87,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The next request.
+    /// Adds the next request.
     pub fn follow(&mut self, record: &Record) {
         let now = record.time;
         self.requests += 1;
@@ -123,7 +123,7 @@ impl Clock {
         }
     }
 
-    /// What arrivals were like.
+    /// Statistics of arrivals.
     pub fn arrivals(&mut self) -> Arrivals {
         self.end_second();
         let gaps = self.gaps.total();
@@ -152,11 +152,11 @@ impl Clock {
     /// The classes of idle periods that occur.
     pub fn idle(&self) -> Vec<IdlePeriods> {
         let all = self.latest.unwrap_or_default().seconds();
-        let told = |(&(periods, nanos), at_least_ms): (&(u64, u64), u64)| {
+        let row = |(&(periods, nanos), at_least_ms): (&(u64, u64), u64)| {
             let seconds = Nanos(nanos).seconds();
             let share_pct = if all > 0.0 { 100.0 * seconds / all } else { 0.0 };
             IdlePeriods { at_least_ms, periods, seconds, share_pct }
         };
-        self.idle.iter().zip(IDLE_FROM_MS).filter(|((periods, _), _)| *periods > 0).map(told).collect()
+        self.idle.iter().zip(IDLE_FROM_MS).filter(|((periods, _), _)| *periods > 0).map(row).collect()
     }
 }

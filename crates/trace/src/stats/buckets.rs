@@ -1,7 +1,7 @@
-//! Counts of values in buckets that widen with the value: 2^`bits` buckets for each doubling.
+//! Counts of values in buckets that widen with the value: 2^`bits` buckets per doubling.
 //!
-//! Invariant: values below 2^`bits` have a bucket each, and a value is at most 2^-`bits` above the start of
-//! its bucket. Counts are integers, hence sums are exact.
+//! Invariant: values below 2^`bits` have a bucket each, and a value is at most 2^-`bits` above the start of its bucket.
+//! Counts are integers, hence sums are exact.
 
 use serde::Serialize;
 
@@ -16,19 +16,19 @@ pub struct Buckets {
 /// Values of one doubling: half of `up_to` or more, and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Doubling {
-    /// The upper end, in the unit that the field's name tells.
+    /// The upper end, in the unit documented at the field.
     pub up_to: f64,
-    /// How many there are.
+    /// Number of values.
     pub count: u64,
 }
 
 impl Buckets {
-    /// None yet; `bits` is 0 to 16.
+    /// An empty histogram; `bits` is 0 to 16.
     pub fn new(bits: u32) -> Buckets {
         Buckets { bits, counts: Vec::new(), total: 0 }
     }
 
-    /// `times` more of `value`.
+    /// Adds `value`, `times` times.
     pub fn add(&mut self, value: u64, times: u64) {
         let index = self.index(value);
         if self.counts.len() <= index {
@@ -38,7 +38,7 @@ impl Buckets {
         self.total += times;
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -48,7 +48,7 @@ impl Buckets {
         if octave == 0 {
             return value as usize;
         }
-        // Within its octave the leading bit is always there: what follows it tells the bucket.
+        // Within its octave the leading bit is always set: the bits after it give the bucket.
         ((u64::from(octave - 1) << self.bits) + (value >> (octave - 1))) as usize
     }
 
@@ -62,12 +62,12 @@ impl Buckets {
         ((index % width + width) as u64) << shift
     }
 
-    /// The buckets in order: their least value, and how many are in them.
+    /// The buckets in order: their least value and count.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().map(|(index, &count)| (self.start(index), count))
     }
 
-    /// The value that `share` (0 to 1) of all do not exceed, but for a bucket's width; zero of none.
+    /// The quantile `share` (0 to 1), to a bucket's width; zero if empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = (share * self.total as f64).ceil().max(1.0) as u64;
         let mut sum = 0;
@@ -79,7 +79,7 @@ impl Buckets {
         found.map_or(0, |(start, _)| start)
     }
 
-    /// The same in doublings, from the first to the last that is not empty, in units of `unit`.
+    /// The counts by doublings, from the first to the last that is not empty, in units of `unit`.
     pub fn doublings(&self, unit: f64) -> Vec<Doubling> {
         let mut doublings: Vec<(u64, u64)> = Vec::new();
         for (start, count) in self.iter().filter(|&(_, count)| count > 0) {
@@ -104,7 +104,7 @@ impl Buckets {
 pub struct Powers(Vec<(u64, u64)>);
 
 impl Powers {
-    /// One more of `value`.
+    /// Adds `value`.
     pub fn add(&mut self, value: u64) {
         let power = value.checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
         if self.0.len() <= power {
@@ -115,10 +115,10 @@ impl Powers {
         *sum += value;
     }
 
-    /// Each power that occurs: itself, how many numbers are in it, and their sum.
+    /// Each power that occurs, with the count and the sum of its numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let told = |(power, &(count, sum)): (usize, &(u64, u64))| (1 << power, count, sum);
-        self.0.iter().enumerate().map(told).filter(|&(_, count, _)| count > 0)
+        let row = |(power, &(count, sum)): (usize, &(u64, u64))| (1 << power, count, sum);
+        self.0.iter().enumerate().map(row).filter(|&(_, count, _)| count > 0)
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_doublings_are_of_what_was_added() {
+    fn quantiles_and_doublings_match_the_values_added() {
         let mut buckets = Buckets::new(6);
         (1..=100).for_each(|value| buckets.add(value, 1));
         assert_eq!([buckets.quantile(0.0), buckets.quantile(0.5), buckets.quantile(1.0)], [1, 50, 100]);

@@ -1,9 +1,9 @@
-//! How long requests took and how many were under way, where the trace tells.
+//! Latencies and queue depth, where the trace has them.
 //!
-//! A request is under way from its arrival to its answer. Requests whose latency nobody knows are left
-//! out, and the share of those that are known is told.
+//! A request is in flight from its arrival to its completion. Requests of unknown latency are left out, and the share
+//! of known ones is given.
 //!
-//! Bound: at most [`MOST`] under way are followed.
+//! Bound: at most [`MOST`] in flight are followed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,56 +17,56 @@ use super::percent;
 /// A bound for hostile latencies.
 const MOST: usize = 1 << 20;
 
-/// How long requests took, in microseconds.
+/// Latencies, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
-    /// Requests whose latency is known, in per cent of all.
+    /// Requests of known latency, in per cent of all.
     pub known_pct: f64,
-    /// On average.
+    /// Mean.
     pub mean_us: f64,
-    /// Half of the requests took at most this.
+    /// Median.
     pub median_us: f64,
-    /// Nine of ten did.
+    /// 90th percentile.
     pub p90_us: f64,
-    /// 99 of 100 did.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The longest.
+    /// Maximum.
     pub max_us: f64,
-    /// How many took how long; `up_to` in microseconds.
+    /// Histogram; `up_to` in microseconds.
     pub histogram: Vec<Doubling>,
 }
 
-/// How many requests were under way.
+/// Number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueueDepth {
-    /// On average over the time of the trace.
+    /// Mean over the time of the trace.
     pub mean: f64,
-    /// On average over the time in which there was one.
+    /// Mean over the busy time.
     pub mean_busy: f64,
-    /// At most.
+    /// Maximum.
     pub max: u64,
-    /// Of the time of the trace, that in which there was one.
+    /// Busy share of the trace's time, in per cent.
     pub busy_pct: f64,
-    /// How much of that time there were how many; more than the class before.
+    /// Shares of the busy time by depth; each class above the one before.
     pub shares: Vec<DepthShare>,
 }
 
-/// Some depths of the queue.
+/// A class of queue depths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DepthShare {
-    /// So many requests at most.
+    /// Largest depth.
     pub up_to: u64,
-    /// Of the time in which a request was under way.
+    /// Share of the busy time, in per cent.
     pub share_pct: f64,
 }
 
-/// Follows requests to their answers.
+/// Follows requests to their completions.
 pub(super) struct Depth {
     requests: u64,
     took: Buckets,
     sum: u128,
     longest: Nanos,
-    /// When those under way will be answered.
+    /// Completion times of the requests in flight.
     answers: BinaryHeap<Reverse<Nanos>>,
     now: Nanos,
     /// Time at each depth, up to powers of two.
@@ -93,7 +93,7 @@ impl Default for Depth {
 }
 
 impl Depth {
-    /// The next request.
+    /// Adds the next request.
     pub fn follow(&mut self, record: &Record) {
         self.requests += 1;
         let Some(latency) = record.latency.known() else { return };
@@ -107,7 +107,7 @@ impl Depth {
         }
     }
 
-    /// Time goes on to `to`.
+    /// Advances the time to `to`.
     fn pass(&mut self, to: Nanos) {
         while let Some(&Reverse(answer)) = self.answers.peek() {
             if answer > to {
@@ -129,7 +129,7 @@ impl Depth {
         self.now = self.now.max(until);
     }
 
-    /// How long requests took; `None` if nobody knows of any.
+    /// Latencies; `None` if none is known.
     pub fn latencies(&self) -> Option<Latencies> {
         let known = self.took.total();
         let us = |share| self.took.quantile(share) as f64 / 1e3;
@@ -144,13 +144,13 @@ impl Depth {
         })
     }
 
-    /// How many requests were under way; `None` if nobody knows.
+    /// Queue depth; `None` if no latency is known.
     pub fn queue(&mut self) -> Option<QueueDepth> {
         if self.took.total() == 0 {
             return None;
         }
         while let Some(Reverse(answer)) = self.answers.pop() {
-            // The one that is answered was under way until now.
+            // The request that is completed was in flight until now.
             self.answers.push(Reverse(answer));
             self.spend(answer);
             self.answers.pop();

@@ -1,42 +1,41 @@
-//! Where on the device accesses go: Figure 1 of the BORG paper, middle row.
+//! Accesses by place on the device: Figure 1 of the BORG paper, middle row.
 //!
-//! The device's pages are cut into `columns x rows` regions of (almost) equal size, numbered row by
-//! row. A region's level is 0 if nothing in it was accessed. The others have five levels that
-//! increase exponentially and are normalised to the hottest region: with `m` accesses there, a region
-//! of `n` accesses has level `1 + floor(5 ln n / ln m)`, at most 5. Each level then stands for
-//! `m^(1/5)` times the accesses of the one below. The hottest region has level 5 always, even if one
-//! access makes it so.
+//! The device's pages are divided into `columns x rows` regions of (almost) equal size, numbered row by row. A region's
+//! level is 0 if nothing in it was accessed. The others have five levels that increase exponentially and are normalised
+//! to the hottest region: with `m` accesses there, a region of `n` accesses has level `1 + floor(5 ln n / ln m)`, at
+//! most 5. Each level then stands for `m^(1/5)` times the accesses of the one below. The hottest region always has
+//! level 5, even if one access makes it so.
 //!
 //! Invariant: there is a count and a level for every region, and the counts add up to all accesses.
 
 use serde::Serialize;
 
-/// How many levels there are, level 0 (untouched) among them.
+/// Number of levels, including level 0 (untouched).
 pub const HEAT_LEVELS: u8 = 6;
 
 /// A grid of regions; the first row is the start of the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HeatMap {
-    /// Regions in a row.
+    /// Regions per row.
     pub columns: u32,
     /// Rows.
     pub rows: u32,
     /// Pages of the whole device.
     pub device_pages: u64,
-    /// Page accesses in each region, row by row.
+    /// Page accesses of each region, row by row.
     pub accesses: Vec<u64>,
-    /// The level of each region, 0 to 5.
+    /// Level of each region, 0 to 5.
     pub levels: Vec<u8>,
 }
 
 impl HeatMap {
-    /// The map of so many pages, not accessed yet.
+    /// An empty map of `device_pages` pages.
     pub fn new(device_pages: u64, columns: u32, rows: u32) -> HeatMap {
         let regions = u64::from(columns) * u64::from(rows);
         HeatMap { columns, rows, device_pages, accesses: vec![0; regions as usize], levels: Vec::new() }
     }
 
-    /// These pages are accessed.
+    /// Adds accesses to these pages.
     pub fn access(&mut self, pages: std::ops::Range<u64>) {
         let (all, regions) = (self.device_pages.max(1), self.accesses.len() as u64);
         let region_of = |page: u64| match page.checked_mul(regions) {
@@ -61,7 +60,7 @@ impl HeatMap {
         }
     }
 
-    /// All accesses have been told: the level of each region.
+    /// Computes the levels, after all accesses.
     pub fn finish(mut self) -> HeatMap {
         let hottest = self.accesses.iter().copied().max().unwrap_or(0);
         self.levels = self.accesses.iter().map(|&count| level(count, hottest)).collect();

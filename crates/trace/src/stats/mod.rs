@@ -1,14 +1,13 @@
-//! What a workload is like: Table 1 and Figure 1 of the BORG paper, and what people ask for besides.
+//! Workload statistics: Table 1 and Figure 1 of the BORG paper, and further common ones.
 //!
-//! Definitions, which hold throughout: a *request* is a record that covers bytes; flushes are counted
-//! apart. A *page* is 4 KiB, and counts whole when it is touched; an *access* is one request touching
-//! one page. Discards are requests, and take part in sequences; they move no data, so that they touch
-//! no page. A write of zeroes is a write. GiB are 2^30 bytes. Volumes keep their own pages; where there
-//! is one picture for all of them, they are laid end to end.
+//! Definitions, which hold throughout: a *request* is a record that covers bytes; flushes are counted apart. A *page*
+//! is 4 KiB, and counts whole when it is touched; an *access* is one request touching one page. Discards are requests,
+//! and part of sequences; they move no data, so they touch no page. A write of zeroes is a write. GiB are 2^30 bytes.
+//! Volumes have their own pages; where there is one picture for all of them, they are laid end to end.
 //!
-//! Invariants: the same records give the same figures, bit for bit: sums are integers, and what comes
-//! out of a hash map is sorted. Memory is bounded by [`StatsOptions::memory`]; below it all is exact,
-//! above it what concerns single pages and pairs of requests is a sample, whose error is told.
+//! Invariants: the same records give the same figures, bit for bit: sums are integers, and output from a hash map is
+//! sorted. Memory is bounded by [`StatsOptions::memory`]; below it everything is exact, above it statistics of single
+//! pages and pairs of requests are from a sample, whose error is given.
 //!
 //! Nothing can fail. No records give zeroes, not NaN.
 
@@ -48,18 +47,18 @@ pub use survey::Survey;
 pub use volume_use::VolumeUse;
 pub use working_sets::{Intervals, MAX_INTERVALS, WorkingSet};
 
-/// What can be chosen about the figures.
+/// Options of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatsOptions {
-    /// The device's size; `None` takes the end of the last access.
+    /// The device's size; `None`: the end of the last access.
     pub device_sectors: Option<u64>,
     /// Columns of the heat map.
     pub heat_columns: u32,
     /// Rows of the heat map.
     pub heat_rows: u32,
-    /// How the trace is cut for its working sets; the paper has seven days.
+    /// Intervals of the working sets; the paper has seven days.
     pub intervals: Intervals,
-    /// How many bytes may be used: above it, pages and pairs are sampled. Less than 1 MiB counts as that.
+    /// Memory limit in bytes: above it, pages and pairs are sampled. At least 1 MiB.
     pub memory: u64,
 }
 
@@ -75,88 +74,88 @@ impl Default for StatsOptions {
     }
 }
 
-/// What a workload is like. Percentages are 0 to 100.
+/// Statistics of a workload. Percentages are 0 to 100.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
     /// Records that cover bytes.
     pub requests: u64,
-    /// Of them, reads.
+    /// Reads among them.
     pub reads: u64,
-    /// Of them, writes.
+    /// Writes among them.
     pub writes: u64,
     /// Records that cover no bytes.
     pub flushes: u64,
-    /// Of the requests, discards.
+    /// Discards among the requests.
     pub discards: u64,
-    /// Read, over all requests.
+    /// Data read, over all requests.
     pub read_gib_total: f64,
-    /// In the pages that were read.
+    /// Size of the pages read.
     pub read_gib_unique: f64,
-    /// Written, over all requests.
+    /// Data written, over all requests.
     pub write_gib_total: f64,
-    /// In the pages that were written.
+    /// Size of the pages written.
     pub write_gib_unique: f64,
-    /// In the pages that were read or written.
+    /// Size of the pages read or written.
     pub total_gib_unique: f64,
-    /// The size of the device, or of all volumes together: as it was told, and at least as far as accesses go.
+    /// The size of the device, or of all volumes together: as given, and at least up to the last access.
     pub device_gib: f64,
-    /// Of its pages, those that were read or written.
+    /// Share of its pages that were read or written.
     pub device_accessed_pct: f64,
-    /// Of all page accesses, those to the fifth of the accessed pages that is accessed most.
+    /// Share of page accesses that go to the most accessed fifth of the accessed pages.
     pub top20_share_pct: f64,
-    /// The same of reads and the pages that were read.
+    /// As above, for reads and the pages read.
     pub top20_read_share_pct: f64,
-    /// The same of writes and the pages that were written.
+    /// As above, for writes and the pages written.
     pub top20_write_share_pct: f64,
-    /// Of the pairs of consecutive requests, those whose second does not start where the first ends.
+    /// Share of pairs of consecutive requests whose second does not start where the first ends.
     pub nonsequential_pct: f64,
-    /// Of those pairs, the ones whose (start sector, start sector) occurs at least twice.
+    /// Share of those pairs whose (start sector, start sector) occurs at least twice.
     pub partial_determinism_pct: f64,
-    /// The same with the predecessor of the same process, whichever process repeats the pair.
+    /// As above with the predecessor of the same process, whichever process repeats the pair.
     pub partial_determinism_per_process_pct: f64,
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     pub seconds: f64,
     /// Pages read or written.
     pub accessed_pages: u64,
-    /// Different process numbers among the requests; 0 if the trace tells none.
+    /// Different process numbers among the requests; 0 if the trace has none.
     pub processes: u64,
     /// Accesses of the k-th most read page: Figure 1, top.
     pub read_rank_frequency: Vec<RankPoint>,
     /// Accesses of the k-th most written page: Figure 1, top.
     pub write_rank_frequency: Vec<RankPoint>,
-    /// Where on the device accesses go: Figure 1, middle.
+    /// Accesses by place on the device: Figure 1, middle.
     pub heat_map: HeatMap,
-    /// How the working set changes: Figure 1, bottom.
+    /// Changes of the working set: Figure 1, bottom.
     pub working_sets: Vec<WorkingSet>,
-    /// Who makes the most requests.
+    /// Processes with the most requests.
     pub top_processes: Vec<ProcessUse>,
-    /// How large requests are.
+    /// Sizes of requests.
     pub request_sizes: Vec<SizeBucket>,
-    /// How often non-sequential pairs occur.
+    /// Repetitions of non-sequential pairs.
     pub pair_repeats: Vec<PairRepeats>,
-    /// How many requests follow each other without a gap.
+    /// Lengths of sequential runs.
     pub sequential_runs: Vec<RunLength>,
-    /// When requests come.
+    /// Arrivals.
     pub arrivals: Arrivals,
-    /// When nobody asks for anything.
+    /// Idle periods.
     pub idle_periods: Vec<IdlePeriods>,
-    /// How long requests took, where the trace tells.
+    /// Latencies, where the trace has them.
     pub latencies: Option<Latencies>,
-    /// How many were under way, where the trace tells.
+    /// Number of requests in flight, where the trace has latencies.
     pub queue_depth: Option<QueueDepth>,
-    /// How many different pages were accessed since a page was; `up_to` in pages.
+    /// Reuse distances; `up_to` in pages.
     pub reuse_distances: Vec<Doubling>,
-    /// What an LRU cache would miss, by its size.
+    /// Miss ratio of an LRU cache, by its size.
     pub miss_ratio_curve: MissRatioCurve,
-    /// How long between two writes of a page; `up_to` in seconds.
+    /// Intervals between two writes of a page; `up_to` in seconds.
     pub overwrite_intervals: Vec<Doubling>,
-    /// The mix and the footprint over time.
+    /// Mix and footprint over time.
     pub over_time: Vec<Slice>,
-    /// What each volume saw.
+    /// Use of each volume.
     pub volumes: Vec<VolumeUse>,
-    /// How exact what concerns pages is.
+    /// Sampling of the pages' statistics.
     pub page_sampling: Sampling,
-    /// How exact partial determinism is.
+    /// Sampling of partial determinism.
     pub pair_sampling: Sampling,
 }
 
@@ -169,7 +168,7 @@ fn is_request(record: &Record) -> bool {
     record.extent.sectors > 0
 }
 
-/// `part` of `whole` in per cent; zero of nothing.
+/// `part` of `whole` in per cent; zero if `whole` is.
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }

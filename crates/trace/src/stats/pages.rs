@@ -1,8 +1,8 @@
-//! What is known of each page: how often it is read and written, how long ago, in which working sets.
-//! One table for all of it, since finding the page is what costs.
+//! State of each page: its reads and writes, the last access, and its working sets. One table for all of it, since the
+//! lookup is the main cost.
 //!
-//! Invariants: a page is in the table once it is touched; `position` is its place in the stack. Above the
-//! memory that it may take, the table is a sample (see [`Sample`]).
+//! Invariants: a page is in the table once it is touched; `position` is its place in the stack. Above its memory limit,
+//! the table is a sample (see [`Sample`]).
 
 use std::hint::black_box;
 
@@ -20,25 +20,25 @@ use super::{Stats, gib, percent};
 pub struct RankPoint {
     /// The page's rank: 1 is the most accessed.
     pub rank: u64,
-    /// How often the page of that rank is accessed.
+    /// Accesses of the page of that rank.
     pub accesses: u64,
 }
 
-/// At most so many points of a curve: more than a picture has pixels to tell apart.
+/// Most points of a curve: more than the pixels of a picture.
 const RANK_POINTS: u32 = 200;
 
-/// What is known of a page.
+/// State of a page.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Page {
     reads: u32,
     writes: u32,
     /// Accesses in this interval.
     pub here: u32,
-    /// Where it stands in the stack.
+    /// Position in the stack.
     position: u32,
-    /// When it was written last, if it was.
+    /// Time of the last write, if any.
     written: Nanos,
-    /// In which of the earlier working sets it is (see `working_sets`).
+    /// Earlier working sets that contain it (see `working_sets`).
     pub sets: u8,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Pages {
     pub sample: Sample<Page>,
     stack: Stack,
     reuse: Reuse,
-    /// Between two writes of a page, in nanoseconds.
+    /// Intervals between two writes of a page, in nanoseconds.
     overwrites: Buckets,
-    /// Accesses of all pages, kept or not.
+    /// Accesses of all pages, in the sample or not.
     accesses: u64,
-    /// Accesses that are not counted yet: several pages are looked up before the first is changed, so that
-    /// a processor waits for memory once and not for each.
+    /// Accesses not counted yet: several pages are looked up before the first is changed, so that a processor waits for
+    /// memory once for all of them.
     pending: Vec<Access>,
 }
 
-/// A page is read or written.
+/// A read or write of a page.
 struct Access {
     number: u64,
     hash: u64,
@@ -70,20 +70,20 @@ struct Access {
     at: Nanos,
 }
 
-/// As many as a processor can look up at the same time.
+/// Lookups that a processor can overlap.
 const PENDING: usize = 32;
 
 impl Pages {
-    /// None yet, in so much memory.
+    /// No pages yet; `memory` in bytes.
     pub fn new(memory: u64) -> Pages {
-        // Eight positions a page, a bit each and a Fenwick node for 64: less than two bytes.
+        // Eight positions per page, a bit each and a Fenwick node for 64: less than two bytes.
         let sample = Sample::new(memory / 20 * 19);
         let (stack, reuse) = (Stack::default(), Reuse::default());
         let pending = Vec::with_capacity(PENDING);
         Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0, pending }
     }
 
-    /// A page is read or written. It counts at the next [`settle`](Pages::settle), at the latest.
+    /// Adds an access. It counts at the next [`settle`](Pages::settle), at the latest.
     pub fn access(&mut self, number: u64, write: bool, at: Nanos) {
         self.accesses += 1;
         let hash = mix(number);
@@ -95,7 +95,7 @@ impl Pages {
         }
     }
 
-    /// Counts what is pending; before anything is asked of the pages.
+    /// Counts pending accesses; required before any query.
     pub fn settle(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         let looked_up = pending.iter().filter_map(|access| self.sample.table.get(&access.number));
@@ -143,18 +143,18 @@ impl Pages {
         }
     }
 
-    /// How many different pages there are so far.
+    /// Number of different pages so far.
     pub fn distinct(&mut self) -> u64 {
         self.settle();
         self.sample.scaled(self.sample.table.len() as u64)
     }
 
-    /// What an LRU cache would miss, of what is settled.
+    /// Miss ratio of an LRU cache, for settled accesses.
     pub fn curve(&self) -> MissRatioCurve {
         self.reuse.curve(self.accesses, self.sample.halvings() == 0)
     }
 
-    /// Fills in what pages tell, of what is settled.
+    /// Fills in the pages' statistics, for settled accesses.
     pub fn summarise(&self, stats: &mut Stats) {
         let pages = self.sample.table.values();
         let all = sorted(pages.clone().map(Page::accesses));
@@ -184,18 +184,18 @@ fn sorted(counts: impl Iterator<Item = u64>) -> Vec<u64> {
     counts
 }
 
-/// How many of `pages` pages are the top 20 %: rounded down, but one if there is any.
+/// The number of pages in the top 20 %: rounded down, but one if there are any.
 pub fn top20(pages: usize) -> usize {
     (pages / 5).max(1).min(pages)
 }
 
-/// The share that the top 20 % have in all; `counts` has the highest first.
+/// Share of the top 20 % in all accesses; `counts` has the highest first.
 fn top20_share_pct(counts: &[u64]) -> f64 {
     let top = counts[..top20(counts.len())].iter().sum();
     percent(top, counts.iter().sum())
 }
 
-/// The curve of `counts`, the highest first, at ranks that are evenly spaced on a log scale.
+/// The curve of `counts`, the highest first, at ranks evenly spaced on a log scale.
 fn rank_frequency(counts: &[u64], halvings: u32) -> Vec<RankPoint> {
     let last = counts.len() as f64;
     let mut points: Vec<RankPoint> = Vec::new();

@@ -1,4 +1,4 @@
-//! Who makes the requests, by the names of their processes.
+//! Requests by process name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,30 +8,30 @@ use serde::Serialize;
 
 use super::{gib, percent};
 
-/// So many names are told.
+/// Most names listed.
 const TOP: usize = 20;
 
-/// What all processes of one name did.
+/// Use by all processes of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessUse {
-    /// The name, without what tells kernel threads of one kind apart (see [`family`]).
+    /// The name, without the numbers of kernel threads of one kind (see [`family`]).
     pub name: String,
-    /// Their requests.
+    /// Requests.
     pub requests: u64,
-    /// Of them, reads.
+    /// Reads among them.
     pub reads: u64,
-    /// Of them, writes.
+    /// Writes among them.
     pub writes: u64,
-    /// Read by them.
+    /// Data read.
     pub read_gib: f64,
-    /// Written by them.
+    /// Data written.
     pub write_gib: f64,
-    /// Their share in all requests.
+    /// Share of all requests.
     pub share_pct: f64,
 }
 
-/// A name without the numbers that the kernel gives to threads of one kind: `kworker/u8:2` and
-/// `kworker/0:1H` are `kworker`, `jbd2/sda1-8` is `jbd2`. Programs have no slash in their names.
+/// A name without the numbers that the kernel gives to threads of one kind: `kworker/u8:2` and `kworker/0:1H` are
+/// `kworker`, `jbd2/sda1-8` is `jbd2`. Programs have no slash in their names.
 pub fn family(name: &str) -> &str {
     match name.split_once('/') {
         Some((family, _)) if !family.is_empty() => family,
@@ -39,7 +39,7 @@ pub fn family(name: &str) -> &str {
     }
 }
 
-/// What somebody did: a process, or all clients of a volume.
+/// Totals of a process, or of a volume.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
     pub requests: u64,
@@ -50,7 +50,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// One more request.
+    /// Adds a request.
     pub fn add(&mut self, record: &Record) {
         self.requests += 1;
         match record.op {
@@ -77,12 +77,12 @@ impl Sums {
     }
 }
 
-/// Counts requests by the names of their processes.
+/// Counts requests by process name.
 #[derive(Default)]
 pub(super) struct Processes(Vec<Sums>);
 
 impl Processes {
-    /// The next request.
+    /// Adds the next request.
     pub fn follow(&mut self, record: &Record) {
         let name = record.origin.name.0 as usize;
         if self.0.len() <= name {
@@ -102,7 +102,7 @@ impl Processes {
         let mut uses: Vec<(&str, Sums)> = by_name.into_iter().collect();
         uses.sort_by_key(|(name, sums)| (Reverse(sums.requests), *name));
         uses.truncate(TOP);
-        let told = |(name, sums): (&str, Sums)| ProcessUse {
+        let row = |(name, sums): (&str, Sums)| ProcessUse {
             name: name.to_owned(),
             requests: sums.requests,
             reads: sums.reads,
@@ -111,6 +111,6 @@ impl Processes {
             write_gib: gib(sums.written_bytes),
             share_pct: percent(sums.requests, all),
         };
-        uses.into_iter().map(told).collect()
+        uses.into_iter().map(row).collect()
     }
 }

@@ -1,13 +1,12 @@
-//! Reuse distances, and what they mean for caches: the miss-ratio curve of LRU at every size at once
-//! (Mattson et al., 1970), sampled as SHARDS does where the pages are a sample.
+//! Reuse distances, and the miss-ratio curve of LRU at every size at once (Mattson et al., 1970), sampled as in SHARDS
+//! where the pages are a sample.
 //!
-//! The distance of an access is how many different pages were accessed since its page was. A cache of so
-//! many pages or fewer has lost it. At the sizes that are told the curve of an unsampled trace is exact.
+//! The distance of an access is the number of different pages accessed since its page was. A cache of at most that many
+//! pages misses. At the sizes listed the curve of an unsampled trace is exact.
 //!
-//! Of a sample, distances and counts are scaled by what each page stands for, and the difference between
-//! the accesses that were expected in the sample and those that were there is counted as hits of the
-//! smallest cache (SHARDS-adj). The error is estimated: the sample is eight samples, of different pages,
-//! and the deviation of their curves is told.
+//! For a sample, distances and counts are scaled by the sampling rate, and the difference between the expected and the
+//! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated: the sample
+//! consists of eight samples, of different pages, and the deviation of their curves is given.
 
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::Serialize;
@@ -15,32 +14,32 @@ use serde::Serialize;
 use super::buckets::{Buckets, Doubling};
 use super::pages::Pages;
 
-/// Samples that the sample consists of.
+/// Number of subsamples.
 const GROUPS: usize = 8;
-/// Sizes at which the curve is told, at most.
+/// Most sizes of the curve.
 const POINTS: usize = 160;
-/// 32 sizes for each doubling.
+/// 32 sizes per doubling.
 const BITS: u32 = 5;
 
 /// A point of the miss-ratio curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MissPoint {
-    /// The size of the cache, in pages of 4 KiB.
+    /// Size of the cache, in pages of 4 KiB.
     pub pages: u64,
-    /// The same in GiB.
+    /// Size of the cache, in GiB.
     pub gib: f64,
-    /// Of all page accesses, those that miss; 0 to 1.
+    /// Share of page accesses that miss; 0 to 1.
     pub miss_ratio: f64,
 }
 
 /// The miss ratio of an LRU cache of pages, by its size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MissRatioCurve {
-    /// By size.
+    /// Points by size.
     pub points: Vec<MissPoint>,
-    /// Whether it was counted, rather than estimated from a sample.
+    /// Whether it is exact, rather than estimated from a sample.
     pub exact: bool,
-    /// The standard deviation of its points, at most: in units of the miss ratio; zero if exact.
+    /// Largest standard deviation of its points, in units of the miss ratio; zero if exact.
     pub error: f64,
 }
 
@@ -63,21 +62,21 @@ impl Default for Reuse {
 
 impl Reuse {
     fn group(&mut self, hash: u64) -> &mut Group {
-        // The lowest bits: the highest say whether the page is kept.
+        // The lowest bits: the highest ones decide the sampling.
         &mut self.groups[hash as usize % GROUPS]
     }
 
-    /// A page is accessed for the first time.
+    /// Adds the first access of a page.
     pub fn first(&mut self, hash: u64, halvings: u32) {
         self.group(hash).first += 1 << halvings;
     }
 
-    /// A page is accessed again after so many others that are kept.
+    /// Adds a further access of a page, after `distance` other sampled pages.
     pub fn again(&mut self, hash: u64, halvings: u32, distance: u32) {
         self.group(hash).distances.add(u64::from(distance) << halvings, 1 << halvings);
     }
 
-    /// How many accesses had which distance, in pages.
+    /// Histogram of the distances, in pages.
     pub fn distances(&self) -> Vec<Doubling> {
         self.merged().doublings(1.0)
     }
@@ -94,11 +93,11 @@ impl Reuse {
         all
     }
 
-    /// The curve of a trace of so many accesses in all.
+    /// The curve of a trace of `accesses` accesses in all.
     pub fn curve(&self, accesses: u64, exact: bool) -> MissRatioCurve {
         let all = self.merged();
         let mut sizes: Vec<u64> = all.iter().map(|(start, _)| start).filter(|&size| size > 0).collect();
-        // A cache of this size has lost nothing.
+        // A cache of this size misses no reuse.
         sizes.extend(sizes.last().map(|last| last + (last >> BITS) + 1));
         let step = sizes.len().div_ceil(POINTS).max(1);
         // From the last, which has to stay.
@@ -129,16 +128,16 @@ impl Reuse {
     }
 }
 
-/// The miss-ratio curve alone, of pages as they are accessed.
+/// The miss-ratio curve alone, of page accesses.
 pub struct MissRatio(Pages);
 
 impl MissRatio {
-    /// No accesses yet; in so many bytes.
+    /// No accesses yet; `memory` in bytes.
     pub fn new(memory: u64) -> MissRatio {
         MissRatio(Pages::new(memory))
     }
 
-    /// A page is accessed.
+    /// Adds an access.
     pub fn access(&mut self, page: u64) {
         self.0.access(page, false, Nanos::ZERO);
     }
@@ -150,10 +149,10 @@ impl MissRatio {
     }
 }
 
-/// The miss ratio at each size, which ascend.
+/// The miss ratio at each size; sizes ascend.
 fn ratios(distances: &Buckets, first: u64, accesses: u64, sizes: &[u64]) -> Vec<f64> {
     let all = accesses.max(1) as f64;
-    // What was expected and not there hits; what was there and not expected does not.
+    // Expected accesses that are missing count as hits; surplus ones do not.
     let mut hits = accesses as f64 - (distances.total() + first) as f64;
     let mut buckets = distances.iter().peekable();
     let ratio = |&size: &u64| {

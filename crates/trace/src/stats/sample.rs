@@ -1,11 +1,11 @@
-//! What is kept of a trace that is too large to keep: all that concerns a key (a page, a pair of addresses)
-//! or nothing of it, as its hash says; the share that is kept halves whenever memory is full.
+//! A sample of a trace that is too large for memory: everything about a key (a page, a pair of addresses) or nothing of
+//! it, by its hash; the sampling rate halves whenever memory is full.
 //!
-//! This is spatial sampling as in SHARDS (Waldspurger et al., FAST 2015): a key that is kept has all its
-//! accesses, so that its counts are exact, and the kept ones stand for `2^halvings` times as many.
+//! This is spatial sampling as in SHARDS (Waldspurger et al., FAST 2015): a sampled key has all its accesses, so its
+//! counts are exact, and the sampled keys stand for `2^halvings` times as many.
 //!
-//! Invariant: the keys in the table are exactly those, of all that were seen, whose hash is low enough.
-//! While nothing was halved, everything is exact.
+//! Invariant: the keys in the table are exactly those seen whose hash is low enough. Without halving, everything is
+//! exact.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -21,20 +21,20 @@ pub fn mix(key: u64) -> u64 {
 
 /// A table of values by key, of bounded size.
 pub struct Sample<V> {
-    /// The keys that are kept.
+    /// The sampled keys.
     pub table: FxHashMap<u64, V>,
     most: usize,
     halvings: u32,
 }
 
-/// How exact what was counted by keys is.
+/// The precision of counts by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sampling {
-    /// The share of keys that was kept, 1 down to 0; 1: everything is exact.
+    /// Sampling rate, 1 down to 0; 1: everything is exact.
     pub kept: f64,
-    /// How many keys were kept.
+    /// Number of sampled keys.
     pub keys: u64,
-    /// A count of keys is within this many per cent of the true one, in 95 of 100 traces.
+    /// Error of a count of keys in per cent, at 95 % confidence.
     pub error_pct: f64,
 }
 
@@ -47,17 +47,17 @@ impl<V> Sample<V> {
         Sample { table: FxHashMap::default(), most: (1 << largest) / 8 * 7, halvings: 0 }
     }
 
-    /// Whether a key with this hash is kept.
+    /// Whether a key with this hash is sampled.
     pub fn keeps(&self, hash: u64) -> bool {
         hash <= u64::MAX >> self.halvings
     }
 
-    /// Whether one more key would be too many.
+    /// Whether the table is full.
     pub fn is_full(&self) -> bool {
         self.table.len() >= self.most
     }
 
-    /// Keeps half of the keys; `dropped` is told of each of the others.
+    /// Drops half of the keys, and calls `dropped` for each.
     pub fn halve(&mut self, mut dropped: impl FnMut(&V)) {
         self.halvings += 1;
         let limit = u64::MAX >> self.halvings;
@@ -70,27 +70,27 @@ impl<V> Sample<V> {
         });
     }
 
-    /// How many keys each kept one stands for, as a power of two.
+    /// How many keys each sampled one stands for, as a power of two.
     pub fn halvings(&self) -> u32 {
         self.halvings
     }
 
-    /// So many kept keys stand for how many.
+    /// Scales a count of sampled keys to all keys.
     pub fn scaled(&self, kept: u64) -> u64 {
         kept << self.halvings
     }
 
-    /// How exact it is.
+    /// The precision.
     pub fn sampling(&self) -> Sampling {
         Sampling::of(self.halvings, self.table.len() as u64)
     }
 }
 
 impl Sampling {
-    /// Of so many keys that are left after halving.
+    /// The precision of `keys` keys left after `halvings`.
     pub(super) fn of(halvings: u32, keys: u64) -> Sampling {
         let kept = 1.0 / (1_u64 << halvings) as f64;
-        // The kept number of n keys is binomial: relative deviation sqrt((1 - p) / kept).
+        // The sampled number of n keys is binomial: relative deviation sqrt((1 - p) / kept).
         let deviation = ((1.0 - kept) / keys.max(1) as f64).sqrt();
         Sampling { kept, keys, error_pct: 196.0 * deviation }
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_stands_for_all() {
+    fn a_sample_stands_for_all() {
         let mut sample: Sample<u64> = Sample::new(64 << 10);
         let mut dropped = 0;
         for key in 0..200_000 {
@@ -114,10 +114,10 @@ mod tests {
         }
         let Sampling { kept, keys, error_pct } = sample.sampling();
         assert!(dropped > 0 && kept < 0.02, "{kept}");
-        let told = sample.scaled(keys) as f64;
+        let estimate = sample.scaled(keys) as f64;
         assert!(
-            (told - 200_000.0).abs() <= 2.0 * error_pct / 100.0 * 200_000.0,
-            "{told} within {error_pct} %"
+            (estimate - 200_000.0).abs() <= 2.0 * error_pct / 100.0 * 200_000.0,
+            "{estimate} within {error_pct} %"
         );
         assert!(sample.table.keys().all(|&key| sample.keeps(mix(key))));
     }

@@ -1,14 +1,13 @@
-//! In what order requests come: how often the head has to move, and how often it has moved so before.
+//! Sequences of requests: how often the head has to move, and how often such moves repeat.
 //!
-//! A pair of consecutive requests is *non-sequential* if the second does not start where the first
-//! ends. It is *partially deterministic* (section 2.3 of the BORG paper) if the same pair of start
-//! sectors occurs at least twice in the trace. What one process does is hidden where several take
-//! turns, and what several do alike is not one process's doing: hence both measures, by time over all
-//! processes, and with the predecessor of the same process. The pairs themselves count across
-//! processes: a program that is started again is another process.
+//! A pair of consecutive requests is *non-sequential* if the second does not start where the first ends. It is
+//! *partially deterministic* (section 2.3 of the BORG paper) if the same pair of start sectors occurs at least twice in
+//! the trace. Interleaving hides the behaviour of single processes, and common behaviour is not that of one process:
+//! hence both measures, by time over all processes, and with the predecessor of the same process. The pairs themselves
+//! count across processes: a restarted program is another process.
 //!
-//! A pair is kept as a hash of 64 bits: of a hundred million pairs, two different ones are taken for one
-//! in 3 of 10,000 traces. Above the memory that they may take, pairs are sampled by that hash (see `sample`).
+//! A pair is a hash of 64 bits: among a hundred million pairs, two different ones collide in 3 of 10,000 traces. Above
+//! their memory limit, pairs are sampled by that hash (see `sample`).
 
 use rustc_hash::FxHashMap;
 use seekless_core::ProcessId;
@@ -18,13 +17,13 @@ use super::buckets::Powers;
 use super::sample::{Sampling, mix};
 use super::{Stats, percent};
 
-/// More processes than that are not told apart: a bound for hostile input.
+/// The most processes that are distinguished: a bound for hostile input.
 const MAX_PROCESSES: usize = 1 << 20;
 
-/// Non-sequential pairs by how often they occur.
+/// Non-sequential pairs by number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PairRepeats {
-    /// Pairs that occur this often at most, and more often than the line before says.
+    /// Most occurrences of a pair in this class, above the class before.
     pub up_to_times: u64,
     /// Different pairs.
     pub pairs: u64,
@@ -32,18 +31,18 @@ pub struct PairRepeats {
     pub occurrences: u64,
 }
 
-/// Runs of requests each of which starts where the one before ended, by their length.
+/// Sequential runs by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RunLength {
-    /// Runs of this many requests at most, and more than the line before says.
+    /// Most requests of a run in this class, above the class before.
     pub up_to_requests: u64,
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
     /// Their requests.
     pub requests: u64,
 }
 
-/// First sector and end of a request, in the row of all volumes.
+/// First sector and end of a request, in the joined space of all volumes.
 pub(super) type Span = (u64, u64);
 
 /// Follows the requests of a trace.
@@ -52,7 +51,7 @@ pub(super) struct Sequences {
     previous_of: FxHashMap<ProcessId, Span>,
     requests: u64,
     nonsequential: u64,
-    /// Requests of the run that goes on.
+    /// Requests of the current run.
     run: u64,
     runs: Powers,
     pairs: Pairs,
@@ -60,7 +59,7 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    /// Nothing yet, in so much memory.
+    /// No requests yet; `memory` in bytes.
     pub fn new(memory: u64) -> Sequences {
         Sequences {
             previous: None,
@@ -74,7 +73,7 @@ impl Sequences {
         }
     }
 
-    /// The next request.
+    /// Adds the next request.
     pub fn follow(&mut self, process: ProcessId, here: Span) {
         self.requests += 1;
         let pair = nonsequential(self.previous.replace(here), here);
@@ -97,35 +96,35 @@ impl Sequences {
         }
     }
 
-    /// Fills in what pairs tell.
+    /// Fills in the pairs' statistics.
     pub fn summarise(mut self, stats: &mut Stats) {
-        // Zero is who asks where a trace does not tell.
-        let untold = self.previous_of.keys().all(|&process| process == ProcessId::default());
-        stats.processes = if untold { 0 } else { self.previous_of.len() as u64 };
+        // Zero is an unknown process.
+        let unknown_processes = self.previous_of.keys().all(|&process| process == ProcessId::default());
+        stats.processes = if unknown_processes { 0 } else { self.previous_of.len() as u64 };
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
         let (all, each) = (self.pairs.powers(), self.pairs_per_process.powers());
         stats.partial_determinism_pct = repeated_pct(&all);
         stats.partial_determinism_per_process_pct = repeated_pct(&each);
         let halvings = self.pairs.halvings;
-        let told = |(up_to_times, pairs, occurrences)| PairRepeats {
+        let row = |(up_to_times, pairs, occurrences)| PairRepeats {
             up_to_times,
             pairs: pairs << halvings,
             occurrences: occurrences << halvings,
         };
-        stats.pair_repeats = all.iter().map(told).collect();
+        stats.pair_repeats = all.iter().map(row).collect();
         let (all, each) = (self.pairs.sampling(), self.pairs_per_process.sampling());
         stats.pair_sampling = if all.kept < each.kept { all } else { each };
         stats.sequential_runs = self.run_lengths();
     }
 
-    /// How long runs are.
+    /// Lengths of runs.
     fn run_lengths(&mut self) -> Vec<RunLength> {
         if self.run > 0 {
             self.runs.add(self.run);
             self.run = 0;
         }
-        let told = |(up_to_requests, runs, requests)| RunLength { up_to_requests, runs, requests };
-        self.runs.iter().map(told).collect()
+        let row = |(up_to_requests, runs, requests)| RunLength { up_to_requests, runs, requests };
+        self.runs.iter().map(row).collect()
     }
 }
 
@@ -133,8 +132,8 @@ fn nonsequential(before: Option<Span>, here: Span) -> Option<u64> {
     before.filter(|before| before.1 != here.0).map(|before| mix(mix(before.0).wrapping_add(here.0)))
 }
 
-/// Every occurrence of every pair that is kept: sorting them at the end is many times quicker than finding
-/// each in a table, and eight bytes hold one.
+/// Every occurrence of every sampled pair: sorting them at the end is many times faster than table lookups, and takes
+/// eight bytes each.
 struct Pairs {
     hashes: Vec<u64>,
     most: usize,
@@ -143,7 +142,7 @@ struct Pairs {
 
 impl Pairs {
     fn new(memory: u64) -> Pairs {
-        // While it grows, the old one is there too.
+        // While it grows, the old one exists too.
         let most = (memory / 8 * 2 / 3).max(16).checked_ilog2().map_or(16, |power| 1 << power);
         Pairs { hashes: Vec::new(), most, halvings: 0 }
     }
@@ -157,13 +156,13 @@ impl Pairs {
             let limit = u64::MAX >> self.halvings;
             self.hashes.retain(|&pair| pair <= limit);
         }
-        // Where halving does not help, one pair fills it all: more of it says nothing new.
+        // Where halving does not help, one pair fills it all: more of it adds no information.
         if self.hashes.len() < self.most && pair <= u64::MAX >> self.halvings {
             self.hashes.push(pair);
         }
     }
 
-    /// How often the pairs occur that occur up to 1, 2, 4, 8 times and so on.
+    /// Counts of pairs by occurrences, up to 1, 2, 4, 8 and so on.
     fn powers(&mut self) -> Powers {
         self.hashes.sort_unstable();
         let mut powers = Powers::default();
@@ -178,7 +177,7 @@ impl Pairs {
     }
 }
 
-/// Of all occurrences, those of pairs that occur more than once.
+/// Share of occurrences of pairs that occur more than once.
 fn repeated_pct(powers: &Powers) -> f64 {
     let all = powers.iter().map(|(_, _, occurrences)| occurrences).sum();
     let repeated =

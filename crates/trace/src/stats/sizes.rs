@@ -1,15 +1,14 @@
-//! How large requests are.
+//! Sizes of requests.
 
 use seekless_core::{Op, Record};
 use serde::Serialize;
 
 use super::moves_data;
 
-/// Requests of one size class: above half of `up_to_kib`, and up to it. The first class has whatever
-/// is smaller too.
+/// Requests of one size class: above half of `up_to_kib`, and up to it. The first class includes all smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeBucket {
-    /// Its upper end, a power of two.
+    /// Upper end, a power of two.
     pub up_to_kib: u64,
     /// Reads of that size.
     pub reads: u64,
@@ -27,7 +26,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// The next request.
+    /// Adds the next request.
     pub fn follow(&mut self, record: &Record) {
         if moves_data(record) {
             let class = record.extent.sectors.div_ceil(2).next_power_of_two().ilog2() as usize;

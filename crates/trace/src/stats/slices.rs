@@ -1,35 +1,35 @@
-//! How the workload goes over time: the trace in slices of equal time.
+//! The workload over time: the trace in slices of equal time.
 
 use seekless_core::{Nanos, Op, Record};
 use serde::Serialize;
 
 use super::gib;
 
-/// Slices, at most.
+/// Most slices.
 const SLICES: u64 = 120;
 
 /// A slice of the trace's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Slice {
-    /// When it begins, in seconds from the start.
+    /// Begin, in seconds from the start.
     pub from_s: f64,
-    /// Reads in it.
+    /// Reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
     /// Flushes and discards.
     pub others: u64,
-    /// Read in it.
+    /// Data read.
     pub read_gib: f64,
-    /// Written in it.
+    /// Data written.
     pub write_gib: f64,
-    /// Different pages accessed from the trace's start to its end, in GiB.
+    /// Different pages accessed from the trace's start to the slice's end, in GiB.
     pub footprint_gib: f64,
 }
 
-/// Follows a trace whose length is known.
+/// Follows a trace of known length.
 pub(super) struct Slices {
-    /// Of a slice, not zero.
+    /// Length of a slice, not zero.
     length: Nanos,
     done: Vec<Slice>,
     now: Slice,
@@ -38,20 +38,20 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// Of a trace that ends then.
+    /// For a trace that ends at `end`.
     pub fn new(end: Nanos) -> Slices {
         let length = Nanos((end.0 / SLICES + 1).max(1));
         Slices { length, done: Vec::new(), now: Slice::default(), read_bytes: 0, written_bytes: 0 }
     }
 
-    /// Ends what ends before `time`; until then so many GiB of pages have been accessed.
+    /// Ends slices that end before `time`; `footprint_gib` gives the pages accessed so far.
     pub fn pass(&mut self, time: Nanos, mut footprint_gib: impl FnMut() -> f64) {
         while self.done.len() as u64 != time.0 / self.length.0 && (self.done.len() as u64) < SLICES {
             self.end(footprint_gib());
         }
     }
 
-    /// Takes in a record of the slice that goes on.
+    /// Adds a record to the current slice.
     pub fn follow(&mut self, record: &Record) {
         match record.op {
             Op::Read => {

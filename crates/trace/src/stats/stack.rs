@@ -1,23 +1,22 @@
-//! How many different pages were accessed since a page was: its LRU stack distance, exactly.
+//! Exact LRU stack distances: the number of different pages accessed since a page was.
 //!
-//! Each page stands at the position of its latest access; a distance is how many pages stand after it.
-//! Positions are bits, and a Fenwick tree (Bennett and Kruskal, 1975) sums them a cache line at a time, so
-//! that the tree of a million pages fits into a processor's first cache. When positions run out, they are
-//! given anew.
+//! Each page has the position of its latest access; a distance is the number of pages after it. Positions are bits, and
+//! a Fenwick tree (Bennett and Kruskal, 1975) sums them a cache line at a time, so that the tree of a million pages
+//! fits into a processor's first-level cache. When positions run out, they are renumbered.
 //!
 //! Invariant: one bit for each page, in the order of their latest accesses.
 
-/// Positions for each page when they are given anew: a walk over all pages for so many accesses but one.
+/// Positions per page after renumbering: one walk over all pages per `ROOM - 1` accesses of each.
 const ROOM: usize = 4;
-/// The first size.
+/// The initial size.
 const LEAST: usize = 1 << 12;
-/// A sum is over so many words of 64 positions.
+/// Words of 64 positions per sum.
 const WORDS: usize = 8;
 
 /// The pages in the order of their latest accesses.
 #[derive(Default)]
 pub struct Stack {
-    /// A bit for each position at which a page stands.
+    /// A bit for each position that holds a page.
     live: Vec<u64>,
     /// Fenwick tree over blocks of [`WORDS`] words of `live`.
     sums: Vec<u32>,
@@ -26,12 +25,12 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Whether positions have to be given anew before the next push.
+    /// Whether positions have to be renumbered before the next push.
     pub fn is_full(&self) -> bool {
         self.next as usize == self.live.len() * 64
     }
 
-    /// A page is accessed: its position. Not called when full.
+    /// The position of a newly accessed page. Not called when full.
     pub fn push(&mut self) -> u32 {
         let position = self.next;
         self.next += 1;
@@ -41,7 +40,7 @@ impl Stack {
         position
     }
 
-    /// A page leaves its position: how many stand after it.
+    /// Removes a page from its position; returns the number of pages after it.
     pub fn remove(&mut self, position: u32) -> u32 {
         let after = self.count - self.up_to(position);
         self.count -= 1;
@@ -50,7 +49,7 @@ impl Stack {
         after
     }
 
-    /// Gives the pages new positions, in the same order, with room for more.
+    /// Renumbers the positions, in the same order, with room for more.
     pub fn renumber<'a>(&mut self, positions: impl Iterator<Item = &'a mut u32>) {
         for position in positions {
             *position = self.up_to(*position) - 1;
@@ -74,7 +73,7 @@ impl Stack {
         }
     }
 
-    /// How many pages stand up to a position, itself included.
+    /// Number of pages up to a position, inclusive.
     fn up_to(&self, position: u32) -> u32 {
         let (word, bit) = (position as usize / 64, position % 64);
         let first = word / WORDS * WORDS;
@@ -88,7 +87,7 @@ impl Stack {
         sum
     }
 
-    /// Adds to the sums that hold a position; `u32::MAX` takes one away.
+    /// Adds to the sums that include a position; `u32::MAX` subtracts one.
     fn add(&mut self, position: u32, what: u32) {
         let mut block = position as usize / 64 / WORDS;
         while block < self.sums.len() {

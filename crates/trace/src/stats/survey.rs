@@ -1,5 +1,5 @@
-//! What has to be known of a trace before it can be characterised in one pass: how long it is, and which
-//! volumes it has, how large. Theirs addresses are laid end to end, so that a page has one number.
+//! The outline of a trace, needed before its one-pass statistics: its length, and the sizes of its volumes. Their
+//! addresses are laid end to end, so that a page has one number.
 //!
 //! Invariant: the pages of different volumes have different numbers.
 
@@ -18,12 +18,12 @@ pub struct Survey {
     pub records: u64,
     /// The time of the last record.
     pub end: Nanos,
-    /// For each volume the sector after the last one that was accessed.
+    /// For each volume the sector after the last accessed one.
     ends: BTreeMap<u32, u64>,
 }
 
 impl Survey {
-    /// Takes in a record.
+    /// Adds a record.
     pub fn note(&mut self, record: &Record) {
         self.records += 1;
         self.requests += u64::from(is_request(record));
@@ -57,19 +57,19 @@ impl Survey {
     }
 }
 
-/// All volumes' pages in one row.
+/// The joined space of all volumes' pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Space {
     /// Each volume and the number of its first page.
     firsts: Vec<(u32, u64)>,
-    /// Pages in all.
+    /// Number of pages.
     pub pages: u64,
-    /// The place of the volume asked for last.
+    /// The index of the volume looked up last.
     latest: usize,
 }
 
 impl Space {
-    /// The place of a volume among them, and the number of its first page.
+    /// The index of a volume, and the number of its first page.
     pub fn of(&mut self, device: u32) -> (usize, u64) {
         if self.firsts.get(self.latest).is_none_or(|&(latest, _)| latest != device) {
             self.latest = self.firsts.binary_search_by_key(&device, |&(device, _)| device).unwrap_or(0);
@@ -77,7 +77,7 @@ impl Space {
         (self.latest, self.firsts.get(self.latest).map_or(0, |&(_, first)| first))
     }
 
-    /// The place of the volume that has this page.
+    /// The index of the volume that has this page.
     pub fn volume_of(&self, page: u64) -> usize {
         self.firsts.partition_point(|&(_, first)| first <= page).saturating_sub(1)
     }

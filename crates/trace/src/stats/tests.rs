@@ -1,4 +1,4 @@
-//! The statistics of traces small enough to count by hand.
+//! Statistics of traces small enough to count by hand.
 
 use seekless_core::{
     Extent, Latency, NameId, Names, Nanos, Op, Origin, ProcessId, Record, StreamId, record::Flags,
@@ -31,7 +31,7 @@ fn nothing_gives_zeroes() {
     let none = stats(&[]);
     assert_eq!((none.requests, none.accessed_pages, none.working_sets.len()), (0, 0, 0));
     let numbers = serde_json::to_string(&none).unwrap();
-    // Latencies and queue depth, which nobody knows; a NaN would be written as null, too.
+    // Latencies and queue depth, which are unknown; a NaN would be written as null, too.
     assert_eq!(numbers.matches("null").count(), 2, "{numbers}");
     assert_eq!(stats(&[record(0, 1, Op::Flush, 0, 0)]).flushes, 1);
 }
@@ -112,9 +112,9 @@ fn kernel_threads_of_a_kind_are_one_name() {
     let records =
         [record(0, 2, Op::Write, 0, 8), record(0, 3, Op::Write, 0, 8), record(0, 1, Op::Read, 0, 16)];
     let top = stats(&records).top_processes;
-    let told: Vec<(&str, u64, u64)> =
+    let names: Vec<(&str, u64, u64)> =
         top.iter().map(|one| (one.name.as_str(), one.reads, one.writes)).collect();
-    assert_eq!(told, [("kworker", 0, 2), ("git", 1, 0)]);
+    assert_eq!(names, [("kworker", 0, 2), ("git", 1, 0)]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What each volume of a trace saw.
+//! Use of each volume of a trace.
 
 use std::cmp::Reverse;
 
@@ -11,29 +11,29 @@ use super::survey::{Space, Survey};
 use super::{gib, percent};
 use crate::volumes::Volumes;
 
-/// So many volumes are told.
+/// Most volumes listed.
 const TOP: usize = 50;
 
-/// What a volume saw.
+/// Use of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VolumeUse {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its requests.
+    /// Requests.
     pub requests: u64,
-    /// Of them, reads.
+    /// Reads among them.
     pub reads: u64,
-    /// Of them, writes.
+    /// Writes among them.
     pub writes: u64,
-    /// Read from it.
+    /// Data read.
     pub read_gib: f64,
-    /// Written to it.
+    /// Data written.
     pub write_gib: f64,
-    /// Different pages of it that were accessed.
+    /// Different pages accessed.
     pub unique_gib: f64,
-    /// Up to here it was accessed: it is as large at least.
+    /// End of the last access: a lower bound of its size.
     pub end_gib: f64,
-    /// Its share in all requests.
+    /// Share of all requests.
     pub share_pct: f64,
 }
 
@@ -41,12 +41,12 @@ pub struct VolumeUse {
 pub(super) struct VolumeUses(Vec<Sums>);
 
 impl VolumeUses {
-    /// Of the volumes of a survey.
+    /// For the volumes of a survey.
     pub fn new(survey: &Survey) -> VolumeUses {
         VolumeUses(vec![Sums::default(); survey.volumes().count().max(1)])
     }
 
-    /// The next request, to the volume at this place among all.
+    /// Adds the next request, to the volume of this index.
     pub fn follow(&mut self, place: usize, record: &Record) {
         self.0[place].add(record);
     }
@@ -59,7 +59,7 @@ impl VolumeUses {
         }
         let all = self.0.iter().map(|sums| sums.requests).sum();
         let each = survey.volumes().zip(&self.0).zip(unique).filter(|((_, sums), _)| sums.requests > 0);
-        let told = |(((device, end), sums), unique): (((u32, u64), &Sums), u64)| VolumeUse {
+        let row = |(((device, end), sums), unique): (((u32, u64), &Sums), u64)| VolumeUse {
             name: names.name(device),
             requests: sums.requests,
             reads: sums.reads,
@@ -70,7 +70,7 @@ impl VolumeUses {
             end_gib: end as f64 * 512.0 / f64::from(1 << 30),
             share_pct: percent(sums.requests, all),
         };
-        let mut uses: Vec<VolumeUse> = each.map(told).collect();
+        let mut uses: Vec<VolumeUse> = each.map(row).collect();
         uses.sort_by_key(|volume| Reverse(volume.requests));
         uses.truncate(TOP);
         uses

@@ -1,9 +1,9 @@
-//! How the working set changes: Figure 1 of the BORG paper, bottom row.
+//! Changes of the working set: Figure 1 of the BORG paper, bottom row.
 //!
-//! The trace is cut into intervals of equally many requests, unless a length is asked for: recordings are
-//! compressed in time, and a pause would make an interval without requests. The *top* of an interval
-//! is the fifth of its pages that is accessed most in it (among equals, those at lower addresses).
-//! An overlap is the share of an interval's pages that an earlier interval accessed too.
+//! The trace is divided into intervals of equal request count, unless a length is given: recordings are compressed in
+//! time, and a pause would make an interval without requests. The *top* of an interval is the most accessed fifth of
+//! its pages (among equals, those at lower addresses). An overlap is the share of an interval's pages that an earlier
+//! interval accessed too.
 
 use std::cmp::Reverse;
 
@@ -18,58 +18,58 @@ use super::percent;
 pub struct WorkingSet {
     /// The number of its first request, from zero.
     pub first_request: u64,
-    /// When it begins, in seconds from the start of the trace.
+    /// Begin, in seconds from the start of the trace.
     pub from_s: f64,
-    /// Its requests.
+    /// Requests.
     pub requests: u64,
-    /// Different pages accessed in it.
+    /// Different pages accessed.
     pub pages: u64,
-    /// Of them, those that the first interval accessed too.
+    /// Share of them that the first interval accessed too.
     pub overlap_first_pct: f64,
-    /// Of them, those that the interval before accessed too; 100 in the first, which has none.
+    /// Share of them that the interval before accessed too; 100 in the first interval.
     pub overlap_previous_pct: f64,
     /// Pages in its top.
     pub top20_pages: u64,
-    /// Of them, those in the first interval's top.
+    /// Share of them in the first interval's top.
     pub top20_overlap_first_pct: f64,
-    /// Of them, those in the top of the interval before; 100 in the first, which has none.
+    /// Share of them in the top of the interval before; 100 in the first interval.
     pub top20_overlap_previous_pct: f64,
 }
 
-/// In which sets a page is: bits of `Page::sets`.
+/// The sets that contain a page: bits of `Page::sets`.
 const FIRST: u8 = 1;
 const FIRST_TOP: u8 = 2;
 const PREVIOUS: u8 = 4;
 const PREVIOUS_TOP: u8 = 8;
-/// More intervals are not told: each costs a walk over all pages.
+/// The most intervals: each costs a walk over all pages.
 pub const MAX_INTERVALS: u32 = 1_000;
 
-/// How a trace is cut.
+/// Division of a trace into intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intervals {
-    /// Into so many, of equally many requests.
+    /// Into `n` intervals of equal request count.
     Count(u32),
-    /// Into intervals of this time, those without requests left out.
+    /// Into intervals of this time; those without requests are left out.
     Every(Nanos),
 }
 
 /// Follows the requests of a trace.
 pub(super) struct WorkingSets {
     intervals: Intervals,
-    /// Of the trace.
+    /// Requests of the trace.
     requests: u64,
     done: Vec<WorkingSet>,
-    /// The request that comes next.
+    /// Number of the next request.
     next: u64,
-    /// The first request of the interval that goes on, and when it began.
+    /// The first request of the current interval, and when it began.
     first: u64,
     from: Nanos,
-    /// The first request of the next, if all are equally long.
+    /// The first request of the next one, if all have equal request counts.
     bound: u64,
 }
 
 impl WorkingSets {
-    /// Of a trace of so many requests.
+    /// For a trace of `requests` requests.
     pub fn new(intervals: Intervals, requests: u64) -> WorkingSets {
         let (done, from) = (Vec::new(), Nanos::ZERO);
         let mut sets = WorkingSets { intervals, requests, done, next: 0, first: 0, from, bound: 0 };
@@ -77,7 +77,7 @@ impl WorkingSets {
         sets
     }
 
-    /// The next request comes now: whether it begins an interval.
+    /// Whether the next request, at `now`, begins an interval.
     pub fn begins(&self, now: Nanos) -> bool {
         if self.next == 0 || self.done.len() as u32 >= MAX_INTERVALS {
             return false;
@@ -88,7 +88,7 @@ impl WorkingSets {
         }
     }
 
-    /// Where the interval ends that goes on, if all are equally long.
+    /// The end of the current interval, if all have equal request counts.
     fn bound(&self) -> u64 {
         let Intervals::Count(count) = self.intervals else { return 0 };
         let count = u128::from(self.requests.min(u64::from(count.min(MAX_INTERVALS))));
@@ -103,7 +103,7 @@ impl WorkingSets {
         self.next += 1;
     }
 
-    /// Ends the interval that goes on.
+    /// Ends the current interval.
     pub fn end(&mut self, pages: &mut Pages) {
         if self.intervals == Intervals::Count(0) || self.next == self.first {
             return;
@@ -116,7 +116,7 @@ impl WorkingSets {
         let top = top20(order.len());
         let least = (top > 0).then(|| *order.select_nth_unstable(top - 1).1);
         let in_top = |page: u32, number: u64| least.is_some_and(|least| (Reverse(page), number) <= least);
-        // How many pages of this interval, and of its top, are in which sets of before.
+        // Pages of this interval, and of its top, by the earlier sets that contain them.
         let (mut shared, mut shared_top) = ([0_u64; 16], [0_u64; 16]);
         let first = self.done.is_empty();
         for (&number, page) in table.iter_mut() {

@@ -1,12 +1,12 @@
-//! What `blkparse` prints by default: a line Q for each arrival and a line C for each answer that is known,
-//! in the order of their times.
+//! The default output of `blkparse`: a line Q for each arrival and a line C for each known completion, in order of
+//! time.
 //!
-//! Units: seconds with nine decimals, sectors of 512 bytes. All events are on CPU 0. A flush is a line Q
-//! without a place (`FN`), so its answer cannot be told. Answers that a reader would take for another
-//! request's are left out and counted.
+//! Units: seconds with nine decimals, sectors of 512 bytes. All events are on CPU 0. A flush is a line Q without a
+//! place (`FN`), so it has no completion. Completions that a reader would assign to another request are left out and
+//! counted.
 //!
-//! A process has one name at an instant: of two within a nanosecond a reader takes the latter for both. A
-//! device is its number, as Linux makes it of major and minor.
+//! A process has one name at an instant: of two within a nanosecond a reader uses the latter for both. A device is its
+//! number, as Linux combines major and minor.
 
 use std::io::{self, Write};
 
@@ -15,23 +15,23 @@ use seekless_core::{Flags, Nanos, Op, Record};
 use super::holds::ALL_FLAGS;
 use super::in_flight::InFlight;
 use super::names::printable;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "blkparse",
     summary: "what blkparse prints by default (text)",
     endings: &[".blkparse", ".txt"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard],
         flags: ALL_FLAGS,
-        // The F in front says that it is one.
+        // The leading F implies it.
         flush_flags: Flags(ALL_FLAGS.0 & !Flags::PREFLUSH.0),
         processes: true,
         streams: false,
         latencies: true,
-        volumes: VolumesHeld::Numbers,
+        volumes: VolumeIds::Numbers,
     },
     packs: true,
     open: |output, _| {
@@ -40,14 +40,14 @@ pub const TARGET: Target = Target {
 };
 
 const SECOND: u64 = 1_000_000_000;
-/// Far more than the 15 that Linux has, and far less than a line may be long.
+/// Far more than the 15 that Linux has, and far less than the limit of a line.
 const NAME_BYTES: usize = 4096;
 
 struct Blkparse {
     output: Output,
     sequence: u64,
     in_flight: InFlight,
-    /// Requests whose process could not be written by its own name.
+    /// Requests whose process name had to be changed.
     renamed: u64,
 }
 
@@ -71,7 +71,7 @@ impl Blkparse {
     /// Writes the completions up to `now`, or all.
     fn complete(&mut self, now: Option<Nanos>) -> io::Result<()> {
         while let Some(due) = self.in_flight.due(now) {
-            // In the brackets of a completion is its error.
+            // The brackets of a completion hold its error.
             self.line(due.at, 'C', &due.record, "0")?;
         }
         Ok(())
@@ -98,14 +98,15 @@ impl Encoder for Blkparse {
         }
         let dropped = self.in_flight.dropped;
         if dropped > 0 {
-            notes
-                .push(format!("{dropped} completions were left out: a reader could not tell whose they are"));
+            notes.push(format!(
+                "{dropped} completions were left out: a reader could not assign them to their requests"
+            ));
         }
         Ok(Encoded { output: self.output, notes, latencies_dropped: dropped })
     }
 }
 
-/// The letters of a request: what it is, then its flags.
+/// The letters of a request: its operation, then its flags.
 fn rwbs(record: &Record) -> String {
     let op = match record.op {
         Op::Read => "R",
@@ -117,7 +118,7 @@ fn rwbs(record: &Record) -> String {
     format!("{before}{op}{}", letters(record.flags))
 }
 
-/// The letters of the flags that stand after that of the operation.
+/// The letters of the flags that follow that of the operation.
 pub(super) fn letters(flags: Flags) -> String {
     let known = [(Flags::FUA, 'F'), (Flags::AHEAD, 'A'), (Flags::SYNC, 'S'), (Flags::META, 'M')];
     known.into_iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, letter)| letter).collect()

@@ -1,28 +1,26 @@
-//! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, with a delay and a latency where
-//! that is known.
+//! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, with a delay and a latency where that is known.
 //!
-//! Units: seconds with nine decimals, which `blkreplay` reads as nanoseconds after the point; sectors of 512
-//! bytes. Letters after the first (A, S, M, F) are flags as in `blkparse`; `blkreplay` passes over them. A
-//! flush is a write of no sectors, as in the loads that come with `blkreplay`. It refuses other letters,
-//! hence no discards.
+//! Units: seconds with nine decimals, which `blkreplay` reads as nanoseconds after the point; sectors of 512 bytes.
+//! Letters after the first (A, S, M, F) are flags as in `blkparse`; `blkreplay` ignores them. A flush is a write of no
+//! sectors, as in the loads that come with `blkreplay`. It refuses other letters, hence no discards.
 
 use std::io::{self, Write};
 
 use seekless_core::{Flags, Op, Record};
 
 use super::blkparse::letters;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
-/// The flags that have a letter after that of the operation.
+/// The flags with a letter after that of the operation.
 const FLAGS: Flags = Flags(Flags::SYNC.0 | Flags::META.0 | Flags::AHEAD.0 | Flags::FUA.0);
 const SECOND: u64 = 1_000_000_000;
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "blkreplay",
     summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
     endings: &[".load", ".blkreplay"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush],
         flags: FLAGS,
@@ -30,7 +28,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: true,
-        volumes: VolumesHeld::Nothing,
+        volumes: VolumeIds::Nothing,
     },
     packs: true,
     open: |mut output, provenance| {

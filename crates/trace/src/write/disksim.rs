@@ -1,26 +1,26 @@
 //! `DiskSim`'s ascii format: `time device blkno bcount flags`.
 //!
-//! Units: milliseconds with six decimals, hence whole nanoseconds; sectors of 512 bytes; flags in
-//! hexadecimal, of which bit 0 set is a read. The flags have two digits, so that the file cannot be taken
-//! for one in bytes with a 0 or a 1 there.
+//! Units: milliseconds with six decimals, hence whole nanoseconds; sectors of 512 bytes; flags in hexadecimal, of which
+//! bit 0 set is a read. The flags have two digits, so that the file is not recognized as one in bytes, with a 0 or a 1
+//! there.
 //!
-//! A device is its number, but that `DiskSim` counts devices from zero: one with a number as Linux makes it of
-//! major and minor gets the smallest that is free when its first request comes, which is told. `DiskSim`
-//! keeps addresses in 31 bits: larger ones are written, and told.
+//! A device is its number, except that `DiskSim` counts devices from zero: a Linux device number (major and minor)
+//! becomes the smallest free number when its first request arrives, with a note. `DiskSim` keeps addresses in 31 bits:
+//! larger ones are written, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use seekless_core::{Flags, Op, Record};
 
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "disksim",
     summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
     endings: &[".disksim", ".dsim"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write],
         flags: Flags(0),
@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: false,
-        volumes: VolumesHeld::Numbers,
+        volumes: VolumeIds::Numbers,
     },
     packs: true,
     open: |output, _| Ok(Box::new(DiskSim { output, numbers: Numbers::default(), far: 0 })),

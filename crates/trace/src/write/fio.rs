@@ -1,22 +1,22 @@
 //! The I/O logs of `fio`, version 3, which `fio --read_iolog` replays from version 3.31 on.
 //!
-//! Units: times in whole microseconds, as `fio` itself writes them; offsets and lengths in bytes. A volume
-//! is a file, added and opened before its first request and closed at the end. A flush is a `sync`, which
-//! has an offset and a length too, else `fio` takes the line for something that happens to the file.
+//! Units: times in whole microseconds, as `fio` itself writes them; offsets and lengths in bytes. A volume is a file,
+//! added and opened before its first request and closed at the end. A flush is a `sync`, which has an offset and a
+//! length too; without them `fio` parses the line as a file action.
 
 use std::io::{self, Write};
 
 use seekless_core::{Flags, Nanos, Op, Record, SECTOR_BYTES};
 
 use super::names::Words;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "fio",
     summary: "fio iolog, version 3 (microseconds)",
     endings: &[".fio", ".iolog"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: MICROSECOND,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard],
         flags: Flags(0),
@@ -24,7 +24,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: false,
-        volumes: VolumesHeld::Names,
+        volumes: VolumeIds::Names,
     },
     packs: true,
     open: |mut output, _| {

@@ -1,14 +1,14 @@
-//! What a target can hold of a record, and how often it could not: one function decides it for the
-//! writers, for what they tell afterwards, and for the tests that read back what was written.
+//! What a target can represent of a record, and its losses: one function decides it for the writers, for their reports,
+//! and for the tests that read the output back.
 //!
-//! Invariant: [`Holds::keep`] of what it has kept changes nothing more. No faults: it is arithmetic.
+//! Invariant: [`Capabilities::keep`] is idempotent. No faults: it is arithmetic.
 
 use seekless_core::{Extent, Flags, Latency, NameId, Nanos, Op, Origin, ProcessId, Record, StreamId};
 use serde::Serialize;
 
-/// How a target tells volumes apart.
+/// How a target identifies volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumesHeld {
+pub enum VolumeIds {
     /// By their names.
     Names,
     /// By their numbers.
@@ -17,33 +17,33 @@ pub enum VolumesHeld {
     Nothing,
 }
 
-/// What a target can hold of a record. Where and how much, all can.
+/// What a target can represent of a record. All represent place and size.
 #[derive(Clone, Copy, Debug)]
-pub struct Holds {
-    /// The unit of its times, in nanoseconds; what is finer is dropped.
+pub struct Capabilities {
+    /// The unit of its times, in nanoseconds; finer parts are dropped.
     pub time_ns: u64,
-    /// Other requests are left out; but a write of zeroes is then a write.
+    /// Operations; other requests are left out, except that a write of zeroes becomes a write.
     pub ops: &'static [Op],
-    /// Of a request with an address.
+    /// Flags of a request with an address.
     pub flags: Flags,
-    /// Of a flush.
+    /// Flags of a flush.
     pub flush_flags: Flags,
     /// The number and the name of the process.
     pub processes: bool,
     /// The stream.
     pub streams: bool,
-    /// How long a request took, where known.
+    /// The latency, where known.
     pub latencies: bool,
-    /// Which volume it went to.
-    pub volumes: VolumesHeld,
+    /// The volume.
+    pub volumes: VolumeIds,
 }
 
-/// All flags that a record can have.
+/// All flags of records.
 pub const ALL_FLAGS: Flags =
     Flags(Flags::SYNC.0 | Flags::META.0 | Flags::AHEAD.0 | Flags::FUA.0 | Flags::PREFLUSH.0);
 
-impl Holds {
-    /// What is left of `record`; `None` if it is left out. Requests of no bytes always are.
+impl Capabilities {
+    /// The part of `record` that is kept; `None` if it is left out. Requests of no bytes always are.
     pub fn keep(&self, record: &Record) -> Option<Record> {
         let flush = record.op == Op::Flush;
         let op = match record.op {
@@ -58,7 +58,7 @@ impl Holds {
         let Origin { process, name, stream } = record.origin;
         Some(Record {
             time: Nanos(record.time.0 - record.time.0 % self.time_ns),
-            device: if self.volumes == VolumesHeld::Nothing { 0 } else { record.device },
+            device: if self.volumes == VolumeIds::Nothing { 0 } else { record.device },
             op,
             extent: if flush { Extent::default() } else { record.extent },
             flags: Flags(record.flags.0 & flags.0),
@@ -72,18 +72,18 @@ impl Holds {
     }
 }
 
-/// What was lost, in records.
+/// Losses of a conversion, in records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Losses {
-    /// Flushes, left out.
+    /// Flushes left out.
     pub flushes_left_out: u64,
-    /// Discards, left out.
+    /// Discards left out.
     pub discards_left_out: u64,
-    /// Requests of no bytes, left out.
+    /// Requests of no bytes left out.
     pub empty_left_out: u64,
-    /// Writes of zeroes, written as writes.
+    /// Writes of zeroes written as writes.
     pub write_zeroes_as_writes: u64,
-    /// Times, rounded down to the target's unit.
+    /// Times rounded down to the target's unit.
     pub times_rounded: u64,
     /// Records that lost a flag.
     pub flags_dropped: u64,
@@ -91,12 +91,12 @@ pub struct Losses {
     pub processes_dropped: u64,
     /// Records that lost their stream.
     pub streams_dropped: u64,
-    /// Records that lost the time they took.
+    /// Records that lost their latency.
     pub latencies_dropped: u64,
 }
 
 impl Losses {
-    /// Counts what became of a record.
+    /// Counts the losses of a record.
     pub(super) fn count(&mut self, was: &Record, is: Option<&Record>) {
         let Some(is) = is else {
             match was.op {
@@ -115,10 +115,10 @@ impl Losses {
         self.latencies_dropped += u64::from(was.latency != is.latency);
     }
 
-    /// The same in words, one line for each that is not zero.
+    /// The losses in words, one line for each that is not zero.
     pub fn words(&self, target: &str, time_ns: u64) -> Vec<String> {
         let rounded = format!("times were rounded down to {}", Nanos(time_ns));
-        let told: [(u64, &str); 9] = [
+        let losses: [(u64, &str); 9] = [
             (self.flushes_left_out, "flushes were left out"),
             (self.discards_left_out, "discards were left out"),
             (self.empty_left_out, "requests of no bytes were left out"),
@@ -127,9 +127,9 @@ impl Losses {
             (self.flags_dropped, "requests lost flags"),
             (self.processes_dropped, "requests lost their process"),
             (self.streams_dropped, "requests lost their stream"),
-            (self.latencies_dropped, "requests lost the time they took"),
+            (self.latencies_dropped, "requests lost their latency"),
         ];
-        let told = told.iter().filter(|(number, _)| *number > 0);
-        told.map(|(number, what)| format!("{target}: {number} {what}")).collect()
+        let losses = losses.iter().filter(|(number, _)| *number > 0);
+        losses.map(|(number, what)| format!("{target}: {number} {what}")).collect()
     }
 }

@@ -1,11 +1,11 @@
-//! Traces out: what a [`Reader`](crate::Reader) gives, one record at a time, in formats that others read.
+//! Writing traces: the records of a [`Reader`](crate::Reader), one at a time, in formats of other programs.
 //!
-//! A target says what it can hold of a record ([`Holds`]); what it cannot is dropped and counted
-//! ([`Losses`]), never silently. To add a target: a file here with a type that implements [`Encoder`] and a
-//! constant that says what it holds, and a line in [`TARGETS`].
+//! A target declares what it can represent of a record ([`Capabilities`]); the rest is dropped and counted ([`Losses`]), never
+//! silently. To add a target: a file here with a type that implements [`Encoder`] and a constant that describes it, and
+//! a line in [`TARGETS`].
 //!
-//! Always holds: reading back what was written gives exactly what was kept, times counted from the first
-//! record that was; memory does not grow with the trace. Faults: those of the [`Output`].
+//! Invariants: reading the output back gives exactly what was kept, with times from the first record kept; memory does
+//! not grow with the trace. Faults: those of the [`Output`].
 
 mod blkparse;
 mod blkreplay;
@@ -25,31 +25,31 @@ use seekless_core::{Names, Record};
 
 use crate::volumes::Volumes;
 
-pub use holds::{Holds, Losses, VolumesHeld};
+pub use holds::{Capabilities, Losses, VolumeIds};
 pub use output::{Output, Packing};
 
-/// More volumes than a trace should name in warnings.
-const VOLUMES_TOLD: usize = 8;
-/// More notes than a person would read.
-const NOTES_TOLD: usize = 16;
+/// Most volumes named in a warning.
+const MAX_LISTED_VOLUMES: usize = 8;
+/// Most notes in the warnings.
+const MAX_NOTES: usize = 16;
 
 /// A format that can be written.
 #[derive(Debug)]
 pub struct Target {
-    /// What people call it; the same as that of the format that reads it.
+    /// Name; the same as that of the format that reads it.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A one-line summary.
     pub summary: &'static str,
-    /// How the names of its files end, before that of a compression.
+    /// Endings of its files' names, before that of a compression.
     pub endings: &'static [&'static str],
-    /// What it can hold of a record.
-    pub holds: Holds,
-    /// Whether it can be compressed by its name's ending; else it compresses by itself.
+    /// What it can represent of a record.
+    pub holds: Capabilities,
+    /// Whether a compression ending applies; else it compresses by itself.
     pub packs: bool,
     open: fn(Output, &Provenance) -> io::Result<Box<dyn Encoder>>,
 }
 
-/// Every format that can be written.
+/// All formats that can be written.
 pub const TARGETS: &[&Target] = &[
     #[cfg(feature = "parquet")]
     &parquet::TARGET,
@@ -60,12 +60,12 @@ pub const TARGETS: &[&Target] = &[
 ];
 
 impl Target {
-    /// The target that people call so.
+    /// The target of this name.
     pub fn named(name: &str) -> Option<&'static Target> {
         TARGETS.iter().find(|target| target.name == name).copied()
     }
 
-    /// The target that a file's name asks for by its ending, which that of a compression may follow.
+    /// The target given by the ending of a file's name, which may be followed by that of a compression.
     pub fn of_file(name: &str) -> Option<&'static Target> {
         let (_, name) = Packing::of(name);
         let ends = |target: &&&Target| target.endings.iter().any(|ending| name.ends_with(ending));
@@ -73,20 +73,20 @@ impl Target {
     }
 }
 
-/// Where a trace comes from, for targets that can say so.
+/// Provenance of a trace, for targets that can record it.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
-    /// The files it was read from, each with its size in bytes where known.
+    /// The source files, each with its size in bytes where known.
     pub sources: Vec<(String, Option<u64>)>,
-    /// The format they are in.
+    /// Their format.
     pub format: String,
-    /// The program that writes, with its version.
+    /// The writing program, with its version.
     pub program: String,
-    /// How it was told to read and write.
+    /// Options.
     pub options: String,
 }
 
-/// What the numbers in records stand for.
+/// The tables for the numbers in records.
 #[derive(Clone, Copy)]
 pub struct Tables<'a> {
     /// The names of processes.
@@ -95,22 +95,22 @@ pub struct Tables<'a> {
     pub volumes: &'a Volumes,
 }
 
-/// Turns records into bytes of one format.
+/// Encodes records in one format.
 pub trait Encoder {
-    /// Takes in a record of which only what the target holds is left; by time.
+    /// Encodes a record, reduced to what the target represents; in order of time.
     fn record(&mut self, record: &Record, tables: Tables) -> io::Result<()>;
 
-    /// Writes what is left.
+    /// Writes the rest.
     fn finish(self: Box<Self>) -> io::Result<Encoded>;
 }
 
-/// What an encoder leaves behind.
+/// The result of an encoder.
 pub struct Encoded {
-    /// Where it wrote to.
+    /// Output.
     pub output: Output,
-    /// What a person should know about what was written, besides what the target cannot hold.
+    /// Notes about the output, besides the losses.
     pub notes: Vec<String>,
-    /// Latencies that it could not write though the target holds latencies.
+    /// Latencies that it could not write though the target has latencies.
     pub latencies_dropped: u64,
 }
 
@@ -121,25 +121,25 @@ pub struct Writer {
     losses: Losses,
     records: u64,
     devices: BTreeSet<u32>,
-    /// Volumes whose name is more than their number, as far as they are told.
+    /// Volumes whose name is more than their number, as far as they are listed.
     named: Vec<String>,
 }
 
-/// What was written.
+/// Result of writing a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// How many records.
+    /// Number of records.
     pub records: u64,
-    /// How many bytes, after compression.
+    /// Number of bytes, after compression.
     pub bytes: u64,
-    /// What the target could not hold.
+    /// Losses.
     pub losses: Losses,
-    /// The same in words, and what else a person should know.
+    /// The losses in words, and other warnings.
     pub warnings: Vec<String>,
 }
 
 impl Writer {
-    /// Writes to `output` in the format of `target`.
+    /// A writer to `output` in the format of `target`.
     pub fn new(target: &'static Target, output: Output, provenance: &Provenance) -> io::Result<Writer> {
         Ok(Writer {
             target,
@@ -151,13 +151,13 @@ impl Writer {
         })
     }
 
-    /// Writes a record, if the target can hold it. Records come by time.
+    /// Writes a record, if the target can represent it. Records are in order of time.
     pub fn record(&mut self, record: &Record, tables: Tables) -> io::Result<()> {
         let kept = self.target.holds.keep(record);
         self.losses.count(record, kept.as_ref());
         let Some(kept) = kept else { return Ok(()) };
         self.records += 1;
-        if self.devices.insert(record.device) && self.named.len() <= VOLUMES_TOLD {
+        if self.devices.insert(record.device) && self.named.len() <= MAX_LISTED_VOLUMES {
             let name = tables.volumes.name(record.device);
             if !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b',') {
                 self.named.push(name);
@@ -166,7 +166,7 @@ impl Writer {
         self.encoder.record(&kept, tables)
     }
 
-    /// Writes what is left and closes the output.
+    /// Writes the rest and closes the output.
     pub fn finish(self) -> io::Result<Written> {
         let Encoded { output, notes, latencies_dropped } = self.encoder.finish()?;
         let bytes = output.finish()?;
@@ -176,18 +176,20 @@ impl Writer {
         losses.latencies_dropped += latencies_dropped;
         let volumes = self.devices.len();
         match holds.volumes {
-            VolumesHeld::Nothing if volumes > 1 => {
+            VolumeIds::Nothing if volumes > 1 => {
                 warnings.push(format!("{name}: requests of {volumes} volumes were written as of one"));
             }
-            VolumesHeld::Numbers if !self.named.is_empty() => {
-                let more = if self.named.len() > VOLUMES_TOLD { ", ..." } else { "" };
-                let told = self.named.iter().take(VOLUMES_TOLD).cloned().collect::<Vec<_>>().join(", ");
-                warnings.push(format!("{name}: volumes have numbers in place of their names ({told}{more})"));
+            VolumeIds::Numbers if !self.named.is_empty() => {
+                let more = if self.named.len() > MAX_LISTED_VOLUMES { ", ..." } else { "" };
+                let listed =
+                    self.named.iter().take(MAX_LISTED_VOLUMES).cloned().collect::<Vec<_>>().join(", ");
+                warnings
+                    .push(format!("{name}: volumes have numbers in place of their names ({listed}{more})"));
             }
             _ => {}
         }
-        let more = notes.len().saturating_sub(NOTES_TOLD);
-        warnings.extend(notes.into_iter().take(NOTES_TOLD).map(|note| format!("{name}: {note}")));
+        let more = notes.len().saturating_sub(MAX_NOTES);
+        warnings.extend(notes.into_iter().take(MAX_NOTES).map(|note| format!("{name}: {note}")));
         if more > 0 {
             warnings.push(format!("{name}: {more} more notes of that kind"));
         }

@@ -1,9 +1,8 @@
-//! Names as a format can hold them: without what would end a field or a line, not too long, and no two
-//! alike where they stand for different things.
+//! Names that a format can represent: without field or line separators, of limited length, and unique.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A name without control characters and of at most `most` bytes; `None` if it is that already.
+/// A name without control characters and of at most `most` bytes; `None` if it is already so.
 pub fn printable(name: &str, most: usize) -> Option<String> {
     let control = name.contains(char::is_control);
     if !control && name.len() <= most {
@@ -13,23 +12,23 @@ pub fn printable(name: &str, most: usize) -> Option<String> {
     Some(cut(&shown, most).to_owned())
 }
 
-/// As much of `name` as fits `most` bytes.
+/// The longest prefix of `name` that fits `most` bytes.
 fn cut(name: &str, most: usize) -> &str {
     let end = (0..=most.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
     &name[..end.unwrap_or(0)]
 }
 
-/// Words that stand for volumes: no white space, at most `most` bytes, each of one volume only.
+/// Words that stand for volumes: no white space, at most `most` bytes, each for one volume only.
 pub struct Words {
     most: usize,
     of: BTreeMap<u32, String>,
     taken: BTreeSet<String>,
-    /// Those that are not the name itself: the name, the word.
+    /// Words that differ from the name: the name, the word.
     changed: Vec<(String, String)>,
 }
 
 impl Words {
-    /// None yet.
+    /// No words yet.
     pub fn new(most: usize) -> Words {
         Words { most, of: BTreeMap::new(), taken: BTreeSet::new(), changed: Vec::new() }
     }
@@ -39,7 +38,7 @@ impl Words {
         self.of.get(&device).map(String::as_str)
     }
 
-    /// Finds a word for `device`, which is called `name`.
+    /// Assigns a word to `device`, of this `name`.
     pub fn add(&mut self, device: u32, name: &str) {
         let blank = |c: char| if c.is_whitespace() || c.is_control() { '_' } else { c };
         let mut base: String = name.chars().map(blank).collect();
@@ -59,13 +58,13 @@ impl Words {
         self.of.insert(device, word);
     }
 
-    /// What a person should know about the names.
+    /// Notes about changed names.
     pub fn notes(&self) -> Vec<String> {
         let shown = |name: &str| printable(name, 60).unwrap_or_else(|| name.to_owned());
-        let told = |(name, word): &(String, String)| {
+        let row = |(name, word): &(String, String)| {
             format!("volume \"{}\" is called {} in the file", shown(name), shown(word))
         };
-        self.changed.iter().map(told).collect()
+        self.changed.iter().map(row).collect()
     }
 }
 

@@ -1,12 +1,12 @@
-//! Where a written trace goes: a file that appears under its name only when it is whole, or a stream;
-//! compressed on the way if the name says so (`.gz`, `.xz`, `.zst`).
+//! The output of a written trace: a file that appears under its name only when it is whole, or a stream; compressed if
+//! the name's ending says so (`.gz`, `.xz`, `.zst`).
 //!
-//! Invariants: a file is written under another name in the same folder (`NAME.PROCESS.part`) and renamed
-//! by [`Output::finish`]; dropped before, it is removed. What is there is replaced only when that was
-//! asked for. What is no file (a pipe, a terminal, `/dev/null`) is written to as it is.
+//! Invariants: a file is written under another name in the same folder (`NAME.PROCESS.part`) and renamed by
+//! [`Output::finish`]; dropped before, it is removed. An existing file is replaced only on request. Other destinations
+//! (a pipe, a terminal, `/dev/null`) are written directly.
 //!
-//! Faults: a full disk, a folder that is not there, a reader that went away: errors of the operating
-//! system. A program that is killed leaves the `.part` file.
+//! Faults: a full disk, a missing folder, a closed pipe: errors of the operating system. A killed program leaves the
+//! `.part` file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
@@ -16,17 +16,17 @@ use std::process;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-/// Large enough that system calls vanish beside formatting.
+/// Large enough that system calls are negligible beside formatting.
 const BUFFER_BYTES: usize = 128 << 10;
-/// What `xz` itself takes.
+/// The default of `xz`.
 const XZ_LEVEL: u32 = 6;
-/// What `zstd` itself takes.
+/// The default of `zstd`.
 const ZSTD_LEVEL: i32 = 3;
 
-/// How what is written is compressed.
+/// Compression of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// None.
     Plain,
     /// gzip, as `.gz`.
     Gzip,
@@ -37,7 +37,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// What the ending of a file's name says, and the name without it.
+    /// The compression given by the ending of a file's name, and the name without it.
     pub fn of(name: &str) -> (Packing, &str) {
         let known = [(".gz", Packing::Gzip), (".xz", Packing::Xz), (".zst", Packing::Zstd)];
         let found = known.iter().find_map(|(ending, packing)| Some((*packing, name.strip_suffix(ending)?)));
@@ -47,11 +47,11 @@ impl Packing {
 
 type Sink = Counted<Box<dyn Write + Send>>;
 
-/// Where a written trace goes.
+/// The output of a written trace.
 pub struct Output {
-    /// Buffered in front: text comes in pieces of a few bytes.
+    /// Buffered: text is written in pieces of a few bytes.
     stream: BufWriter<Stream>,
-    /// The file under its other name, and what it will be called; `None` for what is no file.
+    /// The unfinished file, and its final name; `None` for a stream.
     file: Option<Unfinished>,
 }
 
@@ -63,7 +63,7 @@ enum Stream {
 }
 
 impl Output {
-    /// To `to`, which need not be a file.
+    /// Output to `to`, which need not be a file.
     pub fn stream(to: impl Write + Send + 'static, packing: Packing) -> io::Result<Output> {
         let sink = Counted { bytes: 0, to: Box::new(to) as Box<_> };
         let stream = match packing {
@@ -75,13 +75,13 @@ impl Output {
         Ok(Output { stream: BufWriter::with_capacity(BUFFER_BYTES, stream), file: None })
     }
 
-    /// To a file, compressed as the ending of its name says. One that is there is an error of the kind
+    /// Output to a file, compressed by the ending of its name. An existing file is an error of the kind
     /// [`ErrorKind::AlreadyExists`] unless it may be replaced.
     pub fn file(path: &Path, replace: bool) -> io::Result<Output> {
         Output::packed(path, replace, Packing::of(&path.to_string_lossy()).0)
     }
 
-    /// The same, not compressed, whatever its name ends in.
+    /// As `file`, uncompressed, whatever its name ends in.
     pub fn plain_file(path: &Path, replace: bool) -> io::Result<Output> {
         Output::packed(path, replace, Packing::Plain)
     }
@@ -95,7 +95,7 @@ impl Output {
             Ok(_) if !replace => return Err(exists()),
             _ => {}
         }
-        // A link goes on leading to the file.
+        // A link stays a link to the file.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut part = path.file_name().unwrap_or_default().to_owned();
         part.push(format!(".{}.part", process::id()));
@@ -106,7 +106,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes what is left and gives a file its name: how many bytes it has.
+    /// Writes the rest and renames the file; returns its size in bytes.
     pub fn finish(self) -> io::Result<u64> {
         let Output { stream, file } = self;
         let mut sink = match stream.into_inner().map_err(IntoInnerError::into_error)? {
@@ -159,7 +159,7 @@ impl Write for Stream {
     }
 }
 
-/// Counts what passes.
+/// Counts bytes.
 struct Counted<W> {
     bytes: u64,
     to: W,
@@ -177,7 +177,7 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// A file under its other name.
+/// An unfinished file.
 struct Unfinished {
     part: PathBuf,
     path: PathBuf,
@@ -187,7 +187,7 @@ struct Unfinished {
 
 impl Unfinished {
     fn finish(mut self) -> io::Result<()> {
-        // It may have come meanwhile.
+        // It may have been created meanwhile.
         if !self.replace && self.path.exists() {
             return Err(exists());
         }
@@ -200,7 +200,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.renamed {
-            // What cannot be removed stays; the error that led here is the one to tell.
+            // If it cannot be removed it stays; the earlier error is reported.
             let _ = fs::remove_file(&self.part);
         }
     }

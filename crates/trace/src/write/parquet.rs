@@ -1,11 +1,11 @@
-//! Parquet: a row a request, in columns that polars, pandas and `DuckDB` open with their types; zstd.
+//! Parquet: a row per request, in typed columns for polars, pandas and `DuckDB`; zstd.
 //!
-//! The columns and their units are in `schema`, beside the reader. The file says where it comes from in its
-//! key-value metadata: the program, how it was called, the files it read and their format, the units.
+//! The columns and their units are in `schema`, beside the reader. The file's key-value metadata record its provenance:
+//! the program, its options, the source files and their format, the units.
 //!
-//! Bounds: a row group of [`ROWS`] rows is kept until it is full. The same records give the same bytes.
-//! Fault, besides those of the output: a time of 2^63 ns (292 years) or more, which the column does not hold; a
-//! latency like that is left out and counted.
+//! Bounds: a row group of [`ROWS`] rows is buffered until it is full. The same records give the same bytes. Faults,
+//! besides those of the output: a time of 2^63 ns (292 years) or more, which the column cannot represent; such a
+//! latency is left out and counted.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,15 +23,15 @@ use seekless_core::{NameId, Op, Record};
 use serde_json::json;
 
 use super::holds::ALL_FLAGS;
-use super::{Encoded, Encoder, Holds, Output, Provenance, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Provenance, Tables, Target, VolumeIds};
 use crate::format::parquet::schema;
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "parquet",
     summary: "Parquet, for polars, pandas and DuckDB (nanoseconds, sectors)",
     endings: &[".parquet"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes],
         flags: ALL_FLAGS,
@@ -39,7 +39,7 @@ pub const TARGET: Target = Target {
         processes: true,
         streams: true,
         latencies: true,
-        volumes: VolumesHeld::Names,
+        volumes: VolumeIds::Names,
     },
     packs: false,
     open,
@@ -47,9 +47,9 @@ pub const TARGET: Target = Target {
 
 /// As many as readers like to take at once: 14 MiB in memory.
 const ROWS: usize = 1 << 17;
-/// What `zstd` itself takes.
+/// The default of `zstd`.
 const ZSTD_LEVEL: i32 = 3;
-/// How latencies come out of pandas: whole, though some are missing.
+/// The pandas type of latencies: whole, though some are missing.
 const NULLABLE: &str = "Int64";
 
 fn open(output: Output, provenance: &Provenance) -> io::Result<Box<dyn Encoder>> {
@@ -60,7 +60,7 @@ fn open(output: Output, provenance: &Provenance) -> io::Result<Box<dyn Encoder>>
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).map_err(io_error)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_data_page_row_count_limit(ROWS)
-        .set_key_value_metadata(Some(said(provenance)))
+        .set_key_value_metadata(Some(metadata(provenance)))
         .set_column_encoding(time, Encoding::DELTA_BINARY_PACKED);
     for plain in ["time_ns", "sector", "latency_ns"] {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(plain), false);
@@ -71,8 +71,8 @@ fn open(output: Output, provenance: &Provenance) -> io::Result<Box<dyn Encoder>>
     Ok(Box::new(Parquet { file, rows, words, latencies_dropped: 0, begun: false }))
 }
 
-/// What the file says of itself.
-fn said(provenance: &Provenance) -> Vec<KeyValue> {
+/// The file's metadata.
+fn metadata(provenance: &Provenance) -> Vec<KeyValue> {
     let Provenance { sources, format, program, options } = provenance;
     let source = |(path, bytes): &(String, Option<u64>)| json!({ "path": path, "bytes": bytes });
     let sources: Vec<_> = sources.iter().map(source).collect();
@@ -99,7 +99,7 @@ struct Parquet {
     rows: Rows,
     words: Words,
     latencies_dropped: u64,
-    /// The file says what volumes are called by.
+    /// Whether the naming of volumes has been written.
     begun: bool,
 }
 
@@ -116,12 +116,12 @@ struct Rows {
     pids: Vec<i32>,
     processes: Vec<ByteArray>,
     streams: Vec<i32>,
-    /// Those that are known, and for each row whether its is.
+    /// The known ones, and for each row whether its latency is known.
     latencies: Vec<i64>,
     known: Vec<i16>,
 }
 
-/// Words, each kept once: a clone of one is a pointer.
+/// Words, each stored once: a clone of one is a pointer.
 #[derive(Default)]
 struct Words {
     volumes: BTreeMap<u32, ByteArray>,
@@ -202,20 +202,20 @@ impl Parquet {
     }
 }
 
-/// A number that people take differences of.
+/// A number in a signed column.
 fn signed(what: &str, number: u64) -> io::Result<i64> {
     i64::try_from(number).map_err(|_| {
-        let told = format!("found {what} of {number}, expected less than 2^63");
-        io::Error::new(io::ErrorKind::InvalidData, told)
+        let why = format!("found {what} of {number}, expected less than 2^63");
+        io::Error::new(io::ErrorKind::InvalidData, why)
     })
 }
 
-/// A number as Parquet keeps those without a sign: its bits.
+/// An unsigned number as Parquet stores it: its bits.
 fn unsigned(number: u32) -> i32 {
     i32::from_le_bytes(number.to_le_bytes())
 }
 
-/// Writes the next column of a row group; of one with nulls, `known` says which rows have a value.
+/// Writes the next column of a row group; for one with nulls, `known` gives the rows that have a value.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Output>,
     values: &[T::T],

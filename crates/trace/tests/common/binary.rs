@@ -1,4 +1,4 @@
-//! Every binary format in a few records made by hand, and what they say.
+//! Every binary format in a few handmade records, and their requests.
 
 use seekless_core::Op;
 use seekless_trace::ReadOptions;
@@ -51,19 +51,19 @@ pub fn srt(records: &[[u32; 6]]) -> Vec<u8> {
 
 /// A trace in a format of records back to back.
 pub struct Sample {
-    /// What the format is called.
+    /// Name of the format.
     pub format: &'static str,
     pub bytes: Vec<u8>,
-    /// What it says.
+    /// Requests.
     pub rows: Vec<Row>,
-    /// How many of the bytes are no records, at the start.
+    /// Bytes at the start that are not records.
     pub text_bytes: usize,
-    /// Of each record.
+    /// Size of each record.
     pub record_bytes: usize,
 }
 
 impl Sample {
-    /// Its format, which need not be learnt from its content.
+    /// Format, if it is not detected.
     pub fn options(&self) -> ReadOptions {
         ReadOptions { format: Some(Format::named(self.format).unwrap()), ..ReadOptions::default() }
     }

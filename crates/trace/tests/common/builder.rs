@@ -24,9 +24,9 @@ pub const VOLUME: u32 = 253 << 20;
 pub struct Builder {
     pub bytes: Vec<u8>,
     pub big_endian: bool,
-    /// Records of version 8, those of version 7 otherwise.
+    /// Whether records are of version 8; otherwise of version 7.
     pub v8: bool,
-    /// Where each record starts.
+    /// Offset of each record.
     pub offsets: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of traces share.
+//! Common parts of the tests of traces.
 
 // Each test program uses some of this.
 #![allow(dead_code)]
@@ -32,7 +32,7 @@ pub fn xz(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The trace that a file of this text is.
+/// The trace of a file with this text.
 pub fn load_text(name: &str, text: &str) -> seekless_trace::Trace {
     seekless_trace::load(&[save(name, text.as_bytes())], &seekless_trace::ReadOptions::default()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Every text format in a few lines made by hand, what they say, and lines that no trace should hold.
+//! Every text format in a few handmade lines, their requests, and lines that are malformed.
 
 use seekless_core::{Op, Record};
 use seekless_trace::ReadOptions;
@@ -11,14 +11,14 @@ pub fn row(record: &Record) -> Row {
     (record.time.0, record.device, record.op, record.extent.start.0, record.extent.sectors)
 }
 
-/// A trace in a format of text.
+/// A trace in a text format.
 pub struct Sample {
-    /// What the format is called.
+    /// Name of the format.
     pub format: &'static str,
     pub content: &'static str,
-    /// What it says.
+    /// Requests.
     pub rows: &'static [Row],
-    /// A line that could follow, but for its time: it is negative.
+    /// A line that could follow, except for its time: it is negative.
     pub negative: &'static str,
     /// A line that could follow, with `{size}` for its size.
     pub sized: &'static str,
@@ -30,19 +30,19 @@ impl Sample {
         SAMPLES.iter().find(|sample| sample.format == format).unwrap()
     }
 
-    /// What is not to be learnt from its content.
+    /// Options for what its content does not give.
     pub fn options(&self) -> ReadOptions {
         let columns = (self.format == "blkparse-f").then(|| "%D %T.%t %p %d %S %n %C\\n".parse().unwrap());
         ReadOptions { format: Some(Format::named(self.format).unwrap()), columns, ..ReadOptions::default() }
     }
 
-    /// Its content, but for the summary at blkparse's end, after which nothing counts.
+    /// Content, without blkparse's final summary, where reading stops.
     pub fn lines(&self) -> &'static str {
         self.content.split("CPU0 ").next().unwrap()
     }
 }
 
-/// At least one of every format of text.
+/// At least one of every text format.
 pub const SAMPLES: &[Sample] = &[
     Sample {
         format: "msr",

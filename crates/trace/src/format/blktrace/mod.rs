@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use seekless_core::Nanos;
 
-use super::{Content, Decoder, Event, Format, LeavesOpen, Naming, Sample};
+use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample};
 use crate::compressed::fill;
 use crate::error::TraceError;
 use crate::options::ReadOptions;
@@ -29,13 +29,13 @@ pub(crate) use record::first_bytes;
 pub use record::{ByteOrder, Flaw, HEADER_BYTES, HEADER_BYTES_8, MAGIC_BYTES, RawRecord, check_magic, exact};
 use record::{byte_order, category};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "blktrace",
     summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     // Any version: an unsupported one is reported by its number.
     detect: |head| byte_order(head).is_some(),
     open,
@@ -121,7 +121,7 @@ impl<R: Read> Blktrace<R> {
         let why = if cut { "the compressed stream stops early" } else { "the file is cut short" };
         let (file, offset) = (self.file.display(), self.offset);
         self.warnings.push(format!(
-            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; what comes before was read"
+            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; earlier records were read"
         ));
         Ok(None)
     }
@@ -154,7 +154,7 @@ impl<R: Read> Blktrace<R> {
             let expected = "the byte order of the file's first record".into();
             return Err(Flaw::Malformed { found, expected });
         }
-        let meaning = if self.completions || !record.tells_completion() { record.meaning()? } else { None };
+        let meaning = if self.completions || !record.is_completion() { record.meaning()? } else { None };
         let mut time = Nanos(record.time_ns);
         if record.time_ns == 0 && record.is(category::NOTE) {
             time = self.newest;

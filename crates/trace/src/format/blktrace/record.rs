@@ -264,7 +264,7 @@ impl RawRecord<'_> {
         header + self.payload.len()
     }
 
-    pub(super) fn tells_completion(&self) -> bool {
+    pub(super) fn is_completion(&self) -> bool {
         self.action & 0xff == what::COMPLETED && !self.is(category::NOTE)
     }
 

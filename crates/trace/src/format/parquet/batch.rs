@@ -1,7 +1,6 @@
-//! Rows of a trace that have been read together, by columns, and what one of them says.
+//! A batch of rows of a trace, by columns, and the request of each.
 //!
-//! Faults: a column that is not there (its values are unknown), null, numbers that fit nothing, words that
-//! nobody knows.
+//! Faults: a missing column (its values are unknown), null, numbers out of range, unknown words.
 
 use ::parquet::data_type::ByteArray;
 use seekless_core::record::Flags;
@@ -9,12 +8,12 @@ use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId};
 
 use super::super::Queued;
 use super::super::fields::{self, Flaw, quoted, sectors};
-use super::super::text::{Said, plain};
+use super::super::text::{EventQueue, plain};
 use super::column::{Kind, Values};
 use super::schema;
 use crate::volumes::Volumes;
 
-/// The columns that are looked for: name, what it holds, whether it must be there. Those of flags follow.
+/// The known columns: name, kind, whether required. Those of flags follow.
 const COLUMNS: [(&str, Kind, bool); FIRST_FLAG] = [
     ("time_ns", Kind::Number, true),
     ("op", Kind::Text, true),
@@ -41,19 +40,19 @@ const STREAM: usize = 8;
 const LATENCY: usize = 9;
 const FIRST_FLAG: usize = 10;
 
-/// How many columns are looked for.
+/// Number of known columns.
 pub const FIELDS: usize = FIRST_FLAG + schema::FLAGS.len();
 
-/// The column that is looked for with this number: its name, what it holds, whether it must be there.
+/// The known column of this number: name, kind, whether required.
 pub fn field(number: usize) -> (&'static str, Kind, bool) {
     let flag = || (schema::FLAGS[number - FIRST_FLAG].0, Kind::Bit, false);
     COLUMNS.get(number).copied().unwrap_or_else(flag)
 }
 
-/// What is wrong with a row, and in which column.
-pub type Wrong = (usize, Flaw);
+/// The flaw of a row, and its column.
+pub type RowFlaw = (usize, Flaw);
 
-/// Rows that have been read.
+/// A batch of rows.
 #[derive(Default)]
 pub struct Batch {
     /// The values of each column that the file has.
@@ -61,8 +60,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Notes what a row says. Volumes are those in the column of numbers if they are `numbered`.
-    pub fn row(&self, row: usize, said: &mut Said, volumes: &Volumes, numbered: bool) -> Result<(), Wrong> {
+    /// Decodes a row into `events`. Volumes are those in the column of numbers if they are `numbered`.
+    pub fn row(
+        &self,
+        row: usize,
+        events: &mut EventQueue,
+        volumes: &Volumes,
+        numbered: bool,
+    ) -> Result<(), RowFlaw> {
         let time = Nanos(self.needed(TIME, row)?);
         let op = self.op(row)?;
         let extent = if op == Op::Flush {
@@ -76,20 +81,20 @@ impl Batch {
         let latency = self.whole(LATENCY, row, i64::MAX)?;
         let latency = latency.map_or(Latency::UNKNOWN, |took| Latency::of(Nanos(took)));
         if let Some(name) = self.text(PROCESS, row) {
-            said.process(time, process, &String::from_utf8_lossy(name));
+            events.process(time, process, &String::from_utf8_lossy(name));
         }
         let flags = self.flags(row);
-        said.request(time, Queued { flags, process, stream, latency, ..plain(device, op, extent) });
+        events.request(time, Queued { flags, process, stream, latency, ..plain(device, op, extent) });
         Ok(())
     }
 
-    fn needed(&self, field: usize, row: usize) -> Result<u64, Wrong> {
+    fn needed(&self, field: usize, row: usize) -> Result<u64, RowFlaw> {
         let null = || (field, Flaw { found: "null".into(), expected: "a whole number".into() });
         self.whole(field, row, i64::MAX)?.ok_or_else(null)
     }
 
     /// A number from 0 to `most`.
-    fn whole(&self, field: usize, row: usize, most: i64) -> Result<Option<u64>, Wrong> {
+    fn whole(&self, field: usize, row: usize, most: i64) -> Result<Option<u64>, RowFlaw> {
         let Some(Values::Numbers(numbers)) = &self.columns[field] else { return Ok(None) };
         match numbers.get(row).copied().flatten() {
             Some(number) if !(0..=most).contains(&number) => {
@@ -100,7 +105,7 @@ impl Batch {
     }
 
     /// A number of 32 bits; zero where there is none.
-    fn small(&self, field: usize, row: usize) -> Result<u32, Wrong> {
+    fn small(&self, field: usize, row: usize) -> Result<u32, RowFlaw> {
         Ok(self.whole(field, row, i64::from(u32::MAX))?.unwrap_or(0) as u32)
     }
 
@@ -109,12 +114,12 @@ impl Batch {
         texts.get(row)?.as_ref().map(ByteArray::data)
     }
 
-    fn volume(&self, row: usize, volumes: &Volumes) -> Result<u32, Wrong> {
+    fn volume(&self, row: usize, volumes: &Volumes) -> Result<u32, RowFlaw> {
         let name = String::from_utf8_lossy(self.text(VOLUME, row).unwrap_or_default());
         fields::volume(volumes, &name).map_err(|flaw| (VOLUME, flaw))
     }
 
-    fn op(&self, row: usize) -> Result<Op, Wrong> {
+    fn op(&self, row: usize) -> Result<Op, RowFlaw> {
         let word = self.text(OP, row);
         let known = schema::OPS.iter().find(|(known, _)| Some(known.as_bytes()) == word);
         known.map(|(_, op)| *op).ok_or_else(|| {

@@ -1,7 +1,7 @@
-//! One column of a row group, a batch of rows at a time, whichever of Parquet's types its values have.
+//! One column of a row group, a batch of rows at a time, for any of Parquet's types of values.
 //!
-//! Invariant: a batch has exactly as many rows as were asked for, or is an error. Faults: any bytes; a
-//! column of another type than the trace needs, of lists, or shorter than its row group.
+//! Invariant: a batch has exactly the requested number of rows, or is an error. Faults: any bytes; a column of another
+//! type than the trace needs, of lists, or shorter than its row group.
 
 use ::parquet::basic::{LogicalType, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -12,19 +12,19 @@ use ::parquet::schema::types::ColumnDescriptor;
 
 use super::pages::Checked;
 
-/// What a column of a trace holds.
+/// The kind of a trace column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole numbers; where a program made them floating-point, their whole part.
+    /// Whole numbers; of floating-point numbers, their whole part.
     Number,
     /// Words.
     Text,
-    /// Yes or no.
+    /// Booleans.
     Bit,
 }
 
 impl Kind {
-    /// Whether a column of a file can be read as such; else, what it is.
+    /// Whether a column of a file can be read as this kind; else, its type.
     pub fn suits(self, column: &ColumnDescriptor) -> std::result::Result<(), String> {
         let (is, lists) = (column.physical_type(), column.max_rep_level() > 0);
         let suits = match self {
@@ -35,7 +35,7 @@ impl Kind {
         if suits && !lists { Ok(()) } else { Err(format!("{is}{}", if lists { " in lists" } else { "" })) }
     }
 
-    /// In words.
+    /// A description.
     pub fn words(self) -> &'static str {
         match self {
             Kind::Number => "whole numbers (INT32, INT64 or DOUBLE)",
@@ -56,9 +56,9 @@ pub enum Values {
     Bits(Vec<Option<bool>>),
 }
 
-/// Where in a row group's column we are.
+/// A reader of a row group's column.
 pub enum Column {
-    /// Numbers in 32 bits; whether without a sign.
+    /// Numbers in 32 bits; whether unsigned.
     Int32(Typed<Int32Type>, bool),
     /// Numbers in 64 bits.
     Int64(Typed<Int64Type>),
@@ -66,12 +66,12 @@ pub enum Column {
     Double(Typed<DoubleType>),
     /// Words.
     Text(Typed<ByteArrayType>),
-    /// Yes or no.
+    /// Booleans.
     Bit(Typed<BoolType>),
 }
 
 impl Column {
-    /// The column with this number.
+    /// The column of this number.
     pub fn open(group: &dyn RowGroupReader, number: usize) -> Result<Column> {
         let described = group.metadata().schema_descr().column(number);
         let nullable = described.max_def_level();
@@ -104,10 +104,10 @@ impl Column {
     }
 }
 
-/// A column whose type is known.
+/// A column of a known type.
 pub struct Typed<T: DataType> {
     reader: ColumnReaderImpl<T>,
-    /// The level of a value that is not null; zero where none can be.
+    /// The definition level of a value that is not null; zero if nulls are not possible.
     present: i16,
     values: Vec<T::T>,
     levels: Vec<i16>,

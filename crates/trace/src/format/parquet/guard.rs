@@ -1,8 +1,8 @@
-//! Calls into the Parquet library, which panics on some kinds of damage (a dictionary that is missing, bit
-//! widths that are none): here that is an error, and says nothing on standard error.
+//! A guard around the Parquet library, which panics on some kinds of damage (a missing dictionary, invalid bit widths):
+//! here that is an error, without output on standard error.
 //!
-//! Invariant: panics elsewhere, and on other threads, are told as before. What was called is not used again
-//! after it panicked: the caller gives up the file.
+//! Invariant: panics elsewhere, and on other threads, are reported as before. A reader is not used again after it
+//! panicked: the caller gives up the file.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -14,14 +14,14 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what may panic on damage.
+/// Runs a closure that may panic on damage.
 pub fn guarded<T>(does: impl FnOnce() -> Result<T>) -> Result<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let before = panic::take_hook();
-        panic::set_hook(Box::new(move |told| {
+        panic::set_hook(Box::new(move |info| {
             if !GUARDED.get() {
-                before(told);
+                before(info);
             }
         }));
     });

@@ -1,14 +1,13 @@
-//! Parquet, as this project writes it and as data-frame programs write it back: a row a request, columns
-//! known by their names in any order, others passed over.
+//! Parquet, as written by this project and by data-frame programs: a row per request, columns identified by their names
+//! in any order, others ignored.
 //!
-//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, `sector` and `sectors` must be
-//! there; what else is missing, or null, is unknown. Volumes have their numbers where the file says how
-//! they are numbered, else the names in `volume`. Pages may be plain, zstd or Snappy.
+//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, `sector` and `sectors` are required; other
+//! missing or null values are unknown. Volumes have their numbers if the file gives their naming, else the names in
+//! `volume`. Pages may be plain, zstd or Snappy.
 //!
-//! Bounds: a batch of rows and a page a column, whatever the size of a row group. A file is read in place;
-//! standard input and what is compressed as a whole goes through a temporary file. Faults: any bytes. The
-//! library below panics on some of those; that ends the trace with an error like any other. Pages have no
-//! checksum: damage inside of one may pass for other values.
+//! Bounds: a batch of rows and a page per column, whatever the size of a row group. A file is read in place; standard
+//! input and compressed files go through a temporary file. Faults: any bytes. The library panics on some of those; that
+//! ends the trace with an error like any other. Pages have no checksum: damage inside of one may go unnoticed.
 
 mod batch;
 mod column;
@@ -25,8 +24,8 @@ use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{FileReader, Length, SerializedFileReader};
 
 use super::fields::{Flaw, quoted};
-use super::text::Said;
-use super::{Content, Decoder, Event, Format, LeavesOpen, Naming, Sample};
+use super::text::EventQueue;
+use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample};
 use crate::error::TraceError;
 use crate::volumes::Volumes;
 use batch::Batch;
@@ -34,38 +33,38 @@ use column::Column;
 use guard::guarded;
 use source::Source;
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "parquet",
     summary: "Parquet with columns time_ns, op, sector, sectors, and others as trace convert writes them",
     sample: Sample::Real,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| head.starts_with(MAGIC),
     open,
 };
 
 const MAGIC: &[u8; 4] = b"PAR1";
-/// Rows that are read together.
+/// Rows per batch.
 const BATCH: usize = 8192;
-/// More columns than a person would read about.
-const COLUMNS_TOLD: usize = 20;
+/// Most columns named in a message.
+const MAX_LISTED: usize = 20;
 
 struct Parquet {
     input: SerializedFileReader<Source>,
     file: PathBuf,
-    said: Said,
-    /// The columns of interest: which of `batch` it is, and its number in the file.
-    wanted: Vec<(usize, usize)>,
+    events: EventQueue,
+    /// The columns read: number in `batch`, and number in the file.
+    selected: Vec<(usize, usize)>,
     volumes: Volumes,
-    /// Whether volumes are called by the numbers in `device`.
+    /// Whether volumes are identified by the numbers in `device`.
     numbered: bool,
     /// The row group being read: its columns, and rows still to come.
     group: Vec<Column>,
     left: usize,
     groups_begun: usize,
     batch: Batch,
-    /// The next row of the batch, of how many, and the number of the batch's first row in the file.
+    /// The next row of the batch, its size, and the number of its first row in the file.
     next: usize,
     rows: usize,
     first: u64,
@@ -85,23 +84,23 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
         let file = file.clone();
         TraceError::Malformed { file, offset: 0, found, expected }
     };
-    let wanted = wanted(input.metadata()).map_err(malformed)?;
+    let selected = selected(input.metadata()).map_err(malformed)?;
     check(input.metadata(), bytes).map_err(malformed)?;
-    let has = |field| wanted.iter().any(|(known, _)| *known == field);
+    let has = |field| selected.iter().any(|(known, _)| *known == field);
     let naming = match naming(input.metadata()) {
         Some(naming) if naming == Naming::Named || has(batch::DEVICE) => naming,
         _ if has(batch::VOLUME) => Naming::Named,
         _ => Naming::Numbered,
     };
-    content.volumes.say(naming).map_err(|before| {
+    content.volumes.set_naming(naming).map_err(|before| {
         let found = format!("volumes that are {}", words(naming));
         malformed(Flaw { found, expected: format!("{}, as in the files before it", words(before)) })
     })?;
     Ok(Box::new(Parquet {
         input,
         file,
-        said: Said::default(),
-        wanted,
+        events: EventQueue::default(),
+        selected,
         volumes: content.volumes,
         numbered: naming != Naming::Named,
         group: Vec::new(),
@@ -116,16 +115,16 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     }))
 }
 
-/// Which columns of the file are of interest.
-fn wanted(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
+/// The columns of the file to read.
+fn selected(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
     let columns = metadata.file_metadata().schema_descr().columns();
-    let mut wanted = Vec::new();
+    let mut selected = Vec::new();
     for field in 0..batch::FIELDS {
         let (name, kind, needed) = batch::field(field);
         let found = columns.iter().position(|column| column.path().parts() == [name]);
         let Some(number) = found else {
             if needed {
-                let names = columns.iter().take(COLUMNS_TOLD).map(|column| quoted(&column.path().string()));
+                let names = columns.iter().take(MAX_LISTED).map(|column| quoted(&column.path().string()));
                 let found = format!("the columns {}", names.collect::<Vec<_>>().join(", "));
                 return Err(Flaw { found, expected: format!("one called {name}") });
             }
@@ -135,13 +134,12 @@ fn wanted(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
             found: format!("column {name} of type {found}"),
             expected: kind.words().to_owned(),
         })?;
-        wanted.push((field, number));
+        selected.push((field, number));
     }
-    Ok(wanted)
+    Ok(selected)
 }
 
-/// Whether all columns lie in the file's `bytes`, which the library below takes for granted, and can be
-/// decompressed.
+/// Checks that all columns lie in the file's `bytes`, which the library does not check, and can be decompressed.
 fn check(metadata: &ParquetMetaData, bytes: u64) -> Result<(), Flaw> {
     for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
         let (data, length) = (column.data_page_offset(), column.compressed_size());
@@ -161,11 +159,11 @@ fn check(metadata: &ParquetMetaData, bytes: u64) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// What the file says volumes are called by.
+/// The naming of volumes given by the file.
 fn naming(metadata: &ParquetMetaData) -> Option<Naming> {
-    let said = metadata.file_metadata().key_value_metadata()?;
-    let said = said.iter().find(|pair| pair.key == schema::VOLUMES)?.value.as_deref()?;
-    schema::NAMINGS.iter().find(|(word, _)| *word == said).map(|(_, naming)| *naming)
+    let events = metadata.file_metadata().key_value_metadata()?;
+    let events = events.iter().find(|pair| pair.key == schema::VOLUMES)?.value.as_deref()?;
+    schema::NAMINGS.iter().find(|(word, _)| *word == events).map(|(_, naming)| *naming)
 }
 
 fn words(naming: Naming) -> &'static str {
@@ -178,20 +176,20 @@ fn damaged(file: &Path, offset: u64, error: ParquetError, expected: &str) -> Tra
             Ok(source) if source.raw_os_error().is_some() => {
                 return TraceError::Io { file: file.to_owned(), source: *source };
             }
-            // Of a decompressor.
+            // An error of a decompressor.
             Ok(cause) => cause.to_string(),
             Err(cause) => cause.to_string(),
         },
-        ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said,
+        ParquetError::General(events) | ParquetError::NYI(events) | ParquetError::EOF(events) => events,
         error => error.to_string(),
     };
-    // What it quotes may be of any length, and steer a terminal.
+    // A quotation may be of any length, and control a terminal.
     let found = quoted(&found).trim_matches('"').to_owned();
     TraceError::Malformed { file: file.to_owned(), offset, found, expected: expected.to_owned() }
 }
 
 impl Parquet {
-    /// Brings the next rows into the batch; `false` at the end.
+    /// Reads the next batch of rows; `false` at the end.
     fn fetch(&mut self) -> Result<bool, TraceError> {
         while self.left == 0 {
             if self.groups_begun == self.input.num_row_groups() {
@@ -202,7 +200,7 @@ impl Parquet {
         self.first += self.rows as u64;
         (self.next, self.rows) = (0, self.left.min(BATCH));
         self.left -= self.rows;
-        for ((field, number), column) in self.wanted.iter().zip(&mut self.group) {
+        for ((field, number), column) in self.selected.iter().zip(&mut self.group) {
             let rows = self.rows;
             let values = guarded(|| column.read(rows));
             let group = self.input.metadata().row_group(self.groups_begun - 1).column(*number);
@@ -215,12 +213,12 @@ impl Parquet {
         Ok(true)
     }
 
-    /// Comes to the next row group.
+    /// Starts the next row group.
     fn begin(&mut self) -> Result<(), TraceError> {
-        let (input, number, wanted) = (&self.input, self.groups_begun, &self.wanted);
+        let (input, number, selected) = (&self.input, self.groups_begun, &self.selected);
         let opened = guarded(|| {
             let group = input.get_row_group(number)?;
-            let columns = wanted.iter().map(|(_, column)| Column::open(&*group, *column));
+            let columns = selected.iter().map(|(_, column)| Column::open(&*group, *column));
             let rows = usize::try_from(group.metadata().num_rows());
             let rows = rows.map_err(|_| ParquetError::General("a negative number of rows".into()))?;
             Ok((rows, columns.collect::<Result<Vec<_>, _>>()?))
@@ -235,7 +233,7 @@ impl Parquet {
 impl Decoder for Parquet {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            if let Some((time, kind)) = self.said.next() {
+            if let Some((time, kind)) = self.events.next() {
                 return Ok(Some(Event { time, offset: 0, kind }));
             }
             if self.next == self.rows && !self.fetch()? {
@@ -243,7 +241,7 @@ impl Decoder for Parquet {
             }
             let row = self.next;
             self.next += 1;
-            match self.batch.row(row, &mut self.said, &self.volumes, self.numbered) {
+            match self.batch.row(row, &mut self.events, &self.volumes, self.numbered) {
                 Err(_) if self.skip_bad => self.skipped += 1,
                 Err((field, Flaw { found, expected })) => {
                     // From one, as lines are.
@@ -257,7 +255,7 @@ impl Decoder for Parquet {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        self.said.warnings(&self.file)
+        self.events.warnings(&self.file)
     }
 
     fn skipped(&self) -> u64 {

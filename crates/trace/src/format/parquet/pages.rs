@@ -1,14 +1,14 @@
-//! Pages of a column, checked before the library below believes them: it makes room for as many values as a
-//! dictionary claims to hold.
+//! Checks of a column's pages before the library trusts them: it allocates as many values as a dictionary claims to
+//! hold.
 
 use ::parquet::basic::Type;
 use ::parquet::column::page::{Page, PageMetadata, PageReader};
 use ::parquet::errors::{ParquetError, Result};
 
-/// Pages of which none claims more than it holds.
+/// Pages of which none claims more values than it can hold.
 pub struct Checked {
     pages: Box<dyn PageReader>,
-    /// Bytes that a value takes at least.
+    /// The least size of a value in bytes.
     least: usize,
 }
 
@@ -17,7 +17,7 @@ impl Checked {
     pub fn new(pages: Box<dyn PageReader>, kind: Type) -> Checked {
         let least = match kind {
             Type::INT64 | Type::DOUBLE => 8,
-            // A text has its length before it.
+            // A text is preceded by its length.
             _ => 4,
         };
         Checked { pages, least }

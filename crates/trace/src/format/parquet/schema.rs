@@ -1,8 +1,8 @@
-//! The columns of a trace in Parquet, what is said beside them, and the words for operations and flags:
-//! what the writer writes and the reader looks for.
+//! The Parquet schema of a trace: columns, metadata, and the words for operations and flags, for both the writer and
+//! the reader.
 //!
-//! Whole numbers are signed where people take differences (times, sectors), so that those can be negative
-//! in every reader. A set of flags is a column of booleans for each.
+//! Whole numbers are signed where differences are usual (times, sectors), so that those can be negative in every
+//! reader. A set of flags is a column of booleans for each.
 
 use seekless_core::Op;
 use seekless_core::record::Flags;
@@ -37,7 +37,7 @@ pub const FLAGS: [(&str, Flags); 5] = [
     ("preflush", Flags::PREFLUSH),
 ];
 
-/// What a file says of its columns.
+/// Units of the columns, for a file's metadata.
 pub const UNITS: &str = "time_ns: nanoseconds from the trace's first request; volume: its name; device: its \
     number (Linux: major << 20 | minor); op: read, write, flush, discard or write_zeroes; sector: the first one, \
     of 512 bytes, 0 for a flush; sectors: how many; sync, meta, ahead, fua, preflush: flags of the request; pid: \
@@ -45,7 +45,7 @@ pub const UNITS: &str = "time_ns: nanoseconds from the trace's first request; vo
     trace does not tell; stream: which client of a workload asked; latency_ns: from arrival to answer, null \
     where the trace does not tell";
 
-/// What volumes are called by, in a file's metadata.
+/// Metadata key of the volumes' naming.
 pub const VOLUMES: &str = "seekless.volumes";
 
 /// The words of operations.

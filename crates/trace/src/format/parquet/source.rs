@@ -1,6 +1,6 @@
-//! A Parquet file as bytes at any place: the file itself, or a copy of what cannot be read twice.
+//! A Parquet file with random access: the file itself, or a copy of a stream.
 //!
-//! Invariant: no more is asked for than there is, so that a damaged length allocates nothing.
+//! Invariant: reads are checked against the length, so that a damaged length allocates nothing.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -19,8 +19,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file at `path`, if it is one; of a stream, or what is compressed, a copy of `content`, which goes
-    /// with us.
+    /// The file at `path`, if it is one; for a stream, or a compressed file, a temporary copy of `content`.
     pub fn open(path: Option<&Path>, content: &mut dyn Read) -> io::Result<Source> {
         if let Some(path) = path {
             let mut file = File::open(path)?;
