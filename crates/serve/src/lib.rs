@@ -22,6 +22,8 @@ mod retry;
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod signals;
+#[cfg(target_os = "linux")]
+pub mod wire;
 
 #[cfg(target_os = "linux")]
 pub use admit::{Admission, AdmissionError, Target};

@@ -18,14 +18,13 @@ use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep, spawn};
 
 use super::client_slots::ClientSlot;
-use super::input::Input;
 use super::peer::Peer;
 use super::request::{PIECE, Payload, Plan, Session};
 use super::send_queue::SendQueue;
-use super::tls::Tunnel;
 use super::{Offer, Server};
 use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
 use crate::reactor::{Job, Memory, Op};
+use crate::wire::{Input, Tunnel};
 
 /// Time limit of a handshake, and of the remainder of a request.
 const TIMEOUT: Nanos = Nanos::from_millis(30_000);

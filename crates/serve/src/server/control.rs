@@ -13,8 +13,8 @@ use seekless_core::Nanos;
 use seekless_core::runtime::{sleep, spawn};
 
 use super::Listener;
-use super::input::Input;
 use crate::reactor::{Job, Memory, Op, Reactor};
+use crate::wire::Input;
 
 /// Bytes of a line.
 const LONGEST: usize = 64 << 10;

@@ -12,20 +12,11 @@ mod client;
 mod client_slots;
 mod control;
 mod export;
-mod input;
-mod keys_error;
 mod listener;
 mod peer;
 mod request;
-#[cfg(feature = "tls")]
-mod rsa;
 mod send_queue;
 mod status;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tls.rs"]
-mod tls;
 mod write_tracker;
 
 use std::cell::{Cell, RefCell};
@@ -39,6 +30,7 @@ use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep, spawn};
 
 use crate::reactor::{Job, Op, Reactor};
+use crate::wire::Keys;
 use budget::Budget;
 use client_slots::{ClientSlots, Handshakes};
 use peer::Peer;
@@ -48,12 +40,8 @@ pub use byte_adapter::{ByteAdapter, Bytes, UnalignedPermit};
 pub use client_slots::CLIENTS;
 pub use control::{ControlReply, control};
 pub use export::Export;
-pub(crate) use input::Input;
-pub use keys_error::KeysError;
 pub use listener::{ListenError, Listener};
 pub use status::Home;
-pub(crate) use tls::Tunnel;
-pub use tls::{Keys, Trust};
 
 /// How long a stopping server waits for clients to receive their last replies.
 const STOP_TIMEOUT: Nanos = Nanos::from_millis(5_000);

@@ -18,8 +18,8 @@ use seekless_core::runtime::quiet;
 
 use super::budget::Budget;
 use super::peer::Peer;
-use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Op, Reactor};
+use crate::wire::Tunnel;
 
 /// Bytes that a client's requests may hold at once: two of the largest.
 const WINDOW: u64 = 64 << 20;

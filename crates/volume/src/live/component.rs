@@ -16,7 +16,7 @@ use seekless_serve::component::{
     RemoteComponent, TimedComponent,
 };
 use seekless_serve::reactor::Reactor;
-use seekless_serve::server::Trust;
+use seekless_serve::wire::Trust;
 use serde::{Deserialize, Serialize};
 
 use super::error::{At, LiveError};

@@ -12,7 +12,8 @@ use seekless_core::{Hints, Layer, Nanos, PAGE_BYTES, Size};
 use seekless_layers::periodic::reconfigure_every;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
-use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, Home, Keys, Server, control};
+use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, Home, Server, control};
+use seekless_serve::wire::Keys;
 
 use super::build::{bytes_of, components, is_read_only, runtime, trees};
 use super::component::Live;

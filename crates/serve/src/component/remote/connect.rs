@@ -14,7 +14,7 @@ use crate::nbd::client::{
     start_tls, structured,
 };
 use crate::reactor::inputs::placeholder;
-use crate::server::{Trust, Tunnel};
+use crate::wire::{Trust, Tunnel};
 
 /// How long to wait for the server during the handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use super::Connected;
 use crate::nbd::client::{CHUNK, Chunk, Part, ask, chunk, part, simple_reply};
 use crate::nbd::{Command, constants as c};
 use crate::reactor::{Job, Memory, Op, Reactor};
-use crate::server::{Input, Tunnel};
+use crate::wire::{Input, Tunnel};
 
 /// Bytes of a chunk without data, at most: the states of 128 Ki extents.
 const LONGEST: u32 = 1 << 20;

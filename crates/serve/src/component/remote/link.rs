@@ -21,7 +21,7 @@ use super::connection::{Connection, Failure, GONE, Reply};
 use crate::nbd::Command;
 use crate::nbd::client::ExportInfo;
 use crate::reactor::Reactor;
-use crate::server::Trust;
+use crate::wire::Trust;
 
 /// The protocol's error of a server that shuts down.
 const ESHUTDOWN: u32 = 108;
