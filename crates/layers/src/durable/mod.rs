@@ -10,6 +10,7 @@ pub mod parity;
 pub mod quiet;
 pub mod region;
 pub mod sector;
+pub mod walk;
 
 pub use pair::{Choice, Home, Pair};
 pub use quiet::Quiet;

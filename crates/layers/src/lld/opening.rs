@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, mutant};
 
-use super::checkpoint::{self, Checkpoint, Found, Head, Place};
+use super::checkpoint::{self, Checkpoint, Found, Head};
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::Log;
 use super::segments::{Segment, Segments};
@@ -24,7 +24,7 @@ use super::sums::Sums;
 use super::{Options, sealed};
 use crate::bytes::sum_of_page;
 use crate::canary::Canary;
-use crate::durable::{parity, region};
+use crate::durable::{parity, region, walk};
 
 /// The checkpoint that counts, and how the component is divided: as new volumes are, or as one of the first format.
 pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Found), IoError> {
@@ -151,15 +151,15 @@ async fn follow(
     options: &Options,
     canary: &Canary,
 ) -> Result<Vec<Summary>, IoError> {
-    let (mut log, mut place, mut sequence) = (Vec::<Summary>::new(), head.anchor, head.sequence + 1);
-    while let Some((segment, offset)) = place {
+    let anchor = head.anchor.map(|(segment, offset)| walk::Place { segment, offset });
+    let find = async |place: walk::Place, sequence: u64| {
+        let walk::Place { segment, offset } = place;
         let key = Key { identity: head.identity, epoch: head.epoch, sequence, segment, offset };
-        let Some(summary) = summary_at(below, layout, &key, options).await? else { break };
-        place = behind(&summary, layout);
-        sequence += 1;
-        log.push(summary);
-    }
-    let confirmed = log.iter().map(|summary| summary.confirmed).max().unwrap_or(0);
+        summary_at(below, layout, &key, options).await
+    };
+    let walk = walk::walk(layout.segment, anchor, head.sequence + 1, find).await?;
+    let confirmed = walk.stable();
+    let mut log = walk.records;
     for index in 0..log.len() {
         if log[index].key.sequence > confirmed
             && !is_whole(below, layout, &mut log[index], options, canary).await?
@@ -211,14 +211,17 @@ async fn made_whole(
     below.write(at, Buffer::from_vec(bytes), Hints::default()).await
 }
 
-/// Where the log goes on behind this.
-fn behind(summary: &Summary, layout: &Layout) -> Option<Place> {
-    let Key { segment, offset, .. } = summary.key;
-    let filled = offset + 1 + summary.entries.len() as u32;
-    if layout.segment - filled < 2 {
-        Some((summary.next, 0)).filter(|(next, _)| *next != NONE)
-    } else {
-        Some((segment, filled))
+impl walk::Record for Summary {
+    fn pages(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    fn next(&self) -> Option<u32> {
+        Some(self.next).filter(|next| *next != NONE)
+    }
+
+    fn stable(&self) -> u64 {
+        self.confirmed
     }
 }
 

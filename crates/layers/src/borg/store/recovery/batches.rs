@@ -3,18 +3,17 @@
 //! Of version 2, a batch of which one sector has rotted is made whole by its parity. Two are taken for a batch that was being
 //! written when the power went, unless a later one says that it was durable: then the log is damaged.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, mutant};
 
 use super::super::format::batch::RUN;
-use super::super::format::{BatchPage, Head, NONE, OLD, PAGE, Super};
+use super::super::format::{Anchor, BatchPage, Head, OLD, PAGE, Super};
 use super::super::layout::Layout;
 use super::super::map::Slot;
 use super::super::segments::Segments;
 use super::{Aside, DiskEntries, DiskEntry, error};
+use crate::durable::walk::{Place, Record, Walk, walk};
 use crate::durable::{parity, region};
 
 /// Segments behind the one that the log ends in of which the first page is looked at.
@@ -25,52 +24,60 @@ struct FoundBatch {
     sequence: u64,
     at: Slot,
     page: BatchPage,
+    /// The segment in which the log continues, if that is one of the log.
+    next: Option<u32>,
     /// Its own page, if that was made whole.
     head: Option<Vec<u8>>,
     /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and told.
     data: Result<Option<(usize, Vec<u8>)>, ()>,
 }
 
-/// Where a log was left, and what it tells.
-struct End {
-    segment: u32,
-    offset: u32,
-    /// The segment, as it is.
-    bytes: Vec<u8>,
+impl Record for FoundBatch {
+    fn pages(&self) -> u32 {
+        self.page.entries.len() as u32
+    }
+
+    fn next(&self) -> Option<u32> {
+        self.next
+    }
+
+    fn stable(&self) -> u64 {
+        self.page.stable
+    }
 }
 
-/// Finds the batches of a segment from a place on; where the log goes on, and how far into this segment they reach.
-fn find_batches(
-    bytes: &[u8],
-    disk: &Super,
-    (segment, mut offset): (u32, u32),
-    batches: &mut Vec<FoundBatch>,
-) -> (u32, u32) {
-    let (slots, mut next) = (disk.layout.slots_of(segment), NONE);
-    while offset + 2 <= disk.layout.segment {
-        let (at, sequence) = (slots.start + offset, disk.anchor.sequence + batches.len() as u64);
-        let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
-        let rest = &bytes[offset as usize * PAGE..];
-        let decode = |bytes: &[u8]| {
-            BatchPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
-        };
-        let told = match disk.version {
-            OLD => decode(&rest[..PAGE]).map(|page| (page, None)),
-            _ => parity::head(rest, RUN, decode),
-        };
-        let Some((page, head)) = told else { break };
-        let Some(record) = rest.get(..(1 + page.entries.len()) * PAGE) else { break };
-        let sums: Vec<u32> = page.entries.iter().map(|(_, sum)| *sum).collect();
-        let data = match (&head, disk.version) {
-            (_, OLD) => are_as_told(record, &sums),
-            (None, _) => parity::page(record, &sums),
-            (Some(head), _) => parity::page(&[head, &record[PAGE..]].concat(), &sums),
-        };
-        offset += 1 + page.entries.len() as u32;
-        next = page.next;
-        batches.push(FoundBatch { sequence, at, page, head, data });
-    }
-    (next, offset)
+/// A segment, as it is.
+struct SegmentBytes {
+    segment: u32,
+    bytes: Buffer,
+}
+
+/// The batch of this number at a place of a segment, if it is there.
+fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<FoundBatch> {
+    let at = disk.layout.slots_of(place.segment).start + place.offset;
+    let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
+    let rest = &bytes[place.offset as usize * PAGE..];
+    let decode = |bytes: &[u8]| {
+        BatchPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
+    };
+    let (page, head) = match disk.version {
+        OLD => decode(&rest[..PAGE]).map(|page| (page, None))?,
+        _ => parity::head(rest, RUN, decode)?,
+    };
+    let record = rest.get(..(1 + page.entries.len()) * PAGE)?;
+    let sums: Vec<u32> = page.entries.iter().map(|(_, sum)| *sum).collect();
+    let data = match (&head, disk.version) {
+        (_, OLD) => are_as_told(record, &sums),
+        (None, _) => parity::page(record, &sums),
+        (Some(head), _) => parity::page(&[head, &record[PAGE..]].concat(), &sums),
+    };
+    let next = Some(page.next).filter(|next| logged(disk.layout).contains(next));
+    Some(FoundBatch { sequence, at, page, next, head, data })
+}
+
+/// Segments of the log.
+fn logged(layout: Layout) -> std::ops::Range<u32> {
+    layout.read_cache..layout.segments()
 }
 
 /// Whether pages have these checksums, without parity.
@@ -88,10 +95,10 @@ pub async fn follow(
     aside: &mut Aside,
 ) -> Result<u64, IoError> {
     let layout = disk.layout;
-    let mut batches: Vec<FoundBatch> = Vec::new();
-    let end = find_all(bopt, disk, &mut batches).await?;
+    let (walk, last) = find_all(bopt, disk).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
-    let stable = batches.iter().map(|batch| batch.page.stable).max().unwrap_or(0);
+    let (stable, end) = (walk.stable(), walk.end.zip(last));
+    let mut batches = walk.records;
     // What is stable, or told by its segment's map page, may have been overwritten in place since.
     let known = |batch: &FoundBatch| {
         batch.sequence <= stable || batch.sequence <= segments.of(layout.segment_of(batch.at).0).covered
@@ -100,7 +107,7 @@ pub async fn follow(
     if count < batches.len() {
         edge("the log ends with a run that is not whole");
     } else if let Some(end) = end.filter(|_| disk.version != OLD && !disk.clean) {
-        unless_stable(bopt, disk, &end, before + count as u64 + 1).await?;
+        unless_stable(bopt, disk, end, before + count as u64 + 1).await?;
     }
     for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
@@ -125,32 +132,35 @@ pub async fn follow(
     Ok(batches.last().map_or(before, |batch| batch.sequence))
 }
 
-/// Finds all batches from the anchor on; where the log ends, unless there is no room behind it.
+/// Finds all batches from the anchor on; also the segment that was looked at last.
 async fn find_all(
     bopt: &dyn BlockDevice,
     disk: &Super,
-    batches: &mut Vec<FoundBatch>,
-) -> Result<Option<End>, IoError> {
-    let layout = disk.layout;
-    let (mut segment, mut offset) = (disk.anchor.segment, disk.anchor.offset);
-    let logged = layout.read_cache..layout.segments();
-    let mut seen = BTreeSet::new();
-    while logged.contains(&segment) && seen.insert(segment) {
-        let whole = Extent::of_pages(layout.page(layout.slots_of(segment).start), u64::from(layout.segment));
-        let bytes = region::read(bopt, whole).await?;
-        let next;
-        (next, offset) = bytes.look(|bytes| find_batches(bytes, disk, (segment, offset), batches));
-        if offset + 2 <= layout.segment {
-            return Ok(Some(End { segment, offset, bytes: bytes.to_vec() }));
+) -> Result<(Walk<FoundBatch>, Option<SegmentBytes>), IoError> {
+    let Anchor { segment, offset, sequence } = disk.anchor;
+    let anchor = Some(Place { segment, offset }).filter(|place| logged(disk.layout).contains(&place.segment));
+    let mut last: Option<SegmentBytes> = None;
+    let find = async |place: Place, sequence: u64| {
+        if last.as_ref().is_none_or(|last| last.segment != place.segment) {
+            let first = disk.layout.page(disk.layout.slots_of(place.segment).start);
+            let bytes = region::read(bopt, Extent::of_pages(first, u64::from(disk.layout.segment))).await?;
+            last = Some(SegmentBytes { segment: place.segment, bytes });
         }
-        (segment, offset) = (next, 0);
-    }
-    Ok(None)
+        let bytes = last.as_ref().map(|last| &last.bytes);
+        Ok(bytes.and_then(|bytes| bytes.look(|bytes| batch_at(bytes, disk, place, sequence))))
+    };
+    let walk = walk(disk.layout.segment, anchor, sequence, find).await?;
+    Ok((walk, last))
 }
 
 /// Refuses if a batch further on says that the one that is missing where the log ends was durable: in the rest of that
 /// segment, or at the begin of those behind it.
-async fn unless_stable(bopt: &dyn BlockDevice, disk: &Super, end: &End, missing: u64) -> Result<(), IoError> {
+async fn unless_stable(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    (end, last): (Place, SegmentBytes),
+    missing: u64,
+) -> Result<(), IoError> {
     let layout = disk.layout;
     let says = |at: u64, bytes: &[u8]| {
         let (sequence, page) = BatchPage::of_any(at, disk.identity, bytes)?;
@@ -158,8 +168,10 @@ async fn unless_stable(bopt: &dyn BlockDevice, disk: &Super, end: &End, missing:
         later.then_some(sequence)
     };
     let first = layout.page(layout.slots_of(end.segment).start);
-    let mut here = (first..).zip(end.bytes.chunks_exact(PAGE)).skip(end.offset as usize);
-    let mut found = here.find_map(|(at, bytes)| says(at, bytes));
+    let mut found = last.bytes.look(|bytes| {
+        let mut here = (first..).zip(bytes.chunks_exact(PAGE)).skip(end.offset as usize);
+        here.find_map(|(at, bytes)| says(at, bytes))
+    });
     if found.is_none() {
         let behind = (1..layout.write_buffer.min(LOOKED_AT + 1)).map(|step| {
             let number = (end.segment - layout.read_cache + step) % layout.write_buffer;
