@@ -63,7 +63,7 @@ pub struct Calibrate {
 
 /// JSON output.
 #[derive(Serialize)]
-struct Output<'a> {
+struct Calibrated<'a> {
     device: &'a str,
     simulated: bool,
     found: &'a Calibration,
@@ -124,7 +124,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
         output::file(path, &text)?;
     }
     if arguments.json {
-        let result = Output {
+        let result = Calibrated {
             device: &arguments.device,
             simulated: truth.is_some(),
             found: &found,

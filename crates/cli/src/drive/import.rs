@@ -42,7 +42,7 @@ pub struct Import {
 
 /// JSON output.
 #[derive(Serialize)]
-struct Output<'a> {
+struct Summary<'a> {
     name: &'a str,
     output: Option<&'a Path>,
     capacity_bytes: u64,
@@ -68,7 +68,7 @@ pub fn run(import: &Import) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     let capacity_bytes = spec.sectors * SECTOR_BYTES;
     if import.json {
-        return output::json(&Output {
+        return output::json(&Summary {
             name: &name,
             output: Some(path),
             capacity_bytes,

@@ -1,5 +1,5 @@
-// Draws addresses over time, so that they can be zoomed, panned and asked what a mark is. All traces of
-// a page show the same stretch. Without it, or on paper, the still picture remains.
+// Draws addresses over time with zoom, pan and tooltips. All traces of a page show the same range.
+// Without it, or on paper, the still picture remains.
 (function () {
   "use strict";
   const told = JSON.parse(document.getElementById("accesses-data").textContent);
@@ -7,7 +7,7 @@
   if (!figure) return;
   const KINDS = ["reads", "writes", "discards"];
   const LEFT = 70, RIGHT = 10, TOP = 18, BOTTOM = 30;
-  // No stretch is shorter: a microsecond, a page.
+  // Smallest ranges: a microsecond, a page.
   const LEAST = { seconds: 1e-6, sectors: 8 };
   const WHOLE = { from: 0, to: Math.max(told.seconds, 1e-5), low: 0, high: Math.max(told.sectors, 8) };
   const STRETCHES = [[604800, "a week"], [86400, "a day"], [3600, "an hour"], [60, "a minute"], [10, "10 seconds"], [1, "a second"], [0.1, "0.1 s"], [0.01, "10 ms"]];
@@ -55,8 +55,8 @@
     return panel;
   }
 
-  // Which mark each dot shows: where several fall together, that with the most requests. Dots stand column by
-  // column, as the marks do.
+  // Index of the mark of each dot: of several, the one with the most requests. Dots are in column order, as
+  // the marks are.
   function rasterise(panel, wide, high, dot) {
     const { map } = panel;
     const dots = wide * high;
@@ -77,7 +77,7 @@
     const cell = map.points ? 0 : map.unitSeconds;
     const start = firstAt(map.times, (view.from - cell) / map.unitSeconds);
     const end = firstAt(map.times, view.to / map.unitSeconds + 0.5);
-    // Very many are told apart better when they are small.
+    // Very many are easier to distinguish when they are small.
     const least = Math.max(1, Math.round((end - start < 300000 ? 2 : 1) * dot));
     let requests = 0;
     for (let mark = start; mark < end; mark++) {
@@ -104,7 +104,7 @@
     return requests;
   }
 
-  // More requests are drawn stronger, by powers, between the fewest and the most that are in sight.
+  // More requests are drawn stronger, on a power scale between the fewest and the most visible.
   function paint(panel, ctx, wide, high) {
     const { map, hit, sums } = panel;
     const image = ctx.createImageData(wide, high), dots = new Uint32Array(image.data.buffer);
@@ -227,7 +227,7 @@
   function all() {
     const requests = panels.map(draw);
     const span = view.to - view.from;
-    // Cells at the edges count whole.
+    // Cells at the edges count in full.
     const entire = view.from === 0 && view.to === WHOLE.to && view.low === 0 && view.high === WHOLE.high;
     const about = (count, at) => (entire || maps[at].points ? "" : "about ") + many(count);
     const parts = requests.map((count, at) => panels.length > 1 ? maps[at].name + ": " + about(count, at) : about(count, at));
@@ -236,7 +236,7 @@
       bytes(view.low * 512) + " to " + bytes(view.high * 512) + "; requests: " + parts.join(", ");
   }
 
-  // A stretch of the whole, no shorter than the least, and inside.
+  // A range within the whole, no smaller than the minimum.
   function fit(from, to, low, high, least) {
     const size = Math.min(high - low, Math.max(to - from, least));
     const start = Math.min(Math.max(from + (to - from - size) / 2, low), high - size);
@@ -248,7 +248,7 @@
     view = { from, to, low, high };
     redraw();
   }
-  // By factors, around a place from 0 to 1.
+  // Zooms by factors, around a position from 0 to 1.
   function zoom(acrossBy, upBy, x = 0.5, y = 0.5) {
     const time = view.from + x * (view.to - view.from), sector = view.low + y * (view.high - view.low);
     show(time - (time - view.from) * acrossBy, time + (view.to - time) * acrossBy,
@@ -260,7 +260,7 @@
   }
   const whole = () => show(WHOLE.from, WHOLE.to, WHOLE.low, WHOLE.high);
 
-  // Where in the picture, both 0 to 1 inside of it; y from below.
+  // Position in the picture, both from 0 to 1 inside; y from below.
   function place(panel, event) {
     const box = panel.canvas.getBoundingClientRect();
     return {
@@ -359,7 +359,7 @@
         const inside = (value) => Math.min(1, Math.max(0, value));
         const [x0, x1] = [inside(start.at.x), inside(at.x)].sort((a, b) => a - b);
         let [y0, y1] = [inside(start.at.y), inside(at.y)].sort((a, b) => a - b);
-        // A level stroke is a stretch of time.
+        // A horizontal stroke selects a range of time.
         if (Math.abs(at.top - start.at.top) < 12) [y0, y1] = [0, 1];
         const across = view.to - view.from, up = view.high - view.low;
         show(view.from + x0 * across, view.from + x1 * across, view.low + y0 * up, view.low + y1 * up);
@@ -375,7 +375,7 @@
     canvas.addEventListener("pointerleave", () => tip.hidden = true);
     canvas.addEventListener("dblclick", whole);
     canvas.addEventListener("wheel", (event) => {
-      // Who only passes scrolls the page.
+      // A passing pointer scrolls the page.
       if (!event.ctrlKey && document.activeElement !== canvas) return;
       event.preventDefault();
       const at = place(panel, event), by = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 200)));
@@ -436,7 +436,7 @@
     bar.append(label);
   }
 
-  // The legend, of which each part can be switched off.
+  // The legend; each part can be switched off.
   const list = document.createElement("ul");
   list.className = "legend keys";
   function keys() {

@@ -1,7 +1,7 @@
-// What accesses.js counts with: the marks out of their text, and values as people read them.
+// Helpers of accesses.js: decoding marks from text, and formatting values.
 const seeklessMarks = (function () {
   "use strict";
-  // Numbers of seven bits a byte, the lowest first; see pack.rs and accesses.rs for what they are.
+  // Numbers of seven bits a byte, the lowest first; see pack.rs and accesses.rs.
   function unpack(map) {
     const text = atob(map.data);
     const times = new Float64Array(map.marks), places = new Float64Array(map.marks);

@@ -2,7 +2,7 @@
 // Without it, or on paper, the still ones remain.
 (function () {
   "use strict";
-  // As many as the style has colours.
+  // Number of colours in the style.
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4]];
   const plots = JSON.parse(document.getElementById("plots").textContent);
   const live = [];
@@ -10,7 +10,7 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const short = (value) => value == null ? "\u2013" : value.toLocaleString("en", { maximumSignificantDigits: 4 });
 
-  // As in the still charts: short enough to stand below a tick.
+  // As in the still charts: short enough for a tick.
   function mark(value) {
     for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
       if (Math.abs(value) >= size) return short(value / (unit === "k" ? 1e3 : size)) + unit;
@@ -79,7 +79,7 @@
       }
       return one;
     });
-    // Unzoomed, an axis that other charts have too is whole.
+    // Unzoomed, a shared axis is shown in full.
     const whole = (from, to) => from <= plot.xs[0] && to >= plot.xs[last];
     const xRange = plot.names ? (u, from, to) => [Math.max(from, 0) - 0.5, Math.min(to, last) + 0.5]
       : plot.xEnds ? (u, from, to) => whole(from, to) ? plot.xEnds : [from, to] : undefined;
