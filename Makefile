@@ -8,6 +8,10 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/targe
 # SEEKLESS_MUTANT names one. What `make build` and `make demo` leave behind has none of them; a test looks.
 BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants,seekless-serve/mutants,seekless-core/mutants,seekless-promises/canaries
 TESTED := $(CARGO_TARGET_DIR)/debug/seekless
+# Without examples, which `lint` checks; no documentation has code to run.
+TARGETS := --lib --bins --tests
+# Many tests wait for servers and clients: more of them at once than there are processors.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
@@ -25,7 +29,7 @@ demo: toolchain ## replay a real trace that ships with the project, without BORG
 
 test: toolchain ## run all tests
 	@scripts/clients
-	cargo test --workspace --locked $(BUGS)
+	cargo test --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` holds `tidy` and the canaries; what it builds is what later stages run.
 check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs
@@ -36,7 +40,7 @@ tested-demo: tested
 
 # The program that is tested: built with the tests, as the features of what it uses depend on what it is built with.
 tested: toolchain
-	cargo test --no-run --workspace --locked $(BUGS)
+	cargo test --no-run --workspace --locked $(TARGETS) $(BUGS)
 
 format: ## is every file as rustfmt writes it?
 	cargo fmt --all --check
