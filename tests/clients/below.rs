@@ -1,5 +1,5 @@
-//! What reaches the disk below a component: it notes its writes and flushes, and fails as it is told. So the kernel itself
-//! shows what FUA and flushes are, for both kinds of reactors. Needs root, FUSE and loop devices.
+//! Requests that reach the disk below a component: the disk records its writes and flushes, and fails on command. So the
+//! kernel itself shows the effect of FUA and flushes, for both kinds of reactors. Needs root, FUSE and loop devices.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::raw::{FLUSH, FUA, Raw};
 use crate::server::{KINDS, Server, skipped, volume};
 
-/// A disk of 16 MiB as a loop device, by nbdkit and nbdfuse; taken away when dropped. Of a file of FUSE itself the kernel
+/// A disk of 16 MiB as a loop device, by nbdkit and nbdfuse; removed when dropped. Of a file of FUSE itself the kernel
 /// leaves it to the daemon what is durable.
 struct Disk {
     folder: PathBuf,
@@ -127,7 +127,7 @@ fn what_is_durable_when_answered_was_flushed_by_the_disk() {
         assert!(!asked.contains(&"flush".to_owned()), "{what}: {asked:?}");
         assert_eq!(raw.flush().unwrap(), 0);
         assert_eq!(disk.asked().last().unwrap(), "flush", "{what}");
-        // A page, and so much that it goes in parts, or out of other memory.
+        // A page, and a request large enough to be split, or to use other memory.
         for bytes in [512, 4096, 256 << 10, 1 << 20] {
             assert_eq!(raw.write(FUA, 8192, &vec![2; bytes]).unwrap(), 0);
             let asked = disk.asked();

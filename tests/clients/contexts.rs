@@ -77,7 +77,7 @@ fn places_say_what_the_layers_moved() {
         let Some(bare) = map(server, "bare", "seekless:place") else { return };
         assert_eq!(bare, [(0, 8 * MIB, 0)], "nothing is between the first component and its clients");
         let (start, len) = (100 * PAGE, 4 * PAGE);
-        // What is written first goes home, while an empty BOPT is made.
+        // The first writes go to the origin, while an empty BOPT is made.
         let borg = (0..50).find_map(|_| {
             write(server, "borg", 100);
             std::thread::sleep(std::time::Duration::from_millis(50));

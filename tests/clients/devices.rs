@@ -10,7 +10,7 @@ use crate::{noise, sparse};
 
 const BYTES: u64 = 16 << 20;
 
-/// A loop device; let go of when dropped.
+/// A loop device; detached when dropped.
 struct Loop(String);
 
 impl Loop {

@@ -77,7 +77,7 @@ fn a_second_signal_ends_a_server_whose_component_stalls() {
             assert!(began.elapsed() < Duration::from_secs(5), "{kind}: {:?}", began.elapsed());
             assert!(raw.reply().is_err(), "nobody answers any more");
         }
-        // And what it left behind is in nobody's way.
+        // And its leftovers do not get in the way.
         if let Some(server) = Server::start(folder, kind) {
             server.stop();
         }

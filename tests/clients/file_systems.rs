@@ -24,7 +24,7 @@ const FILE_SYSTEMS: [Kind; 3] = [
     Kind { name: "btrfs", make: &["mkfs.btrfs", "-q", "-f"], check: &["btrfs", "check"] },
 ];
 
-/// An export as a block device of the kernel; taken away when dropped.
+/// An export as a block device of the kernel; removed when dropped.
 struct Attached {
     folder: PathBuf,
     fuse: Child,
@@ -296,7 +296,7 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
 }
 
 /// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file of
-/// a random load has (`SEEKLESS_STEPS`); a few if nobody says more.
+/// a random load has (`SEEKLESS_STEPS`); a few by default.
 fn told(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -9,7 +9,7 @@ use crate::server::{KINDS, Server, skipped, volume};
 const EIO: u32 = 5;
 const ENOSPC: u32 = 28;
 
-/// A small file system in memory; taken away when dropped.
+/// A small file system in memory; unmounted when dropped.
 struct Small<'a>(&'a Path);
 
 impl Small<'_> {

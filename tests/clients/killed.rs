@@ -1,4 +1,4 @@
-//! A server that is killed under load: what was synced is there when it is back, whatever the layer kept in memory.
+//! A server that is killed under load: synced data is there when it is back, whatever the layer kept in memory.
 
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
@@ -109,7 +109,7 @@ fn rounds(components: &str, export: &str) {
     }
 }
 
-/// A server that is told to stop makes durable all that it answered, synced or not.
+/// A server that gets a stop signal makes all answered writes durable, synced or not.
 #[test]
 fn a_server_that_is_stopped_under_load_keeps_all_that_it_answered() {
     for kind in KINDS {

@@ -1,4 +1,4 @@
-//! Real clients of a live volume: every program that speaks NBD and is installed. Those that are not are told.
+//! Real clients of a live volume: every program that speaks NBD and is installed. Missing ones are listed.
 
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
@@ -23,7 +23,7 @@ mod server;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;
-mod untold;
+mod unaligned;
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ use server::{KINDS, Server, client, serve, skipped, succeeds, volume};
 
 const MIB: usize = 1 << 20;
 
-/// A file of so many bytes.
+/// A file of `bytes` bytes.
 fn sparse(path: &Path, bytes: u64) {
     std::fs::File::create(path).unwrap().set_len(bytes).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Clients that are malformed, silent, slow or gone: each harms itself, and nobody else.
+//! Clients that are malformed, silent, slow or gone: each affects itself alone.
 
 use std::time::{Duration, Instant};
 

@@ -60,7 +60,7 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
     let again = said(&seekless(&["create"], folder));
     assert!(again.contains("found a BOPT") && again.contains("--replace"), "{again}");
     let server = Server::start(folder, "threads").unwrap();
-    // The first write to a BOPT that nobody has changed goes there as well.
+    // The first write to an unchanged BOPT goes there as well.
     write(folder, 3, 7);
     server.stop();
     assert_eq!(page_of(folder, "disk.img", 3), 0, "it is to be kept");
@@ -82,7 +82,7 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
 
 #[test]
 fn another_bopt_of_the_same_size_is_refused() {
-    // One that has newer pages than home is refused by what it knows of home.
+    // A BOPT with newer pages than the origin is refused by its record of the origin.
     let (folder, other) = (folder("at_stop = \"keep\""), self::folder(""));
     let (folder, other) = (folder.path(), other.path());
     for (folder, byte) in [(folder, 7), (other, 9)] {

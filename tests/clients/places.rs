@@ -13,7 +13,7 @@ use crate::server::{KINDS, Server};
 
 const MIB: usize = 1 << 20;
 
-/// Memory at a port of this machine, for so many clients.
+/// Memory at a port of this machine, for `clients` clients.
 fn at_a_port(folder: &Path, kind: &str, clients: &str) -> Option<(Server, u16)> {
     // The clients of these tests are many, too.
     seekless_serve::descriptors::raise_limit();

@@ -113,7 +113,7 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
                 took >= Duration::from_millis(290) && took < Duration::from_millis(2_900),
                 "{kind}: {took:?}"
             );
-            // What is quick enough is answered, and the late answer is nobody else's.
+            // Quick requests are answered, and the late answer goes to no other request.
             assert_eq!(raw.write(FUA, 0, &[8; 4096]).unwrap(), 0);
             std::thread::sleep(Duration::from_secs(3).saturating_sub(began.elapsed()));
             assert_eq!(raw.write(FUA, 4096, &[9; 4096]).unwrap(), 0);
@@ -124,7 +124,7 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
     }
 }
 
-/// Passes all on between whoever connects to `here` and the server at `there`; the bytes that the server sent.
+/// Forwards all bytes between clients of `here` and the server at `there`; the bytes that the server sent.
 fn counted(here: &Path, there: &Path) -> Arc<AtomicU64> {
     let (listener, there) = (UnixListener::bind(here).unwrap(), there.to_owned());
     let sent = Arc::<AtomicU64>::default();

@@ -1,5 +1,5 @@
-//! Clients by TLS: those with a certificate of the right authority are let in, all others go away empty-handed, and
-//! nobody is harmed. Certificates are made by openssl.
+//! Clients by TLS: those with a certificate of the right authority are admitted, all others are refused, and no
+//! other client is affected. Certificates are made by openssl.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;

@@ -1,4 +1,4 @@
-//! Known bugs, let loose one at a time: each has to be found, or what looks for such bugs is worth nothing.
+//! Known bugs, activated one at a time: each has to be found, or the search for such bugs is worthless.
 //!
 //! Needs the feature `canaries`.
 
@@ -8,7 +8,7 @@ use seekless_promises as common;
 
 /// States in which a bug has to be found.
 const BUDGET: u64 = 100_000;
-/// One step in so many is a command: what moves pages has most of BORG's.
+/// One step in this number is a command: most bugs of BORG are where pages move.
 const COMMANDS: u64 = 6;
 
 /// A test for each known bug of a layer.

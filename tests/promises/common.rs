@@ -13,7 +13,7 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// One step in so many is a command, as by the program.
+/// One step in this number is a command, as in the program.
 pub const COMMANDS: u64 = 40;
 
 /// The volumes that promises are tested on.

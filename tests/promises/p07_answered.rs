@@ -1,4 +1,4 @@
-//! Promise 7. Every request is answered once; in bounded time once faults stop.
+//! Promise 7. Every request is answered once, and in bounded time after faults stop.
 //!
 //! Fault model: a request to a component fails, once or for ever, or takes a long time; any power cut; any number
 //! of clients. Every request has one answer, with or without an error, within the bound that is printed.

@@ -1,7 +1,7 @@
-//! Promise 8. Malformed input gets an error that says where, what was found and what was expected. It never
-//! panics, never over-reads.
+//! Promise 8. Malformed input gets an error with the place, the found and the expected value. It never causes a
+//! panic or a read past the end.
 //!
-//! Fault model: bytes of a file are changed, left out or doubled, at chance, in every file of every kind that is
+//! Fault model: bytes of a file are changed, left out or doubled, at random, in files of every kind that is
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
 //! besides, and so are the NBD peers of a live volume and its recorded inputs: `fuzz/`.)
 

@@ -1,6 +1,6 @@
 //! Writes `PROMISES.md` from the headers of the tests beside it and the figures of the last run: `make promises`.
 //!
-//! A header says the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
+//! A header has the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
 //! printed. With `--check` nothing is written, and a page that is not as it would be written is an error.
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Promises that nothing here can break yet, and what they wait for.
 const OPEN: [(u32, &str, &str); 1] =
-    [(12, "A plan that would make things worse is not carried out.", "rehearsals")];
+    [(12, "A plan that would make things worse is not executed.", "rehearsals")];
 
 struct Promise {
     number: u32,
@@ -63,7 +63,7 @@ fn text(folder: &Path) -> anyhow::Result<String> {
         }
     }
     out += "\n## The last run\n\nEach row is a run of `seekless lab explore` (`make explore`) on a volume of \
-            [tests/promises/volumes](tests/promises/volumes). A state is what a crash left on the components, opened and \
+            [tests/promises/volumes](tests/promises/volumes). A state is the contents of the components after a crash, opened and \
             judged; all are different.\n\n| volume | requests | states | by crashes in a row | different in metadata | judged | \
             runs | runs with a fault | longest answer | found |\n|---|---|---:|---|---:|---:|---:|---:|---:|---|\n";
     for (name, text) in files(&folder.join("figures"), "json")? {

@@ -13,7 +13,7 @@ use seekless_lab::explore::image::Image;
 use seekless_layers::lld::{Cleaner, Options};
 use seekless_layers::{Bytes, Lld};
 
-/// Two homes of the checkpoint, and fourteen segments of four.
+/// Two copies of the checkpoint, and fourteen segments of four.
 const PAGES: u64 = 2 + 14 * 4;
 const BLOCKS: u64 = 12;
 const PAGE: usize = 4096;

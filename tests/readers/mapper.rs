@@ -14,7 +14,7 @@ use seekless_lab::explore::image::Image;
 use seekless_layers::Mapper;
 use seekless_layers::mapper::Options;
 
-/// Of a volume of so many pages each home has five sectors in use, and three that are not.
+/// Pages of a volume: each copy of its map has five sectors in use, and three that are not.
 const PAGES: u64 = 500;
 const ALL: u64 = 2 + PAGES + 40;
 const SECTOR: usize = 512;
@@ -27,7 +27,7 @@ async fn write(device: &dyn BlockDevice, page: u64, value: u8) -> Result<(), see
     device.write(Extent::of_pages(page, 1), Buffer::from_vec(vec![value; 4_096]), Hints::default()).await
 }
 
-/// The homes of one that was in use when the power went.
+/// The map copies of a volume that was in use when the power went.
 async fn used(flushes: u64) -> Vec<u8> {
     let device = component();
     let mapper = Mapper::open(device.clone(), &Options::of_pages(PAGES)).await.expect("a blank one");

@@ -1,5 +1,5 @@
-//! Whatever a client of a served volume sends: nothing panics, what is answered is bounded, and it is the same in
-//! whatever pieces it comes.
+//! Arbitrary bytes from a client of a served volume: nothing panics, answers are bounded, and they do not depend on how
+//! the bytes are split.
 //!
 //! The input is how large the pieces are and whether TLS is demanded, in a byte; then what the client sends.
 

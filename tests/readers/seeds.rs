@@ -68,7 +68,7 @@ fn traces() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
 
 /// Changes of metadata.
 fn metadata() -> Vec<(&'static str, Vec<u8>)> {
-    // Of a BOPT: of none, of a flag of each super page, and a sample of home in each of a clean one.
+    // Of a BOPT: none, a flag of each super page, and a sample of the origin in each of a clean one.
     let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
     let bopt = [vec![], vec![0, 48, 0, 2, 1, 48, 0, 2], [sample(0), sample(1)].concat()];
     // Of a log and a map: none, of the age of a checkpoint and of an entry, and of a summary's numbers.

@@ -1,4 +1,4 @@
-//! The volume whose inputs are fuzzed: a file with the server on it, until somebody stops it. It is run once for a seed,
+//! The volume whose inputs are fuzzed: a file with the server on it, until it is stopped. It is run once for a seed,
 //! and replayed for each input.
 
 use std::io::{Read, Write};

@@ -8,6 +8,7 @@ mod mutants;
 mod rust_files;
 mod source;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,11 @@ fn rust_files_are_short_and_finished() {
 #[test]
 fn text_is_clean() {
     hold(&[documents::no_stray_whitespace, documents::no_unshippable_words]);
+}
+
+#[test]
+fn words_are_those_of_the_field() {
+    hold(&[words::names_of_the_field, words::phrases_of_the_field]);
 }
 
 #[test]

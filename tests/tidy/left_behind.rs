@@ -1,4 +1,4 @@
-//! Programs that are left behind for people hold none of the known bugs that tests let loose.
+//! Programs that are built for users hold none of the known bugs that tests activate.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Promise 2, as file systems see it. What a file system was told is synced is there after a power cut.
+//! Promise 2, as file systems see it. Files that were synced are there after a power cut.
 //!
 //! Streams that ext4 and xfs once asked of their disks (`tests/promises/streams/`) are replayed through each layer, and
 //! the power goes at any moment, as in an exploration. The layer is opened on what is left; what it then holds goes
@@ -29,7 +29,7 @@ const STATES: usize = 300;
 /// Power cuts of one run of a stream.
 const CUTS: usize = 10;
 
-/// The volumes, each with so many MiB for clients, and its layer's room besides.
+/// The volumes, each with its size for clients in MiB, besides the room of its layer.
 fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
     let sectors = mebibytes * 2048;
     let text = |name: &'static str, room: u64, layer: &str| {
@@ -76,7 +76,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// So many states of a run of this volume, which draws its world from the seed; the first that is wrong.
+    /// Examines `states` states of a run of this volume, whose conditions are drawn from the seed; the first violation.
     fn run(&mut self, (name, volume): &(&'static str, Description), seed: u64) -> Result<(), Unfit> {
         let opener = Opener::new(Cow::Borrowed(volume));
         let drawn = Conditions::drawn(seed, volume.components.len() as u32, None);
@@ -103,7 +103,7 @@ impl Look<'_> {
     }
 }
 
-/// So many different states of all volumes, some of each run.
+/// Different states of all volumes, some of each run.
 fn explored(kind: &Kind, states: usize) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let stream = shipped(kind.name);

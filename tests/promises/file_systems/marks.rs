@@ -12,13 +12,13 @@ const SECTOR: usize = 512;
 #[derive(Clone, Debug, PartialEq)]
 enum What {
     Absent,
-    /// The beginning of a content, of at least and at most so many bytes; behind the least, sectors may be zeroes.
+    /// The beginning of a content, with its least and largest length in bytes; after the least, sectors may be zeroes.
     Content {
         number: u64,
         from: usize,
         to: usize,
     },
-    /// So many bytes, each sector of the one content or of the other.
+    /// A length in bytes, each sector of the one content or of the other.
     Either {
         one: u64,
         other: u64,
@@ -82,7 +82,7 @@ impl What {
     }
 }
 
-/// Whether this is the content of this number, but for sectors of zeroes behind the first so many bytes.
+/// Whether this is the content of this number, but for sectors of zeroes after its first bytes.
 fn is_content(found: &[u8], number: u64, whole: usize) -> bool {
     let expected = content(number, found.len());
     let sectors = (0..).step_by(SECTOR).zip(found.chunks(SECTOR).zip(expected.chunks(SECTOR)));
