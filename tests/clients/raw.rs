@@ -23,7 +23,7 @@ impl Raw {
         Raw::over(socket)
     }
 
-    /// The same, and goes on to the requests of an export, the old way: with simple replies.
+    /// As above, and goes on to the requests of an export, by the old negotiation: with simple replies.
     pub fn open(folder: &Path, export: &str) -> Raw {
         let mut raw = Raw::connect(folder);
         raw.send(&3_u32.to_be_bytes()).unwrap();
@@ -77,7 +77,7 @@ impl<S: Read + Write> Raw<S> {
         self.send(&[&header, data].concat())
     }
 
-    /// What is answered to an option: its kind, and its data.
+    /// The answer to an option: its kind, and its data.
     pub fn option_reply(&mut self) -> Result<(u32, Vec<u8>)> {
         let header = self.take(20)?;
         let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());

@@ -19,7 +19,7 @@ fn no_request_that_fails_yields_wrong_data() {
     }
 }
 
-/// One request fails, and that one only: all others are answered as if nothing had been.
+/// One request fails, and only that one: all others succeed.
 #[test]
 fn a_read_that_fails_fails_alone() {
     use seekless_lab::check::history::Event;

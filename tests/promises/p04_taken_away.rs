@@ -106,10 +106,10 @@ fn page_of(client: u64, draw: u64) -> Extent {
     Extent::of_pages(draw * 4 + client, 1)
 }
 
-/// What each sector holds, by the number of the write that put it there.
+/// The contents of each sector, by the number of the write.
 type Holds = BTreeMap<u64, u64>;
 
-/// Writes parts of its pages and whole ones with these numbers, reads in between, and keeps what its sectors hold.
+/// Writes parts of its pages and whole ones with these numbers, reads in between, and records the contents.
 async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut holds: Holds) -> Holds {
     let mut rng = runtime::rng("client");
     for write in writes {
@@ -124,7 +124,7 @@ async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut h
     holds
 }
 
-/// Of these sectors the buffer holds what was written last.
+/// Checks that the buffer holds the last writes to these sectors.
 fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
     check::classify(buffer, |index, found| {
         let sector = at.start.0 + index;
@@ -133,10 +133,10 @@ fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
     });
 }
 
-/// Pages of the volume with BORG, which begins where its disk does.
+/// Pages of the volume with BORG, which begins at the start of its disk.
 const PAGES: u64 = 4_096;
 
-/// BORG over simulated disks, and the disk that it lies on.
+/// BORG over simulated disks, and the disk below it.
 async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
     borg_with(&common::volume("borg")).await
 }
@@ -203,7 +203,7 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
 fn borg_goes_in_the_time_that_its_dirty_pages_take() {
     let took = |pages: u64| {
         let removal = Runtime::new(1).run(async {
-            // Room for all of them, each with its run's page.
+            // Room for all of them, each with its batch's page.
             let mut volume = common::volume("borg");
             let options = &mut volume.layers.get_mut("borg").unwrap().options;
             options.extend([("write_buffer".to_owned(), 0.9.into()), ("drain_below".to_owned(), 0.0.into())]);

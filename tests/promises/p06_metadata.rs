@@ -22,7 +22,7 @@ use seekless_layers::registry::{self, Below, Built};
 /// Pages of the volume: each copy of their map takes one page.
 const PAGES: u64 = 40;
 
-/// Room for the volume and as much again.
+/// Room for the volume, twice.
 fn disk() -> Rc<dyn BlockDevice> {
     let disk = Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default());
     Rc::new(seekless_core::Slice::new(Rc::new(disk), Extent::of_pages(0, 3 * PAGES)).unwrap())
@@ -40,7 +40,7 @@ fn options() -> Options {
     toml::from_str("size = \"160KiB\"").unwrap()
 }
 
-/// Which write each page holds, if the volume opens.
+/// The write that each page holds, if the volume opens.
 async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
     let mapper = Mapper::open(disk.clone(), &options()).await?;
     let whole = Extent::of_pages(0, PAGES);
@@ -179,12 +179,12 @@ fn a_home_that_was_damaged_is_written_anew() {
         .unwrap();
 }
 
-/// What a layer keeps on a disk of its own, after writes that are known.
+/// The disk of a layer, after known writes.
 struct Kept {
     layer: &'static str,
     options: toml::Table,
     disk: Rc<dyn BlockDevice>,
-    /// What the volume holds.
+    /// Contents of the volume.
     content: Vec<u8>,
     /// Sectors of metadata, and of the data of the last record.
     sectors: Vec<u64>,
@@ -204,7 +204,7 @@ impl Kept {
         Ok(device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await?.to_vec())
     }
 
-    /// Writes by chance, with flushes between; the last thing is a flush, or a clean stop.
+    /// Random writes, with flushes between; the last request is a flush, or a clean stop.
     async fn of(layer: &'static str, options: &str, stopped: bool, seed: u64) -> Kept {
         let options: toml::Table = toml::from_str(options).unwrap();
         let mut kept = Kept { layer, options, disk: disk(), content: Vec::new(), sectors: Vec::new() };
@@ -320,7 +320,7 @@ impl Drive {
         Borg::create(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
     }
 
-    /// What each sector holds, if the volume opens.
+    /// Contents of each sector, if the volume opens.
     async fn told(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
         let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
@@ -329,7 +329,7 @@ impl Drive {
         Ok(told)
     }
 
-    /// Copies that are clean, that are dirty, that were absorbed; some pages were written several times.
+    /// Clean, dirty and absorbed copies; some pages were written several times.
     async fn use_it(&self, stop: bool) {
         let borg = self.open().await.unwrap();
         let mut number = 0;
@@ -356,8 +356,8 @@ impl Drive {
     }
 }
 
-/// Damages every page of metadata of a BOPT in many places. After a clean stop both copies are equal, and nothing is
-/// amiss. After a kill one that may have been the newest is refused.
+/// Damages every page of metadata of a BOPT in many places. After a clean stop both copies are equal, and the BOPT
+/// opens. After a kill a damaged page that may have been the newest is refused.
 fn damaged_pages_of_a_bopt(stop: bool) {
     Runtime::new(1)
         .run(async {

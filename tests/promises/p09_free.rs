@@ -14,7 +14,7 @@ use seekless_lab::Pace;
 use seekless_lab::mining::{Foreground, Mining, mine};
 use seekless_trace::ReadOptions;
 
-/// Of each recording.
+/// For each recording.
 const REQUESTS: usize = 6_000;
 
 #[test]
@@ -46,7 +46,7 @@ fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
     }
 }
 
-/// The same beside a scrub, whose reads go through a layer and a queue.
+/// As above, beside a scrub, whose reads go through a layer and a queue.
 #[test]
 fn a_free_scrub_changes_nothing_either() {
     for drive in ["wd2500aaks", "quantum-atlas-10k-disksim"] {

@@ -1,7 +1,7 @@
 //! Writes `PROMISES.md` from the headers of the tests beside it and the figures of the last run: `make promises`.
 //!
 //! A header has the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
-//! printed. With `--check` nothing is written, and a page that is not as it would be written is an error.
+//! printed. With `--check` nothing is written, and a page that differs from the generated one is an error.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::{env, fs};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-/// Promises that nothing here can break yet, and what they wait for.
+/// Promises that no test covers yet, and what they wait for.
 const OPEN: [(u32, &str, &str); 1] =
     [(12, "A plan that would make things worse is not executed.", "rehearsals")];
 
@@ -89,7 +89,7 @@ fn files(folder: &Path, extension: &str) -> anyhow::Result<Vec<(String, String)>
     Ok(all)
 }
 
-/// What the header of a test says.
+/// The promise in the header of a test.
 fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let header = lines.collect::<Vec<_>>().join("\n");
@@ -146,7 +146,7 @@ fn edges(out: &mut String, folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Known bugs, and whether explorations find them: a line each as `scripts/mutants` writes them, `found` or `survived`,
-/// CPU seconds, the bug, the exploration and what was wrong. `survivors` says why some are not found.
+/// CPU seconds, the bug, the exploration and the violation. `survivors` explains why some are not found.
 fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
     let file = folder.join("figures/mutants.tsv");
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;

@@ -1,9 +1,9 @@
-//! Changes bytes of a mapper's map, in its sealed sectors, and opens it: all seals made right again, or only some, so that
-//! sectors are torn and rotten in all mixtures. Whatever they are, opening says what is wrong or opens, and what opens
-//! can be read, written and stopped; nothing panics.
+//! Changes bytes of a mapper's map, in its sealed sectors, and opens it: all seals corrected, or only some, so that
+//! sectors are torn and rotten in all mixtures. Whatever the bytes are, opening reports an error or succeeds, and an
+//! opened map can be read, written and stopped; nothing panics.
 //!
-//! The input is how often it was flushed before the power went, and changes, four bytes each: the sector and whether its
-//! seal is made right, the offset in it, what is there from now on.
+//! The input is the number of flushes before the power cut, and changes of four bytes each: the sector and whether its
+//! seal is corrected, the offset in it, the new value.
 
 use std::rc::Rc;
 

@@ -18,7 +18,7 @@ use seekless_serve::server::{Address, ByteAdapter, CLIENTS, Export, Listener, Se
 
 const SECTORS: u64 = 64;
 
-/// What is known of the file in a replay.
+/// The properties of the file in a replay.
 pub fn facts() -> FileProbe {
     FileProbe {
         path: "file".into(),
