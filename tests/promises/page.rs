@@ -97,8 +97,8 @@ fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
     let [promise, model] = parts.as_slice() else {
         bail!("{name}: found a header of {} parts, expected the promise and its fault model", parts.len());
     };
-    let told = promise.strip_prefix("Promise ").and_then(|rest| rest.split_once(". "));
-    let Some((number, text)) = told else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
+    let split = promise.strip_prefix("Promise ").and_then(|rest| rest.split_once(". "));
+    let Some((number, text)) = split else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
     ensure!(model.starts_with("Fault model: "), "{name}: found '{model}', expected 'Fault model: ...'");
     let number = number.parse().with_context(|| format!("{name}: found promise '{number}'"))?;
     Ok(Promise { number, text: text.to_owned(), state: Ok((model.clone(), name.to_owned())) })

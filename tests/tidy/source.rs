@@ -11,7 +11,7 @@ pub fn comments_only(text: &str) -> String {
     blanked(text, |literal| !literal.starts_with(b"//") && !literal.starts_with(b"/*"), true)
 }
 
-/// The text with spaces for all literals that `blank` picks, and with `code` for what is between literals.
+/// The text with spaces for all literals that `blank` selects, and with `code` for the text between literals.
 fn blanked(text: &str, blank: impl Fn(&[u8]) -> bool, code: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
