@@ -54,7 +54,7 @@ const NAMES: [&str; 31] = [
 ];
 
 /// Former phrases, in lower case; `*` is any one word.
-const PHRASES: [&str; 29] = [
+const PHRASES: [&str; 40] = [
     "whoever",
     "nobody",
     "somebody",
@@ -84,6 +84,17 @@ const PHRASES: [&str; 29] = [
     "of today",
     "let loose",
     "what came of",
+    "for want of",
+    "taken away",
+    "the power goes",
+    "tells of",
+    "asked of",
+    "told that",
+    "told why",
+    "told how",
+    "who has",
+    "who wants",
+    "as if nothing had been",
 ];
 
 /// The word that a declaration declares, with its line's visibility: `pub fn told(` is a public `told`.
