@@ -75,7 +75,7 @@ fn a_second_signal_ends_a_server_whose_component_stalls() {
             assert!(server.line().starts_with("stopped at once"));
             assert_eq!(server.wait().code(), Some(1));
             assert!(began.elapsed() < Duration::from_secs(5), "{kind}: {:?}", began.elapsed());
-            assert!(raw.reply().is_err(), "nobody answers any more");
+            assert!(raw.reply().is_err(), "no server answers any more");
         }
         // And its leftovers do not get in the way.
         if let Some(server) = Server::start(folder, kind) {

@@ -55,7 +55,7 @@ pub fn query(
     let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
     let place = socket(volume, configured);
     let answer = ask(&place, question, timeout).with_context(|| {
-        format!("{}: nobody answers: is the volume served? (seekless volume serve)", place.display())
+        format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
     })?;
     match answer.get("error") {
         Some(error) => anyhow::bail!("{}: {}", volume.display(), error.as_str().unwrap_or_default()),
