@@ -1,11 +1,11 @@
-# The only entry. `make` lists what there is.
+# The only entry point. `make` lists the targets.
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
-# Tests, the demo of `make check` and explorations share one build, with the known bugs in it, asleep until an option or
-# SEEKLESS_MUTANT names one. What `make build` and `make demo` leave behind has none of them; a test looks.
+# Tests, the demo of `make check` and explorations share one build, with the known bugs in it, inactive until an option
+# or SEEKLESS_MUTANT names one. The programs of `make build` and `make demo` have none of them; a test checks that.
 BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants,seekless-serve/mutants,seekless-core/mutants,seekless-promises/canaries
 TESTED := $(CARGO_TARGET_DIR)/debug/seekless
 # Without examples, which `lint` checks; no documentation has code to run.
@@ -23,7 +23,7 @@ help: ## list these targets
 build: toolchain ## build the program
 	cargo build --release --locked -p seekless
 
-demo: toolchain ## replay a real trace that ships with the project, without BORG and with it
+demo: toolchain ## replay a real trace that ships with the project, without and with BORG
 	cargo build --profile demo --locked -p seekless --no-default-features
 	"$(CARGO_TARGET_DIR)/demo/seekless" demo
 
@@ -31,53 +31,53 @@ test: toolchain ## run all tests
 	@scripts/clients
 	cargo test --workspace --locked $(TARGETS) $(BUGS)
 
-# `test` holds `tidy` and the canaries; what it builds is what later stages run.
-check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs
+# `test` includes `tidy` and the canaries; later stages run the programs that it builds.
+check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs
 	@scripts/check format lint test tested-demo explore
 
 tested-demo: tested
 	"$(TESTED)" demo
 
-# The program that is tested: built with the tests, as the features of what it uses depend on what it is built with.
+# The tested program: built with the tests, because the features of its dependencies depend on the other packages.
 tested: toolchain
 	cargo test --no-run --workspace --locked $(TARGETS) $(BUGS)
 
-format: ## is every file as rustfmt writes it?
+format: ## check that every file is formatted by rustfmt
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
-lint: ## clippy, warnings as errors
+lint: ## run clippy, warnings as errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-tidy: toolchain ## the house rules and the licences of what is used
+tidy: toolchain ## check the house rules and the licences of dependencies
 	cargo test --locked -p seekless-tidy
 
-agree: build tested ## do a tested and a release build give the same bytes?
+agree: build tested ## check that a tested and a release build print the same bytes
 	@for build in debug release; do \
 		"$(CARGO_TARGET_DIR)/$$build/seekless" lab compare --trace data/svnserver2 --json > "$(CARGO_TARGET_DIR)/$$build.json" || exit 1; \
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
-explore: tested ## hundreds of thousands of crash states of the layers that keep something, and no finding
+explore: tested ## explore hundreds of thousands of crash states of the layers with data
 	scripts/explore "$(TESTED)" "$(CARGO_TARGET_DIR)/explore"
 	"$(CARGO_TARGET_DIR)/debug/promises" --check
 
-figures: toolchain ## run every command whose figures stand in README, book, decisions and docs/papers.md, and compare; takes an hour
+figures: toolchain ## compare the figures in README, book, decisions and docs/papers.md with their commands; takes an hour
 	SEEKLESS_FIGURES=all cargo test --workspace --locked $(BUGS) --test pages figures -- --nocapture
 
-canaries: toolchain ## is each known bug found that a build with canaries has?
+canaries: toolchain ## check that the tests find each known bug of a build with canaries
 	cargo test --workspace --locked $(BUGS) --test canaries -- --nocapture
 
-promises: tested ## the same, and PROMISES.md with its figures
+promises: tested ## explore, and write PROMISES.md with the figures
 	scripts/explore "$(TESTED)" tests/promises/figures
 	"$(CARGO_TARGET_DIR)/debug/promises"
 
-mutants: toolchain ## which of the known bugs do explorations find? takes hours
+mutants: toolchain ## count the known bugs that explorations find; takes hours
 	cargo build --release --locked -p seekless --features mutants --target-dir "$(CARGO_TARGET_DIR)/mutants"
 	scripts/mutants "$(CARGO_TARGET_DIR)/mutants/release/seekless" "$(CARGO_TARGET_DIR)/mutants/found"
 	cp "$(CARGO_TARGET_DIR)/mutants/found/score" tests/promises/figures/mutants.tsv
 
-fuzz: toolchain-check ## bytes made up against everything that reads what others wrote, FOR=5 seconds each
+fuzz: toolchain-check ## fuzz every reader of foreign data, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
@@ -99,7 +99,7 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
-soak: toolchain-check build agree ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
+soak: toolchain-check build agree ## run property tests with 20,000 cases, fuzzing, and crash states of new seeds, FOR=8h
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
@@ -114,8 +114,8 @@ toolchain: checkout
 toolchain-check: checkout
 	@scripts/toolchain --check
 
-# Checkouts share a cache, and cargo tells what is new by its time: files of this checkout that are older
-# than what another one built would pass for built. So they are made new when the checkout changes.
+# Checkouts share a cache, and cargo detects changes by modification times: files of this checkout that are older
+# than the build of another one would count as built. So they are touched when the checkout changes.
 checkout:
 	@mkdir -p "$(CARGO_TARGET_DIR)"
 	@if [ "$$(cat "$(CARGO_TARGET_DIR)/.checkout" 2>/dev/null)" != "$(CURDIR)" ]; then \

@@ -1,5 +1,5 @@
-//! What reaches the disk below a component: it notes its writes and flushes, and fails as it is told. So the kernel itself
-//! shows what FUA and flushes are, for both kinds of reactors. Needs root, FUSE and loop devices.
+//! Requests that reach the disk below a component: the disk records its writes and flushes, and fails on command. So the
+//! kernel itself shows the effect of FUA and flushes, for both kinds of reactors. Needs root, FUSE and loop devices.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,15 +8,15 @@ use std::time::Duration;
 use crate::raw::{FLUSH, FUA, Raw};
 use crate::server::{KINDS, Server, skipped, volume};
 
-/// A disk of 16 MiB as a loop device, by nbdkit and nbdfuse; taken away when dropped. Of a file of FUSE itself the kernel
-/// leaves it to the daemon what is durable.
+/// A disk of 16 MiB as a loop device, by nbdkit and nbdfuse; removed when dropped. For a file of FUSE itself the kernel
+/// leaves durability to the daemon.
 struct Disk {
     folder: PathBuf,
     device: String,
     children: Vec<Child>,
 }
 
-/// What nbdkit does for each request: it notes it, and fails while a file says so. All that is read is zeroes.
+/// nbdkit's handler of a request: it logs it, and fails while a file requests that. All reads return zeroes.
 const METHODS: [&str; 7] = [
     "get_size=echo 16M",
     "can_write=exit 0",
@@ -28,7 +28,7 @@ const METHODS: [&str; 7] = [
 ];
 
 impl Disk {
-    /// `None`, with a word, where that cannot be.
+    /// `None`, with a message, where that is impossible.
     fn new(folder: &Path) -> Option<Disk> {
         let (socket, file) = (folder.join("below"), folder.join("disk.img"));
         std::fs::write(&file, []).unwrap();
@@ -64,14 +64,14 @@ impl Disk {
         self.folder.join("notes")
     }
 
-    /// What it was asked since it was last looked at.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         let notes = std::fs::read_to_string(self.notes()).unwrap_or_default();
         let _ = std::fs::remove_file(self.notes());
         notes.lines().map(str::to_owned).collect()
     }
 
-    /// From now on these fail, or no longer.
+    /// Makes these requests fail from now on, or succeed again.
     fn fails(&self, what: &str, fails: bool) {
         let told = self.notes().with_extension(what);
         if fails {
@@ -98,7 +98,7 @@ impl Drop for Disk {
     }
 }
 
-/// Such a disk, served past the page cache and through it, on both kinds.
+/// Such a disk, served past the page cache and through it, on both kinds of reactors.
 fn on_each(test: impl Fn(&Disk, &mut Raw, &str)) {
     if !rustix::process::geteuid().is_root() {
         return skipped("a disk below a component", "loop devices need root");
@@ -127,7 +127,7 @@ fn what_is_durable_when_answered_was_flushed_by_the_disk() {
         assert!(!asked.contains(&"flush".to_owned()), "{what}: {asked:?}");
         assert_eq!(raw.flush().unwrap(), 0);
         assert_eq!(disk.asked().last().unwrap(), "flush", "{what}");
-        // A page, and so much that it goes in parts, or out of other memory.
+        // A page, and a request large enough to be split, or to use other memory.
         for bytes in [512, 4096, 256 << 10, 1 << 20] {
             assert_eq!(raw.write(FUA, 8192, &vec![2; bytes]).unwrap(), 0);
             let asked = disk.asked();

@@ -1,4 +1,4 @@
-//! What block status tells: holes, where the layers have put things, and how often they were asked for.
+//! Contexts of block status: holes, places, and access counts.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn on_each_kind(test: impl Fn(&Server)) {
     }
 }
 
-/// What nbdinfo tells of a context: start, length and value of each part. `None` where there is no nbdinfo.
+/// nbdinfo's output for a context: start, length and value of each part. `None` where there is no nbdinfo.
 fn map(server: &Server, export: &str, context: &str) -> Option<Vec<(u64, u64, u64)>> {
     let said = succeeds("nbdinfo", &[&format!("--map={context}"), &server.uri(export)])?;
     let numbers = |line: &str| {
@@ -77,7 +77,7 @@ fn places_say_what_the_layers_moved() {
         let Some(bare) = map(server, "bare", "seekless:place") else { return };
         assert_eq!(bare, [(0, 8 * MIB, 0)], "nothing is between the first component and its clients");
         let (start, len) = (100 * PAGE, 4 * PAGE);
-        // What is written first goes home, while an empty BOPT is made.
+        // The first writes go to the origin, while an empty BOPT is made.
         let borg = (0..50).find_map(|_| {
             write(server, "borg", 100);
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -173,7 +173,7 @@ fn block_status_tells_only_the_contexts_that_its_payload_names() {
             let (last, kind, data) = chunk(&mut raw);
             assert_eq!((last, kind, data[3]), (true, 0x8001, 22), "{numbers:?}");
         }
-        // And step is kept.
+        // And they stay in step.
         ask(&mut raw, MIB, &[1]);
         assert_eq!(chunk(&mut raw).1, 6);
     });

@@ -1,4 +1,4 @@
-//! Block devices as components: a loop device, where one can be had. And what the kernel holds for us of their memory.
+//! Block devices as components: a loop device, where available. And the kernel's limit of pinned memory.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::{noise, sparse};
 
 const BYTES: u64 = 16 << 20;
 
-/// A loop device; let go of when dropped.
+/// A loop device; detached when dropped.
 struct Loop(String);
 
 impl Loop {
-    /// `None`, with a word, where there are none.
+    /// `None`, with a message, where there are none.
     fn over(file: &Path) -> Option<Loop> {
         sparse(file, BYTES);
         let output = client("losetup", &["--find", "--show", &file.display().to_string()])?;
@@ -25,7 +25,7 @@ impl Loop {
         None
     }
 
-    /// What the system says of its queue.
+    /// An attribute of its queue in sysfs.
     fn queue(&self, what: &str) -> Option<u64> {
         let name = PathBuf::from(&self.0);
         let folder = Path::new("/sys/block").join(name.file_name()?).join("queue").join(what);
@@ -49,7 +49,7 @@ fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
         let components = format!("[component.disk]\nfile = \"{}\"\n", device.0);
         volume(folder, &components, &[("disk", "")]);
         let Some(server) = Server::start(folder, kind) else { continue };
-        // Another server, by another file, and who would open it alone: both are refused.
+        // Another server, by another file, and an exclusive open: both are refused.
         let other = tempfile::tempdir().unwrap();
         volume(other.path(), &components, &[("disk", "")]);
         let output = serve(other.path(), kind).output().unwrap();
@@ -85,7 +85,7 @@ fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
     }
 }
 
-/// Of the system's memory that a user may have held, enough for a ring, and not for the memory of requests besides.
+/// A limit of locked memory that is enough for a ring, but not for the memory of requests besides.
 const HELD: &str = "--memlock=2097152:2097152";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Components that are as slow as a drive: how long they take, and that their data is right.
+//! Components with the timing of a drive: their response times, and that their data is right.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn places() -> Vec<u64> {
     (1..=READS).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (SECTORS / 8)).collect()
 }
 
-/// How long the simulated drive takes to read them one after the other.
+/// Time of the simulated drive to read them one after the other.
 fn predicted(folder: &Path) -> Duration {
     let mut trace = String::new();
     for (number, page) in places().iter().enumerate() {
@@ -53,7 +53,7 @@ fn an_emulated_drive_takes_the_time_that_the_simulated_one_does() {
             raw.read(page << 12, 4096).unwrap();
         }
         let (took, model) = (began.elapsed(), predicted(folder));
-        // A machine that is busy otherwise answers late, and nothing answers early. How near it is on a quiet one is
+        // A busy machine answers late, and nothing answers early. The accuracy on an idle one is
         // measured by scripts/emulated.
         assert!(took > model.mul_f64(0.97) && took < model * 3, "{kind}: {took:?}, the model says {model:?}");
         for (number, page) in places().into_iter().enumerate() {
@@ -86,7 +86,7 @@ fn what_cannot_be_emulated_is_refused() {
     }
 }
 
-/// Any program that copies can do so in the head's waits, through an export of its own: beside a busy foreground, with
+/// Any program can copy within the head's waits, through an export of its own: beside a busy foreground, with
 /// an idle drive that may be used, and with one that may not, where each request waits for its deadline.
 #[test]
 fn a_backup_goes_on_for_free_through_an_export_of_its_own() {

@@ -1,4 +1,4 @@
-//! Faults live: below us, by the lab's own layers, and above us, by nbdkit's filters.
+//! Faults live: below the volume, by the lab's own layers, and above it, by nbdkit's filters.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn the_layers_of_the_lab_fail_and_delay_live() {
         let errors: Vec<u32> = (0..4).map(|page| raw.write(0, page << 12, &[1; 4096]).unwrap()).collect();
         assert_eq!(errors, [0, 28, 0, 0], "{kind}");
         let took = began.elapsed();
-        // Time is read once a turn, so each may end a little early. How late it ends is the machine's affair.
+        // Time is read once per turn, so each may end a little early. How late it ends depends on the machine.
         assert!(took >= Duration::from_millis(110), "{kind}: {took:?}");
         assert_eq!(raw.read(0, 4096).unwrap(), [1; 4096]);
         server.stop();
@@ -75,9 +75,9 @@ fn a_second_signal_ends_a_server_whose_component_stalls() {
             assert!(server.line().starts_with("stopped at once"));
             assert_eq!(server.wait().code(), Some(1));
             assert!(began.elapsed() < Duration::from_secs(5), "{kind}: {:?}", began.elapsed());
-            assert!(raw.reply().is_err(), "nobody answers any more");
+            assert!(raw.reply().is_err(), "no server answers any more");
         }
-        // And what it left behind is in nobody's way.
+        // And its leftovers do not get in the way.
         if let Some(server) = Server::start(folder, kind) {
             server.stop();
         }
@@ -106,7 +106,7 @@ fn nbdkit_goes_between_with_its_faults() {
             return server.kill();
         }
         assert!(said.contains("read 4194304/4194304"), "{said}");
-        // Of a client whose every third request gets lost on the way nothing is left here that is in the way.
+        // A client that loses every third request on the way leaves nothing behind that is in the way.
         let failing =
             ["-U", "-", "nbd", &uri, "--filter=error", "error=EIO", "error-rate=30%", "--run", load];
         let _ = Command::new("nbdkit").args(failing).output().unwrap();

@@ -1,5 +1,5 @@
-//! Real file systems on a live volume, by nbdfuse and a loop device: what they wrote is there after a remount, and what
-//! they synced is there after the server was killed. Needs root, FUSE, loop devices and the file systems' programs.
+//! Real file systems on a live volume, by nbdfuse and a loop device: their files are there after a remount, and synced
+//! files are there after the server was killed. Needs root, FUSE, loop devices and the file systems' programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const FILE_SYSTEMS: [Kind; 3] = [
     Kind { name: "btrfs", make: &["mkfs.btrfs", "-q", "-f"], check: &["btrfs", "check"] },
 ];
 
-/// An export as a block device of the kernel; taken away when dropped.
+/// An export as a block device of the kernel; removed when dropped.
 struct Attached {
     folder: PathBuf,
     fuse: Child,
@@ -32,7 +32,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// `None`, with a word, where that cannot be.
+    /// `None`, with a message, where that is impossible.
     fn new(server: &Server, export: &str) -> Option<Attached> {
         let file = server.folder.join("volume.raw");
         std::fs::write(&file, []).unwrap();
@@ -44,7 +44,7 @@ impl Attached {
             return None;
         };
         let mut attached = Attached { folder: server.folder.clone(), fuse, device: String::new() };
-        // It is there once its size is.
+        // It is ready once its size is known.
         let there = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
             std::fs::metadata(&file).is_ok_and(|file| file.len() > 0)
@@ -65,7 +65,7 @@ impl Attached {
     /// A new file system on it.
     fn make(&self, kind: &Kind) {
         let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*self.device]).collect();
-        // mkfs.btrfs looks at the files below all loop devices, also at one whose server another test has just killed.
+        // mkfs.btrfs reads the files below all loop devices, also one whose server another test has just killed.
         let gone = |made: &Output| {
             String::from_utf8_lossy(&made.stderr).contains("Transport endpoint is not connected")
         };
@@ -122,7 +122,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Files, each of `kib` KiB that follow from its number.
+/// Files of `kib` KiB each, whose contents follow from their numbers.
 fn write(at: &Path, numbers: std::ops::Range<u64>) {
     for number in numbers {
         std::fs::write(at.join(number.to_string()), content(number)).unwrap();
@@ -154,7 +154,7 @@ fn volumes() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([("disk", disk), ("cache", cache), ("lld", lld), ("mapper", mapper), ("borg", borg)])
 }
 
-/// Runs a test on each volume with each file system that there is, one kind of waiting for each in turn.
+/// Runs a test on each volume with each available file system, alternating the kind of reactor.
 fn on_each(file_systems: &[&Kind], test: impl Fn(&Path, &str, &str, &Kind)) {
     if !rustix::process::geteuid().is_root() {
         return skipped("file systems", "mounting needs root");
@@ -174,8 +174,8 @@ fn on_each(file_systems: &[&Kind], test: impl Fn(&Path, &str, &str, &Kind)) {
     }
 }
 
-/// What `fill` brings to a new file system is there, by `is_there`, when it is mounted again, and when the server was
-/// started again.
+/// Files that `fill` writes to a new file system are there, by `is_there`, when it is mounted again, and after the server
+/// was started again.
 fn outlasts<T>(
     (folder, export, how, kind): (&Path, &str, &str, &Kind),
     fill: impl Fn(&Path) -> T,
@@ -259,7 +259,7 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
             let mounted = attached.mount();
             expect(&mounted.at, synced.drain(..));
             files.drain(..).for_each(|file| file.is_there());
-            // Room for the next: what was looked at goes.
+            // Room for the next: files that were checked are removed.
             for entry in std::fs::read_dir(&mounted.at).unwrap() {
                 let _ = std::fs::remove_file(entry.unwrap().path());
             }
@@ -296,12 +296,12 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
 }
 
 /// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file of
-/// a random load has (`SEEKLESS_STEPS`); a few if nobody says more.
+/// a random load has (`SEEKLESS_STEPS`); a few by default.
 fn told(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Writes and syncs files, from this number on, and says when there is one; those that were synced, folder and all.
+/// Writes and syncs files, from this number on, and reports each; those that were synced, folder and all.
 fn synced_until_it_fails(at: &Path, first: u64, some: &AtomicBool) -> Vec<u64> {
     let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
     let one = |number: u64| {
@@ -315,7 +315,7 @@ fn synced_until_it_fails(at: &Path, first: u64, some: &AtomicBool) -> Vec<u64> {
     (first..first + 1000).take_while(|number| one(*number).is_ok()).collect()
 }
 
-/// The same with files that are left alone when they were synced after some operations at random.
+/// As above, with files that are left alone when they were synced after some random operations.
 fn loaded_until_it_fails(at: &Path, first: u64) -> Vec<Expected> {
     let one = |number: u64| {
         let mut load = Load::new(&at.join(format!("load{number}")), number)?;

@@ -1,6 +1,6 @@
-//! A load on files as fsx has it: reads, writes, both of them also by mapping the file, truncations, holes, zeroes, ranges
-//! that are cut out and put in, all at random places from a seed, each read held to a copy in memory. So what a file system makes of a volume that answers
-//! wrongly, once and late, is seen here.
+//! A file load like that of fsx: reads and writes, also by mapping the file, truncations, holes, zeroes, ranges that are
+//! collapsed and inserted, all at random places from a seed, each read compared with a copy in memory. So the effect of a
+//! single wrong, late answer of a volume on a file system becomes visible.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result};
@@ -13,16 +13,16 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use crate::server::skipped;
 
-/// No file is longer.
+/// Largest file.
 const LONGEST: u64 = 1 << 20;
-/// No operation is about more.
+/// Largest operation.
 const MOST: u64 = 64 << 10;
-/// No more is read at once of a file that is mapped.
+/// Largest read of a mapped file.
 const MAPPED: u64 = 8 << 10;
-/// What file systems cut out and put in is of whole ones.
+/// Unit in which file systems collapse and insert ranges.
 const BLOCK: u64 = 4096;
 
-/// A file, and what is in it.
+/// A file, and its expected contents.
 pub struct Load {
     path: PathBuf,
     file: File,
@@ -39,7 +39,7 @@ impl Load {
         Ok(Load { path: path.to_owned(), file, content: Vec::new(), state, turn: 0 })
     }
 
-    /// Closes the file; what has to be in it from now on.
+    /// Closes the file; its contents that have to be there from now on.
     pub fn end(self) -> Expected {
         Expected { path: self.path, content: self.content }
     }
@@ -51,7 +51,7 @@ impl Load {
         (self.state >> 11) % below.max(1)
     }
 
-    /// A part of the file, or of what it could be.
+    /// A range of the file, or of its possible size.
     fn part(&mut self, end: u64) -> (u64, u64) {
         let start = self.random(end);
         (start, (1 + self.random(MOST)).min(end - start))
@@ -60,10 +60,10 @@ impl Load {
     /// The next operation.
     ///
     /// # Errors
-    /// The system's, as of a device that is gone.
+    /// An error of the system, as of a device that is gone.
     ///
     /// # Panics
-    /// When it reads what was not written.
+    /// If a read returns wrong data.
     pub fn step(&mut self) -> Result<()> {
         self.turn += 1;
         let len = self.content.len() as u64;
@@ -79,7 +79,7 @@ impl Load {
             12 if len > 0 => self.zero(FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE)?,
             13 if len > 2 * BLOCK => self.cut_or_put()?,
             14 if self.turn % 3 == 0 => self.sync()?,
-            // What is read next comes from the device.
+            // The next read comes from the device.
             15 => {
                 self.sync()?;
                 self.file = open(&self.path, false)?;
@@ -115,7 +115,7 @@ impl Load {
         Ok(())
     }
 
-    /// Writes a part of the file by mapping it, and reads that and what is around it so; by `xfs_io`, which needs no xfs.
+    /// Writes a range by mapping the file, and reads it and its surroundings so; by `xfs_io`, which needs no xfs.
     fn mapped(&mut self) -> Result<()> {
         static MISSING: Once = Once::new();
         let (start, len) = self.part(self.content.len() as u64);
@@ -138,7 +138,7 @@ impl Load {
             }
             output => output?,
         };
-        // A device that is gone ends it by a signal, or with a word.
+        // A device that is gone ends it by a signal, or with a message.
         if !output.status.success() || !output.stderr.is_empty() {
             return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
@@ -162,7 +162,7 @@ impl Load {
         Ok(())
     }
 
-    /// Cuts blocks out of the file, or puts zeroes in between.
+    /// Collapses blocks of the file, or inserts zeroes.
     fn cut_or_put(&mut self) -> Result<()> {
         let blocks = self.content.len() as u64 / BLOCK;
         let start = self.random(blocks - 1);
@@ -184,23 +184,23 @@ impl Load {
         Ok(())
     }
 
-    /// Makes it durable.
+    /// Syncs it.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_all()
     }
 }
 
-/// What has to be in a file.
+/// The expected contents of a file.
 pub struct Expected {
     path: PathBuf,
     content: Vec<u8>,
 }
 
 impl Expected {
-    /// It is there.
+    /// Checks that they are there.
     ///
     /// # Panics
-    /// When it is not.
+    /// If they are not.
     pub fn is_there(&self) {
         let path = self.path.display();
         let found = std::fs::read(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -214,7 +214,7 @@ fn open(path: &Path, new: bool) -> Result<File> {
     OpenOptions::new().read(true).write(true).create(new).truncate(new).open(path)
 }
 
-/// Whether the file system knows how to do that.
+/// Whether the file system supports that.
 fn knows(done: rustix::io::Result<()>) -> Result<bool> {
     match done.map_err(std::io::Error::from) {
         Ok(()) => Ok(true),

@@ -9,11 +9,11 @@ use crate::server::{KINDS, Server, skipped, volume};
 const EIO: u32 = 5;
 const ENOSPC: u32 = 28;
 
-/// A small file system in memory; taken away when dropped.
+/// A small file system in memory; unmounted when dropped.
 struct Small<'a>(&'a Path);
 
 impl Small<'_> {
-    /// `None`, with a word, where nothing can be mounted.
+    /// `None`, with a message, where nothing can be mounted.
     fn mount(at: &Path) -> Option<Small<'_>> {
         std::fs::create_dir(at).unwrap();
         let output = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "small"]).arg(at).output();
@@ -84,7 +84,7 @@ fn a_file_that_shrinks_is_an_error_where_it_ends() {
     }
 }
 
-/// It did not stop clean, and says so.
+/// The server did not stop cleanly, and reports it.
 fn ends_with_an_error(mut server: Server) {
     server.signal();
     assert!(!server.wait().success(), "what was written is lost");

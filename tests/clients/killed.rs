@@ -1,4 +1,4 @@
-//! A server that is killed under load: what was synced is there when it is back, whatever the layer kept in memory.
+//! A server that is killed under load: synced data is there when it is back, whatever the layer kept in memory.
 
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
@@ -11,14 +11,14 @@ const PAGE: usize = 4096;
 const PAGES: u64 = 2_000;
 const ROUNDS: u64 = 6;
 
-/// What is known of a page: it holds the number of a write that is at least the first and at most the second.
+/// Expected contents of a page: the number of a write that is at least the first and at most the second.
 type Known = Vec<(u64, u64)>;
 
 fn stamped(page: u64, number: u64) -> Vec<u8> {
     [page.to_le_bytes(), number.to_le_bytes()].concat().repeat(PAGE / 16)
 }
 
-/// Writes pages until the server is gone; what it asked for, what was answered, and what was synced.
+/// Writes pages until the server is gone; the numbers that were issued, answered, and synced.
 fn load(folder: &Path, export: &str, round: u64, known: &mut Known, started: &Sender<()>) {
     let mut raw = Raw::open(folder, export);
     let mut state = round * 0x9e37_79b9 + 1;
@@ -55,7 +55,7 @@ fn load(folder: &Path, export: &str, round: u64, known: &mut Known, started: &Se
     }
 }
 
-/// What is there has to be known to be possible; from then on it is known to be there.
+/// Contents have to be possible; from then on they are known to be there.
 fn look(server: &Server, export: &str, known: &mut Known) {
     let mut raw = Raw::open(&server.folder, export);
     for page in 0..PAGES {
@@ -109,7 +109,7 @@ fn rounds(components: &str, export: &str) {
     }
 }
 
-/// A server that is told to stop makes durable all that it answered, synced or not.
+/// A server that gets a stop signal makes all answered writes durable, synced or not.
 #[test]
 fn a_server_that_is_stopped_under_load_keeps_all_that_it_answered() {
     for kind in KINDS {
@@ -142,7 +142,7 @@ fn a_server_that_is_stopped_under_load_keeps_all_that_it_answered() {
         for turn in 1 + answered.saturating_sub(PAGES)..=answered {
             let bytes = raw.read(turn * 7 % PAGES * PAGE as u64, PAGE as u32).unwrap();
             let found = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
-            // The one that was under way may be there or not.
+            // The one in flight may be there or not.
             assert!(
                 found == turn || found == turn + PAGES,
                 "{kind}: write {turn} of {answered} is lost: {found}"

@@ -1,4 +1,4 @@
-//! Real clients of a live volume: every program that speaks NBD and is installed. Those that are not are told.
+//! Real clients of a live volume: every program that speaks NBD and is installed. Missing ones are listed.
 
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
@@ -23,7 +23,7 @@ mod server;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;
-mod untold;
+mod unaligned;
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ use server::{KINDS, Server, client, serve, skipped, succeeds, volume};
 
 const MIB: usize = 1 << 20;
 
-/// A file of so many bytes.
+/// A file of `bytes` bytes.
 fn sparse(path: &Path, bytes: u64) {
     std::fs::File::create(path).unwrap().set_len(bytes).unwrap();
 }
@@ -53,7 +53,7 @@ fn on_all(test: impl Fn(&Server, &str)) {
     on_some(test, true);
 }
 
-/// The same; with requests that fail, unless all are `good`.
+/// As above; with requests that fail, unless all are `good`.
 fn on_some(test: impl Fn(&Server, &str), good: bool) {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn fio_verifies_what_it_wrote() {
     });
 }
 
-/// Runs nbdsh with a handle on an export; the first python on the path may lack its module, the system's has it.
+/// Runs nbdsh with a handle on an export; the first python on the path may lack its module, the system's python has it.
 fn nbdsh(uri: &str, script: &str) -> Option<()> {
     let mut command = std::process::Command::new("nbdsh");
     command.env("PATH", "/usr/bin:/bin:/usr/local/bin").args(["-c", &format!("uri = {uri:?}\n{script}")]);
@@ -390,7 +390,7 @@ fn sockets_are_sought_beside_the_volume_file_and_serving_is_said_when_they_liste
         let file = folder.join("volume.toml").display().to_string();
         succeeds(env!("CARGO_BIN_EXE_seekless"), &["volume", "status", &file]).unwrap();
         server.stop();
-        // A place that cannot be listened at: nothing is said to be served there.
+        // An address that cannot be listened on: nothing is reported as served there.
         std::fs::write(folder.join("volume.toml"), text("no/such/folder")).unwrap();
         let output = serve(folder, kind).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Clients that are malformed, silent, slow or gone: each harms itself, and nobody else.
+//! Clients that are malformed, silent, slow or gone: each affects itself alone.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::server::{KINDS, Server, volume};
 const EINVAL: u32 = 22;
 const ENOSPC: u32 = 28;
 
-/// 64 MiB of memory, on both kinds, and a good client that goes on all the time.
+/// 64 MiB of memory, on both kinds of reactors, and a correct client that runs all the time.
 fn beside_a_good_one(test: impl Fn(&Server)) {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn requests_that_make_no_sense_are_answered_and_step_is_kept() {
             raw.ask(command, flags, 5, offset, length).unwrap();
             assert_eq!(raw.reply().unwrap(), (5, error), "command {command} at {offset}+{length}");
         }
-        // Their payload is passed over.
+        // Their payload is skipped.
         assert_eq!(raw.write(0, end - 100, &[1; 512]).unwrap(), ENOSPC);
         assert_eq!(raw.write(1 << 3, 0, &[1; 512]).unwrap(), EINVAL);
         assert_eq!(raw.write(FUA, end - 512, &[1; 1024]).unwrap(), ENOSPC);
@@ -120,7 +120,7 @@ fn clients_that_vanish_at_any_byte_are_forgotten() {
             bytes.extend([7; 4096]);
             raw.send(&bytes[..sent]).unwrap();
         }
-        // And one that asks for much and does not wait for it.
+        // And one that requests much and does not wait for it.
         let mut raw = Raw::open(&server.folder, "memory");
         for cookie in 0..8 {
             raw.ask(READ, 0, cookie, 0, 8 << 20).unwrap();
@@ -134,7 +134,7 @@ fn a_client_that_takes_no_replies_is_not_read_from_for_ever() {
         let mut raw = Raw::open(&server.folder, "memory");
         raw.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let before = memory_of(server);
-        // A thousand times 8 MiB, none of which it takes; at some time its requests are not taken either.
+        // A thousand times 8 MiB, none of which it takes; at some point its requests are not read either.
         let asked = (0..100_000).take_while(|cookie| raw.ask(READ, 0, *cookie, 0, 8 << 20).is_ok()).count();
         assert!(asked < 100_000, "somewhere it ends");
         let grown = memory_of(server).saturating_sub(before);
@@ -167,7 +167,7 @@ fn a_client_that_sends_half_a_write_holds_nobody_up() {
     });
 }
 
-/// KiB of memory that a server has.
+/// Resident memory of a server, in KiB.
 pub fn memory_of(server: &Server) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

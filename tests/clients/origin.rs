@@ -1,4 +1,4 @@
-//! A file under BORG that is written without it, and a BOPT that is not the one that it was.
+//! A file below BORG that is written without it, and a BOPT that was replaced.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
     let again = said(&seekless(&["create"], folder));
     assert!(again.contains("found a BOPT") && again.contains("--replace"), "{again}");
     let server = Server::start(folder, "threads").unwrap();
-    // The first write to a BOPT that nobody has changed goes there as well.
+    // The first write to an unchanged BOPT goes there as well.
     write(folder, 3, 7);
     server.stop();
     assert_eq!(page_of(folder, "disk.img", 3), 0, "it is to be kept");
@@ -82,7 +82,7 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
 
 #[test]
 fn another_bopt_of_the_same_size_is_refused() {
-    // One that has newer pages than home is refused by what it knows of home.
+    // A BOPT with newer pages than the origin is refused by its record of the origin.
     let (folder, other) = (folder("at_stop = \"keep\""), self::folder(""));
     let (folder, other) = (folder.path(), other.path());
     for (folder, byte) in [(folder, 7), (other, 9)] {
@@ -104,7 +104,7 @@ fn another_bopt_of_the_same_size_is_refused() {
     volume(folder, &file.replace("file = \"fast.img\"", "ram = \"8MiB\""), &[("borg", "")]);
     let refused = said(&serve(folder, "threads").output().unwrap());
     assert!(refused.contains("found a new BOPT"), "{refused}");
-    // What is drained belongs to it still.
+    // A drained BOPT still belongs to it.
     std::fs::rename(folder.join("own.img"), folder.join("fast.img")).unwrap();
     volume(folder, &components(""), &[("borg", "")]);
     Server::start(folder, "threads").unwrap().stop();
@@ -143,7 +143,7 @@ fn a_server_that_stops_brings_home_what_was_written() {
     }
 }
 
-/// What `volume status` counts of the layer.
+/// A counter of the layer in `volume status`.
 fn counted(folder: &Path, name: &str) -> u64 {
     let status = seekless(&["status", "--json"], folder);
     let told = String::from_utf8_lossy(&status.stdout).into_owned();
@@ -188,7 +188,7 @@ fn a_file_that_is_as_it_was_proves_its_copies_and_one_that_was_written_does_not(
     }
     assert_eq!((counted(folder, "copies_not_compared"), counted(folder, "copies_differing")), (0, 1));
     drop(raw);
-    // After a kill nothing proves anything; what was written meanwhile stays.
+    // After a kill there is no proof of equality; data written meanwhile stays.
     write(folder, 5, 3);
     tell("drain");
     server.kill();

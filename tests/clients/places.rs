@@ -1,4 +1,4 @@
-//! Many clients: whatever those of one peer do, one of another is served.
+//! Many clients: whatever the clients of one peer do, one of another peer is served.
 
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use crate::server::{KINDS, Server};
 
 const MIB: usize = 1 << 20;
 
-/// Memory at a port of this machine, for so many clients.
+/// Memory at a port of this machine, for `clients` clients.
 fn at_a_port(folder: &Path, kind: &str, clients: &str) -> Option<(Server, u16)> {
     // The clients of these tests are many, too.
     seekless_serve::descriptors::raise_limit();
@@ -35,10 +35,10 @@ fn of_peer(peer: u8, port: u16) -> TcpStream {
     stream
 }
 
-/// Well before silent handshakes and halves of requests are ended, 30 s; an idle machine takes milliseconds.
+/// Well before silent handshakes and half-sent requests end, 30 s; an idle machine takes milliseconds.
 const SOON: Duration = Duration::from_secs(15);
 
-/// Does it again until it succeeds: the server takes a moment to see that clients are gone.
+/// Retries until it succeeds: the server takes a moment to notice that clients are gone.
 fn soon<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
@@ -56,7 +56,7 @@ fn begun(peer: u8, port: u16) -> Result<Raw<TcpStream>, String> {
     raw.begin("m").map(|()| raw)
 }
 
-/// A client of a peer comes and is served, whatever others do: it waits for none of their time-outs.
+/// A client of a peer is served, whatever others do: it waits for none of their timeouts.
 fn is_served(peer: u8, port: u16, what: &str) {
     let began = Instant::now();
     let mut raw = begun(peer, port).unwrap();
@@ -120,7 +120,7 @@ fn the_volume_file_says_how_many_clients_there_may_be() {
         let mut fourth = Raw::over(of_peer(4, port));
         let why = fourth.begin("m").unwrap_err();
         assert!(why.contains("found 3 clients, expected at most 3"), "{kind}: {why}");
-        // It may try again on the same connection, when there is a place.
+        // It may try again on the same connection, when there is a free slot.
         drop(all.pop());
         soon(|| {
             fourth.option(7, &[0, 0, 0, 0, 0, 0]).unwrap();
@@ -155,7 +155,7 @@ fn sixty_halves_of_large_writes_hold_little_memory_and_nobody_up() {
         eprintln!("{kind}: 60 half-sent writes of 32 MiB hold {grown} MiB");
         // 128 MiB for this peer, 1 MiB for each client, the volume's own 64, and what memory allocation wastes.
         assert!(grown < 400, "{kind}: {grown} MiB");
-        // Each of them can end what it began.
+        // Each of them can finish its current request.
         for mut raw in halves {
             raw.send(&[5]).unwrap();
             assert_eq!(raw.reply().unwrap(), (1, 0), "{kind}");

@@ -1,4 +1,4 @@
-//! A client of our own, for what no good client does: it sends any bytes, and waits for what it is told to wait for.
+//! A client of our own, for behaviour that no correct client has: it sends any bytes, and waits for given ones.
 
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ impl Raw {
         Raw::over(socket)
     }
 
-    /// The same, and goes on to the requests of an export, the old way: with simple replies.
+    /// As above, and goes on to the requests of an export, by the old negotiation: with simple replies.
     pub fn open(folder: &Path, export: &str) -> Raw {
         let mut raw = Raw::connect(folder);
         raw.send(&3_u32.to_be_bytes()).unwrap();
@@ -32,7 +32,7 @@ impl Raw {
         raw
     }
 
-    /// The same the new way, and it was told of the sizes of blocks.
+    /// As before, with the newer negotiation, and with block sizes.
     pub fn told(folder: &Path, export: &str) -> Raw {
         let mut raw = Raw::connect(folder);
         raw.begin(export).unwrap();
@@ -48,7 +48,7 @@ impl<S: Read + Write> Raw<S> {
         raw
     }
 
-    /// Goes on to the requests of an export, and is told of the sizes of blocks; or the word by which that is refused.
+    /// Goes on to the requests of an export, and gets the block sizes; or the code of the refusal.
     pub fn begin(&mut self, export: &str) -> std::result::Result<(), String> {
         self.send(&3_u32.to_be_bytes()).unwrap();
         let name = [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat();
@@ -77,7 +77,7 @@ impl<S: Read + Write> Raw<S> {
         self.send(&[&header, data].concat())
     }
 
-    /// What is answered to an option: its kind, and its data.
+    /// The answer to an option: its kind, and its data.
     pub fn option_reply(&mut self) -> Result<(u32, Vec<u8>)> {
         let header = self.take(20)?;
         let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());

@@ -37,7 +37,7 @@ fn a_mapper_lies_over_the_export_of_another_server() {
         ) {
             assert!(said.contains("read 8388608/8388608"), "{said}");
         }
-        // The other goes: that is an error, and no wrong data; and the volume stops all the same.
+        // The other server ends: that is an error, but no wrong data; and the volume still stops.
         other.kill();
         raw.ask(crate::raw::READ, 0, 4, 100 << 12, 4096).unwrap();
         assert_eq!(raw.reply().unwrap(), (4, EIO));
@@ -113,7 +113,7 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
                 took >= Duration::from_millis(290) && took < Duration::from_millis(2_900),
                 "{kind}: {took:?}"
             );
-            // What is quick enough is answered, and the late answer is nobody else's.
+            // Quick requests are answered, and the late answer goes to no other request.
             assert_eq!(raw.write(FUA, 0, &[8; 4096]).unwrap(), 0);
             std::thread::sleep(Duration::from_secs(3).saturating_sub(began.elapsed()));
             assert_eq!(raw.write(FUA, 4096, &[9; 4096]).unwrap(), 0);
@@ -124,7 +124,7 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
     }
 }
 
-/// Passes all on between whoever connects to `here` and the server at `there`; the bytes that the server sent.
+/// Forwards all bytes between clients of `here` and the server at `there`; the bytes that the server sent.
 fn counted(here: &Path, there: &Path) -> Arc<AtomicU64> {
     let (listener, there) = (UnixListener::bind(here).unwrap(), there.to_owned());
     let sent = Arc::<AtomicU64>::default();
@@ -224,7 +224,7 @@ fn an_export_that_ends_within_a_sector_is_served_to_its_end() {
         let Some(_other) = Nbdkit::start(&far, &["--filter=cow", "pattern", &BYTES.to_string()]) else {
             return;
         };
-        // Sought beside the volume file.
+        // Looked for beside the volume file.
         let component = "[component.far]\nnbd = \"nbd+unix:///?socket=far\"\n";
         let top = if layer.is_empty() { "far" } else { "cache" };
         volume(folder, &format!("{component}{layer}"), &[(top, "")]);
@@ -272,14 +272,14 @@ fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_told() {
         let (mut raw, mut beside) = (Raw::open(near.path(), "far"), Raw::open(near.path(), "far"));
         assert_eq!((raw.write(0, 0, &[1; 4096]).unwrap(), raw.flush().unwrap()), (0, 0));
         other.kill();
-        // Nothing was lost: it is as if nothing had been, but for the time.
+        // Nothing was lost: only time has passed.
         raw.ask(crate::raw::READ, 0, 4, 0, 4096).unwrap();
         std::thread::sleep(Duration::from_millis(300));
         let other = Server::start(far.path(), kind).unwrap();
         assert_eq!(raw.reply().unwrap(), (4, 0), "{kind}");
         assert_eq!(raw.take(4096).unwrap(), [1; 4096]);
         assert_eq!(raw.flush().unwrap(), 0, "{kind}: all was flushed");
-        // Now something may be.
+        // Now writes may be lost.
         assert_eq!(raw.write(0, 4096, &[2; 4096]).unwrap(), 0);
         assert_eq!(beside.write(FUA, 8192, &[3; 4096]).unwrap(), 0);
         other.kill();
@@ -288,7 +288,7 @@ fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_told() {
         assert_eq!(raw.flush().unwrap(), EIO, "{kind}: what was not flushed may be lost");
         assert_eq!(raw.write(0, 4096, &[2; 4096]).unwrap(), 0);
         assert_eq!((raw.flush().unwrap(), beside.flush().unwrap()), (0, 0), "{kind}: it was told");
-        // Everyone who wrote hears of it.
+        // Every client with writes gets the error.
         assert_eq!((raw.write(0, 0, &[5; 512]).unwrap(), beside.write(0, 512, &[6; 512]).unwrap()), (0, 0));
         other.kill();
         let other = Server::start(far.path(), kind).unwrap();
@@ -313,7 +313,7 @@ fn a_server_that_does_not_come_back_in_time_is_an_error_until_it_does() {
         raw.ask(crate::raw::READ, 0, 4, 0, 4096).unwrap();
         assert_eq!(raw.reply().unwrap(), (4, EIO), "{kind}");
         assert!(began.elapsed() >= Duration::from_millis(450), "{kind}: {:?}", began.elapsed());
-        // One of another size in its place is not taken for it.
+        // An export of another size in its place is refused.
         crate::sparse(&far.path().join("disk.img"), 4 << 20);
         let other = Server::start(far.path(), kind).unwrap();
         std::thread::sleep(Duration::from_secs(3));

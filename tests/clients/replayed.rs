@@ -1,4 +1,4 @@
-//! Runs whose inputs were noted, again: the volume does the same.
+//! Replays of runs with recorded inputs: the volume does the same.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::raw::Raw;
 use crate::server::{KINDS, Server, client, skipped, succeeds, volume};
 use crate::{MIB, sparse};
 
-/// `lab replay` of a file of inputs: whether it holds, and what it says.
+/// `lab replay` of a file of inputs: whether it succeeds, and its output.
 fn replayed(inputs: &Path) -> (bool, serde_json::Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let output = command.args(["lab", "replay", "--json"]).arg(inputs).output().unwrap();
@@ -61,7 +61,7 @@ fn a_run_with_fios_load_replays_to_the_same_actions() {
             client("nbdinfo", &["--map", &server.uri(export)]);
         }
         server.stop();
-        // The components are not asked: they may be gone.
+        // The components are not used: they may be gone.
         std::fs::remove_file(folder.join("disk.img")).unwrap();
         let (holds, told, why) = replayed(&inputs);
         assert!(holds && told["complete"] == true, "{kind}: {told} {why}");
@@ -89,7 +89,7 @@ fn what_a_killed_server_noted_is_replayed_as_far_as_it_goes() {
         let (holds, told, why) = replayed(&inputs);
         assert!(holds && told["complete"] == false, "{kind}: {told} {why}");
         assert!(told["jobs_of_components"].as_u64().unwrap() >= 100, "{kind}: {told}");
-        // Damage in the middle of it is found, and said where.
+        // Damage in the middle is detected, and reported with its place.
         let mut bytes = std::fs::read(&inputs).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;

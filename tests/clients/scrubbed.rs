@@ -1,4 +1,4 @@
-//! A scrub live, told by the program: bad sectors are found, and well again when a client writes them.
+//! A live scrub by command: bad sectors are found, and good again when a client writes them.
 
 use std::process::Command;
 

@@ -6,14 +6,14 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// How files and sockets are waited for; every test runs on both.
+/// Kinds of reactors; every test runs on both.
 pub const KINDS: [&str; 2] = ["io_uring", "threads"];
 
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
     lines: Receiver<String>,
-    /// Where its volume file, its sockets and its components are.
+    /// Folder of its volume file, its sockets and its components.
     pub folder: PathBuf,
 }
 
@@ -28,7 +28,7 @@ pub fn volume(folder: &Path, components: &str, exports: &[(&str, &str)]) {
     std::fs::write(folder.join("volume.toml"), text).unwrap();
 }
 
-/// `seekless volume create` on the volume file of a folder, the first time, if it has what has to be created.
+/// `seekless volume create` on the volume file of a folder, the first time, if it has a BOPT to create.
 fn create(folder: &Path) {
     let (file, created) = (folder.join("volume.toml"), folder.join("created"));
     if created.exists() || !std::fs::read_to_string(&file).unwrap().contains("bopt = ") {
@@ -52,13 +52,13 @@ pub fn serve(folder: &Path, kind: &str) -> Command {
 }
 
 impl Server {
-    /// Starts one on the volume file of a folder, and waits until it serves; `None`, with a word, where there is no
+    /// Starts one on the volume file of a folder, and waits until it serves; `None`, with a message, where there is no
     /// `io_uring`.
     pub fn start(folder: &Path, kind: &str) -> Option<Server> {
         Server::start_with(folder, kind, &[])
     }
 
-    /// The same with more arguments.
+    /// As above, with more arguments.
     pub fn start_with(folder: &Path, kind: &str, more: &[&str]) -> Option<Server> {
         let mut child = serve(folder, kind).args(more).spawn().unwrap();
         let (send, lines) = channel();
@@ -81,28 +81,28 @@ impl Server {
         Some(server)
     }
 
-    /// The next line that it says.
+    /// Its next line of output.
     pub fn line(&mut self) -> String {
         self.lines.recv_timeout(Duration::from_secs(30)).expect("the server says something")
     }
 
-    /// How clients name an export.
+    /// The URI of an export.
     pub fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.folder.join("socket").display())
     }
 
-    /// Its process.
+    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells it to end.
+    /// Sends it the signal to stop.
     pub fn signal(&self) {
         let signalled = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(signalled.success());
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -112,12 +112,12 @@ impl Server {
         self.child.wait().unwrap()
     }
 
-    /// Ends it as a service manager does; what it says at last.
+    /// Stops it as a service manager does; its last output.
     pub fn stop(self) -> String {
         self.stop_saying(&[])
     }
 
-    /// The same; it has to have said these words, of what was not read yet.
+    /// As above; its output must contain these words.
     pub fn stop_saying(mut self, words: &[&str]) -> String {
         self.signal();
         let status = self.child.wait().unwrap();
@@ -130,7 +130,7 @@ impl Server {
         last.last().cloned().unwrap_or_default()
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash would.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -144,12 +144,12 @@ impl Drop for Server {
     }
 }
 
-/// Says that a test, or a part of it, was not run, and why.
+/// Prints that a test, or a part of it, was skipped, and why.
 pub fn skipped(what: &str, why: &str) {
     eprintln!("skipped: {what}: {why}");
 }
 
-/// Runs a client's program; `None`, with a word, where it is not installed.
+/// Runs a client's program; `None`, with a message, where it is not installed.
 pub fn client(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => Some(output),
@@ -161,7 +161,7 @@ pub fn client(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// The same; it has to succeed. What it said, on both of its streams.
+/// As above, but it has to succeed. Its output on both streams.
 pub fn succeeds(program: &str, arguments: &[&str]) -> Option<String> {
     let output = client(program, arguments)?;
     let said = [output.stdout, output.stderr].concat();

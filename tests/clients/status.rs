@@ -1,4 +1,4 @@
-//! The control socket, asked by the program and by who knows no better.
+//! The control socket, queried by the program and by malformed requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Clients by TLS: those with a certificate of the right authority are let in, all others go away empty-handed, and
-//! nobody is harmed. Certificates are made by openssl.
+//! Clients by TLS: those with a certificate of the right authority are admitted, all others are refused, and no
+//! other client is affected. Certificates are made by openssl.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const TLS_REQUIRED: u32 = 1 << 31 | 5;
 const INVALID: u32 = 1 << 31 | 3;
 
-/// Runs openssl in a folder; `None`, with a word, where it is not installed.
+/// Runs openssl in a folder; `None`, with a message, where it is not installed.
 fn openssl(folder: &Path, line: &str) -> Option<()> {
     let output = Command::new("openssl").args(line.split(' ')).current_dir(folder).output();
     let Ok(output) = output else {
@@ -25,7 +25,7 @@ fn openssl(folder: &Path, line: &str) -> Option<()> {
     Some(())
 }
 
-/// An authority in a folder of its own, with a server and a client that it signed; under the names that clients expect.
+/// An authority in a folder of its own, with a server and a client that it signed; under the file names that clients expect.
 fn authority(folder: PathBuf, days: i32) -> Option<PathBuf> {
     std::fs::create_dir_all(&folder).unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
@@ -68,7 +68,7 @@ impl Encrypted {
         format!("nbds+unix:///m?socket={}&tls-certificates={}", socket.display(), certificates.display())
     }
 
-    /// A good client gets what it wants.
+    /// A correct client succeeds.
     fn serves(&self, certificates: &Path) {
         if let Some(said) = succeeds("nbdinfo", &["--size", &self.uri(certificates)]) {
             assert_eq!(said.trim(), "67108864");
@@ -94,7 +94,7 @@ fn clients_with_a_certificate_are_served_encrypted() {
             succeeds("nbdcopy", &[&uri, &target]);
             assert!(std::fs::read(&source).unwrap() == std::fs::read(&target).unwrap(), "{kind}");
         }
-        // QEMU comes by the port, and with extended headers.
+        // QEMU connects by the port, and with extended headers.
         let keys = format!("tls-creds-x509,id=keys,endpoint=client,dir={}", ours.display());
         let image = format!("driver=nbd,host=localhost,port={},export=port,tls-creds=keys", encrypted.port);
         let all = [
@@ -121,7 +121,7 @@ fn clients_without_a_certificate_that_counts_are_refused() {
         let Some(ours) = authority(folder.join("ours"), 3650) else { return };
         let others = authority(folder.join("others"), 3650).unwrap();
         let late = authority(folder.join("late"), 3650).unwrap();
-        // Signed by ours, but yesterday was its last day.
+        // Signed by ours, but expired yesterday.
         let by = format!("-CA {0}/ca-cert.pem -CAkey {0}/ca-key.pem -CAcreateserial", ours.display());
         openssl(
             &late,
@@ -176,7 +176,7 @@ fn nothing_but_tls_is_answered_before_it_and_garbage_ends_its_client() {
         assert_eq!(raw.option_reply().unwrap().0, INVALID, "STARTTLS has no data");
         raw.option(1, b"m").unwrap();
         assert!(raw.take(1).is_err(), "the old way to begin has no way to say no");
-        // TLS is wanted, and then there is none; or half of it.
+        // TLS is requested, but does not follow; or only half of it.
         let hello = [&b"\x16\x03\x01\x00\xf0\x01\x00\x00\xec\x03\x03"[..], &[7; 200]].concat();
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &vec![0x16; 40_000], &[0; 5], &hello] {
             let mut raw = connect();
@@ -184,11 +184,11 @@ fn nothing_but_tls_is_answered_before_it_and_garbage_ends_its_client() {
             assert_eq!(raw.option_reply().unwrap().0, 1);
             raw.send(bytes).unwrap();
             raw.socket.shutdown(std::net::Shutdown::Write).unwrap();
-            // At most TLS's own word of farewell.
+            // At most TLS's own closing alert.
             assert!(raw.take(100).is_err());
             encrypted.serves(&ours);
         }
-        // What comes with the wish for TLS would count as said within it: it does not.
+        // Bytes sent together with the request for TLS would count as encrypted: they do not.
         let mut raw = connect();
         let list = |option: u32| [b"IHAVEOPT", &option.to_be_bytes()[..], &[0; 4]].concat();
         raw.send(&[list(5), list(3)].concat()).unwrap();
@@ -200,7 +200,7 @@ fn nothing_but_tls_is_answered_before_it_and_garbage_ends_its_client() {
     }
 }
 
-/// The first thing that a real client says by TLS, to a server of ours that only listens to it. `None` where there is
+/// The first TLS message of a real client, to a server of ours that only listens. `None` where there is
 /// no nbdinfo.
 fn hello(folder: &Path, certificates: &Path) -> Option<Vec<u8>> {
     let path = folder.join("listener");
@@ -239,7 +239,7 @@ fn a_real_hello_with_bytes_changed_harms_nobody() {
         let Some(encrypted) = Encrypted::start(folder, kind) else { continue };
         for (turn, place) in noise(8 * 400, 9).chunks(8).enumerate() {
             let mut changed = hello.clone();
-            // One to four bytes become something else; every eighth hello ends early, or says more than it should.
+            // One to four bytes are changed; every eighth hello ends early, or is too long.
             for change in place[..8].chunks(2).take(1 + turn % 4) {
                 let at = (usize::from(change[0]) * 97 + turn) % changed.len();
                 changed[at] = change[1];
@@ -253,7 +253,7 @@ fn a_real_hello_with_bytes_changed_harms_nobody() {
             raw.send(&3_u32.to_be_bytes()).unwrap();
             raw.option(5, &[]).unwrap();
             assert_eq!(raw.option_reply().unwrap().0, 1);
-            // It may be sent away while it sends.
+            // It may be disconnected while it sends.
             let _ = raw.send(&changed);
             let _ = raw.socket.shutdown(std::net::Shutdown::Write);
             let mut answer = Vec::new();

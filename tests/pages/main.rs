@@ -1,7 +1,7 @@
-//! README, book, decisions and the table of papers are as the program is: printed commands run, in order, in an empty
-//! folder with the files that the page shows; volume files lie in `examples/`; figures are what their commands print.
+//! README, book, decisions and the table of papers agree with the program: printed commands run, in order, in an empty
+//! folder with the files that the page shows; volume files are in `examples/`; figures equal the output of their commands.
 //!
-//! What a page says to this test stands in comments, before a block of commands (indented, or behind `$` in a fenced
+//! Marks for this test are comments on a page, before a block of commands (indented, or after `$` in a fenced
 //! block), a fenced block of output, or a table:
 //!
 //! | comment | what follows |
@@ -9,16 +9,16 @@
 //! | `not run: WHY` | commands that need root, a disk or minutes; listed as skipped |
 //! | `instead: COMMAND` | runs in place of commands that are not run |
 //! | `long: WHY` | commands that run only with `SEEKLESS_LONG` set, as by `make soak` |
-//! | `fails` | commands of which the last one fails, as the page says |
+//! | `fails` | commands of which the last one is expected to fail |
 //! | `with canaries` | commands that need a build with known bugs; skipped without |
-//! | `synopsis` | lines of which each names a subcommand, whose `--help` is looked at |
+//! | `synopsis` | lines that each name a subcommand, whose `--help` is checked |
 //! | `file: NAME` | a fenced block that is written to a file |
 //! | `the server is stopped` | ends what `seekless volume serve` started; nothing follows |
 //! | `printed above` | output of the commands before it; `printed above, but for: A, B`: but for lines with these words |
 //! | `printed by: COMMAND` | output, or a table or paragraph with its figures ([`printed`]) |
-//! | `slow: A, B` | besides: figures that only `make figures` looks at, where the command has one of these words, or `slow` |
+//! | `slow: A, B` | in addition: figures that only `make figures` checks, if the command has one of these words, or `slow` |
 
-// Programs from outside: they take their time, and threads.
+// External programs need real time and threads.
 #![allow(clippy::disallowed_methods)]
 
 mod page;
@@ -36,7 +36,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli has a grandparent").to_owned()
 }
 
-/// Whether a file's name ends so.
+/// Whether a file name has this extension.
 fn is_a(name: &str, extension: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found == extension)
 }
@@ -50,13 +50,13 @@ fn pages_in(folder: &str) -> Vec<String> {
     names
 }
 
-/// Pages whose commands people type.
+/// Pages with commands for readers.
 fn book() -> Vec<Page> {
     let names = [vec!["README.md".to_owned()], pages_in("docs/book")].concat();
     names.iter().map(|name| Page::read(&root(), name)).collect()
 }
 
-/// Does the work for each page on as many threads as there are processors; what went wrong, in the order of the pages.
+/// Processes each page, on as many threads as there are processors; the results, in the order of the pages.
 fn on_all<T: Send>(pages: &[Page], work: impl Fn(&Page) -> T + Sync) -> Vec<T> {
     let next = Mutex::new(pages.iter().enumerate());
     let done = Mutex::new(BTreeMap::new());

@@ -1,4 +1,4 @@
-//! A page in pieces: commands, files, output, tables, and what comments say of them.
+//! A page in pieces: commands, files, output, tables, and their marks in comments.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ pub struct Page {
     pub blocks: Vec<Block>,
 }
 
-/// What a page says in a comment: the words before a colon, and those after it.
+/// A mark in a comment: the words before a colon, and those after it.
 pub type Mark = (String, String);
 
 /// A piece of a page. Lines count from 1.
 #[derive(Debug, PartialEq)]
 pub enum Block {
-    /// Lines that people type.
+    /// Lines for readers to type.
     Commands { line: usize, text: String, marks: Vec<Mark> },
-    /// A fenced block of TOML, whose name is in its first line, `# NAME.toml`; or one that a comment names.
+    /// A fenced block of TOML, with its name in its first line, `# NAME.toml`; or one that a mark names.
     File { line: usize, name: Option<String>, text: String },
     /// A fenced block without a language.
     Output { line: usize, text: String, marks: Vec<Mark> },
-    /// A table or a paragraph that a comment stands before.
+    /// A table or a paragraph after a mark.
     Marked { line: usize, text: String, marks: Vec<Mark> },
     /// `the server is stopped`.
     Stop,
@@ -35,7 +35,7 @@ fn mark(line: &str) -> Option<Mark> {
     Some((name.to_owned(), rest.to_owned()))
 }
 
-/// What comes after a mark's name, if it is among these.
+/// The text after a mark's name, if it is among these.
 pub fn marked<'a>(marks: &'a [Mark], name: &str) -> Option<&'a str> {
     marks.iter().find(|(found, _)| found == name).map(|(_, rest)| rest.as_str())
 }
@@ -47,7 +47,7 @@ fn file_name(text: &str) -> Option<String> {
     is_one.then(|| name.to_owned())
 }
 
-/// A fenced block without a language: behind `$` are commands, the rest is what they print.
+/// A fenced block without a language: after `$` are commands, the rest is their output.
 fn fenced(line: usize, text: &str, marks: Vec<Mark>) -> Vec<Block> {
     let Some(command) = text.strip_prefix("$ ") else {
         return vec![Block::Output { line, text: text.to_owned(), marks }];

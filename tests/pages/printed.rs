@@ -1,11 +1,11 @@
-//! Holds figures of a page against what their command prints.
+//! Compares figures of a page with the output of their command.
 //!
-//! `<!-- printed by: COMMAND -->` stands before a fenced block, which is then a part of what is printed; before a table;
-//! or before a paragraph. In a table `{HEADER}` in the command is what stands in that column of the row, and figures are
-//! compared in the columns called `ours` and in those whose header is a key of the JSON that is printed, in back-ticks;
-//! where there are none of these, in all columns that the command does not name.
-//! In a paragraph, or in a cell, a figure behind a key in back-ticks is one of the values of that key, any other is a
-//! number that is printed. All are rounded as on the page; where a page gives no sign, none is compared.
+//! `<!-- printed by: COMMAND -->` stands before a fenced block, which is then a part of the output; before a table;
+//! or before a paragraph. In a table `{HEADER}` in the command is replaced by the cell of that column, and figures are
+//! compared in the columns called `ours` and in those whose header is a key of the JSON output, in back-ticks;
+//! otherwise in all columns that the command does not name.
+//! In a paragraph, or in a cell, a figure after a key in back-ticks is one of the values of that key, any other is a
+//! number of the output. All are rounded as on the page; if the page has no sign, none is compared.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,24 +15,24 @@ use serde_json::Value;
 use super::page::{Block, Page, marked};
 use super::run::{Folder, Printed, missing, words};
 
-/// What became of a page's figures.
+/// The result of a page's figures.
 #[derive(Default)]
 pub struct Outcome {
     /// Figures that were compared.
     pub compared: usize,
     /// Commands that are too slow.
     pub skipped: Vec<String>,
-    /// What is not as it is printed.
+    /// Figures that differ from the output.
     pub wrong: Vec<String>,
 }
 
-/// What commands printed, each once.
+/// Output of commands, each run once.
 pub struct Printer(Mutex<BTreeMap<String, Arc<Once>>>);
 
-/// What one command printed, once it has.
+/// Output of one command, once it has run.
 type Once = Mutex<Option<Arc<Printed>>>;
 
-/// A figure of a page: as it stands there, its decimals, and the key before it.
+/// A figure of a page: its value, its decimals, and the key before it.
 #[derive(Debug, PartialEq)]
 struct Figure {
     value: f64,
@@ -41,7 +41,7 @@ struct Figure {
     key: Option<String>,
 }
 
-/// The numbers of a text that stand by themselves: `svnserver2`, `8.1.2` and `1e5` have none. Thousands have commas.
+/// The separate numbers of a text: `svnserver2`, `8.1.2` and `1e5` have none. Thousands have commas.
 fn numbers(text: &str) -> Vec<(f64, usize, bool)> {
     let mut found = Vec::new();
     let part = |each: char| each.is_ascii_alphanumeric() || "._,-+".contains(each);
@@ -58,7 +58,7 @@ fn numbers(text: &str) -> Vec<(f64, usize, bool)> {
     found
 }
 
-/// The figures of a text; `key` is that of its column. Code that is no key is passed over.
+/// The figures of a text; `key` is that of its column. Code that is not a key is skipped.
 fn figures(text: &str, key: Option<&str>) -> Vec<Figure> {
     let mut key = key.map(str::to_owned);
     let mut found = Vec::new();
@@ -119,7 +119,7 @@ fn cells(line: &str) -> Vec<String> {
     inside.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect()
 }
 
-/// What `{HEADER}` stands for in a row, without back-ticks. An empty cell is as the one above.
+/// The value of `{HEADER}` in a row, without back-ticks. An empty cell repeats the one above.
 fn filled(command: &str, headers: &[String], row: &[String]) -> String {
     let cell = |(header, cell): (&String, &String)| {
         (format!("{{{}}}", header.trim_matches('`')), cell.replace('`', ""))
@@ -128,12 +128,12 @@ fn filled(command: &str, headers: &[String], row: &[String]) -> String {
     cells.fold(command.to_owned(), |command, (name, cell)| command.replace(&name, &cell))
 }
 
-/// The key that a header is, in back-ticks.
+/// The key of a header, in back-ticks.
 fn key_of(header: &str) -> Option<&str> {
     header.strip_prefix('`').and_then(|header| header.strip_suffix('`'))
 }
 
-/// Columns whose figures are compared: `ours` and keys; if there are none, all that the command does not name.
+/// Columns to compare: `ours` and keys; if there are none, all that the command does not name.
 fn compared(headers: &[String], command: &str) -> Vec<String> {
     let named = |header: &&String| *header == "ours" || key_of(header).is_some();
     let free = |header: &&String| !command.contains(&format!("{{{header}}}"));
@@ -157,19 +157,19 @@ fn compare(place: &str, command: &str, text: &str, key: Option<&str>, printed: &
 }
 
 impl Printer {
-    /// That has printed nothing.
+    /// A printer without output.
     pub fn new() -> Printer {
         Printer(Mutex::default())
     }
 
-    /// What a command prints.
+    /// Output of a command.
     fn print(&self, command: &str) -> Arc<Printed> {
         let slot = self.0.lock().unwrap().entry(command.to_owned()).or_default().clone();
         let mut printed = slot.lock().unwrap();
         printed.get_or_insert_with(|| Arc::new(Folder::new().run(command))).clone()
     }
 
-    /// What a command prints, unless it is slow or fails.
+    /// Output of a command, unless it is slow or fails.
     fn wanted(
         &self,
         place: &str,
@@ -189,9 +189,7 @@ impl Printer {
         }
         let printed = self.print(command);
         if !printed.good {
-            outcome
-                .wrong
-                .push(format!("{place}: `{command}`: expected it to end well, found:\n{}", printed.all));
+            outcome.wrong.push(format!("{place}: `{command}`: expected success, found:\n{}", printed.all));
             return None;
         }
         Some(printed)

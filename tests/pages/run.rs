@@ -1,4 +1,4 @@
-//! Runs the commands of a page, and looks whether they print what the page says.
+//! Runs the commands of a page, and compares their output with the page.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use super::page::{Block, Mark, Page, marked};
 use super::root;
 
-/// What became of a page.
+/// The result of a page.
 #[derive(Default)]
 pub struct Outcome {
     /// Commands that ran.
     pub ran: usize,
-    /// Commands that did not, and why.
+    /// Commands that were skipped, and why.
     pub skipped: Vec<String>,
-    /// What is not as the page says.
+    /// Differences from the page.
     pub wrong: Vec<String>,
 }
 
-/// A folder to run commands in, with the program that is tested first in the path, and the recordings that ship.
+/// A folder to run commands in, with the tested program first in the path, and the recordings that ship.
 pub struct Folder {
     folder: tempfile::TempDir,
     server: Option<Server>,
@@ -32,13 +32,13 @@ struct Server {
     lines: Receiver<String>,
 }
 
-/// What a command printed, and whether it ended well.
+/// Output of a command, and whether it succeeded.
 pub struct Printed {
     /// Standard output.
     pub out: String,
-    /// That and standard error after it.
+    /// Standard output, followed by standard error.
     pub all: String,
-    /// Whether it ended with 0.
+    /// Whether its exit code was 0.
     pub good: bool,
 }
 
@@ -59,7 +59,7 @@ impl Folder {
     fn shell(&self, line: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_seekless")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-        // No command that is printed for people takes longer; those that are slow are run alone.
+        // No command for readers takes longer; slow ones are run alone.
         let limit = if std::env::var_os("SEEKLESS_LONG").or(std::env::var_os("SEEKLESS_FIGURES")).is_some() {
             "2h"
         } else {
@@ -84,7 +84,7 @@ impl Folder {
         Printed { out, all, good: done.status.success() }
     }
 
-    /// Starts a server, and waits until it serves; what it says.
+    /// Starts a server, and waits until it serves; its output.
     fn serve(&mut self, line: &str) -> Printed {
         let mut command = self.shell(&format!("exec {line}"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -105,7 +105,7 @@ impl Folder {
         Printed { out: String::new(), all, good }
     }
 
-    /// Stops the server as Ctrl-C does, if there is one; what it said at last, if it did not end well.
+    /// Stops the server as Ctrl-C does, if there is one; its last output, if it failed.
     fn stop(&mut self) -> Result<(), String> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let id = server.child.id().to_string();
@@ -175,7 +175,7 @@ fn synopsis(folder: &Folder, place: &str, text: &str, outcome: &mut Outcome) {
     }
 }
 
-/// Runs the commands of a block; what they printed together.
+/// Runs the commands of a block; their joint output.
 fn commands(
     folder: &mut Folder,
     place: &str,
@@ -196,7 +196,7 @@ fn commands(
             if line.starts_with("seekless volume serve") { folder.serve(line) } else { folder.run(line) };
         let fails = marked(marks, "fails").is_some() && number + 1 == count;
         if done.good == fails {
-            let expected = if fails { "expected it to fail" } else { "expected it to end well" };
+            let expected = if fails { "expected failure" } else { "expected success" };
             outcome.wrong.push(format!("{place}: `{line}`: {expected}, found:\n{}", done.all));
         }
         printed.push_str(&done.all);
@@ -205,14 +205,14 @@ fn commands(
     for (_, line) in marks.iter().filter(|(name, _)| name == "instead") {
         let done = folder.run(line);
         if !done.good {
-            outcome.wrong.push(format!("{place}: `{line}`: expected it to end well, found:\n{}", done.all));
+            outcome.wrong.push(format!("{place}: `{line}`: expected success, found:\n{}", done.all));
         }
     }
     (!skipped).then_some(printed)
 }
 
-/// What of `shown` was not printed: lines of it stand in what was printed as they are and in a row; `...` stands for any
-/// lines. Lines with one of these words are passed over.
+/// Lines of `shown` that are not in the output: they must be in it unchanged and in sequence; `...` stands for any
+/// lines. Lines with one of these words are skipped.
 pub fn missing(shown: &str, printed: &str, but_for: &[&str]) -> Option<String> {
     let lines = |text: &str| -> Vec<String> {
         let kept = text.lines().filter(|line| !but_for.iter().any(|word| line.contains(word)));

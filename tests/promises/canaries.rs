@@ -1,4 +1,4 @@
-//! Known bugs, let loose one at a time: each has to be found, or what looks for such bugs is worth nothing.
+//! Known bugs, activated one at a time: each has to be found, or the search for such bugs is worthless.
 //!
 //! Needs the feature `canaries`.
 
@@ -6,9 +6,9 @@ use seekless_lab::explore::Options;
 use seekless_layers::registry::LAYERS;
 use seekless_promises as common;
 
-/// States in which a bug has to be found.
+/// Number of states within which a bug has to be found.
 const BUDGET: u64 = 100_000;
-/// One step in so many is a command: what moves pages has most of BORG's.
+/// One step in this number is a command: most bugs of BORG are where pages move.
 const COMMANDS: u64 = 6;
 
 /// A test for each known bug of a layer.
@@ -40,7 +40,7 @@ fn every_known_bug_has_a_test() {
     assert_eq!(known, tested);
 }
 
-/// Explores a layer that has the bug, until that is found.
+/// Explores a layer that has the bug, until it is found.
 fn find(layer: &str, bug: &str) {
     let canary = bug.replace('_', " ");
     let volume = |name: &str| {
@@ -49,7 +49,7 @@ fn find(layer: &str, bug: &str) {
         layer.options.insert("canary".to_owned(), toml::Value::String(canary.clone()));
         volume
     };
-    // In a small part of the volume requests meet; on a full one slots are soon used again. First a short look at each.
+    // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each.
     let works = [("churn:area=512KiB", false), ("churn", true)];
     let tries = [BUDGET / 20, BUDGET].into_iter().flat_map(|states| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
@@ -80,7 +80,7 @@ fn find(layer: &str, bug: &str) {
     let reduced = explored.reduced.unwrap();
     println!("reduced: {}\n{}", reduced.wrong, reduced.case);
     let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
-    // What takes several crashes does not always become shorter; and a log has to come round.
+    // A violation that takes several crashes does not always become shorter; and a log has to wrap around.
     let most = if layer == "lld" { 200 } else { 40 };
     assert!(requests <= most || reduced.case.0.len() > 1, "{requests} requests are left of it");
 }

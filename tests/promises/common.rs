@@ -1,4 +1,4 @@
-//! What the tests of promises share: volumes, and how they are explored.
+//! Shared code of the tests of promises: volumes, and their exploration.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// One step in so many is a command, as by the program.
+/// One step in this number is a command, as in the program.
 pub const COMMANDS: u64 = 40;
 
-/// The volumes that promises are tested on.
+/// The volumes of the promises.
 pub const VOLUMES: [&str; 11] = [
     "borg",
     "borg-paper",
@@ -31,18 +31,18 @@ pub const VOLUMES: [&str; 11] = [
     "stack",
 ];
 
-/// A volume of the folder beside this.
+/// A volume file in the folder of these tests.
 ///
 /// # Panics
-/// When it is none.
+/// If it is invalid.
 pub fn volume(name: &str) -> Description {
     file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
 }
 
-/// Explores it under a workload; the tests run unoptimised, so it is a short look.
+/// Explores it under a workload; briefly, since the tests run unoptimised.
 ///
 /// # Panics
-/// When the workload is none, or needs a larger volume.
+/// If the workload is invalid, or needs a larger volume.
 pub fn explore(
     volume: &Description,
     work: &str,
@@ -53,7 +53,7 @@ pub fn explore(
 ) -> Explored {
     let load = workload::parse(work).expect(work);
     let (clients, commands) = (Some(clients), Some(commands));
-    // As its file says: what `make explore` draws besides takes more runs than there are here.
+    // Without drawn conditions: these take more runs than there are here.
     let volume = &Description { explore: Ranges::new(), ..volume.clone() };
     let campaign = Campaign {
         description: volume,
@@ -68,19 +68,19 @@ pub fn explore(
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
 
-/// Explores it, and finds nothing wrong.
+/// Explores it, and expects no violation.
 ///
 /// # Panics
-/// When it does find something.
+/// If there is one.
 pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
     let explored = explore(&volume(name), work, clients, COMMANDS, fault_requests, options);
     found_nothing(&format!("{name}, {work}"), explored)
 }
 
-/// What was explored, of which nothing is wrong.
+/// The outcome of an exploration without a violation.
 ///
 /// # Panics
-/// When something is.
+/// If there is one.
 pub fn found_nothing(what: &str, explored: Explored) -> Explored {
     if let Some(finding) = explored.reduced.as_ref().or(explored.finding.as_ref()) {
         panic!("{what}: {}\n\n{}", finding.wrong, finding.case);

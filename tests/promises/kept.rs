@@ -1,6 +1,6 @@
-//! Crashes that once lost something, reduced and kept: each is replayed, and nothing is lost any more.
+//! Crashes that once lost data, reduced and kept: each is replayed, and loses nothing any more.
 //!
-//! A file is named for its volume and what was wrong, as in `mapper.early-reuse.script`.
+//! A file is named after its volume and the bug, as in `mapper.early-reuse.script`.
 
 use seekless_lab::explore::case::Case;
 use seekless_lab::explore::replay::replay;

@@ -1,7 +1,7 @@
 //! Promise 1. A read returns the last acknowledged write of each sector.
 //!
 //! Fault model: none. Many clients at once, requests of every kind and length over each other, components that
-//! answer in any order; every sector that is read is judged against all orders that the requests may have had.
+//! answer in any order; every sector that is read is judged against all possible orders of the requests.
 
 use seekless_lab::explore::Options;
 use seekless_promises as common;

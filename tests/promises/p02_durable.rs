@@ -1,10 +1,10 @@
-//! Promise 2. What was flushed, or acknowledged as FUA, survives any crash, power cut or `kill -9`, at any instant,
+//! Promise 2. Data that was flushed, or acknowledged with FUA, survives any crash, power cut or `kill -9`, at any instant,
 //! also during recovery, and recovery of recovery.
 //!
-//! Fault model: the power goes at any write or flush of any component, as it begins or ends, or only the process
-//! dies and the components keep their caches, until the power goes later. Of what was not
-//! durable any sectors survive, in any order. The volume is opened on that, used, and loses power again, three
-//! times in a row. No sector is damaged, and what a component has made durable stays.
+//! Fault model: the power is cut at any write or flush of any component, as it begins or ends, or only the process
+//! dies and the components keep their caches until a later power cut. Of the data that was not durable any sectors
+//! survive, in any order. The volume is opened on that, used, and loses power again, three times in a row. No sector is
+//! damaged, and a component loses no durable data.
 
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::Campaign;

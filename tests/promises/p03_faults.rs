@@ -1,7 +1,7 @@
 //! Promise 3. One I/O that fails, once or for ever, never yields wrong data; it fails that request, not the volume.
 //!
-//! Fault model: the n-th request to a component fails and is not carried out, once or from then on, for every n
-//! until the run has no n-th; and after it the power goes at any moment, and the volume is opened without the fault.
+//! Fault model: the n-th request to a component fails and has no effect, once or from then on, for every n until the
+//! run has no n-th; after it the power is cut at any moment, and the volume is opened without the fault.
 
 use seekless_lab::explore::Options;
 use seekless_lab::explore::replay::Line;
@@ -14,12 +14,12 @@ fn no_request_that_fails_yields_wrong_data() {
         let explored = common::sound(name, "churn:flushes=10%", 4, 50, options);
         let faults = explored.faults;
         println!("{name}: {faults:?}");
-        // Once and for ever, for each request that a component got, and clients were told.
+        // Once and for ever, for each request to a component, and clients got the errors.
         assert!(faults.runs >= 2 * 20 && faults.errors > 0, "{faults:?}");
     }
 }
 
-/// One request fails, and that one only: all others are answered as if nothing had been.
+/// One request fails, and only that one: all others succeed.
 #[test]
 fn a_read_that_fails_fails_alone() {
     use seekless_lab::check::history::Event;

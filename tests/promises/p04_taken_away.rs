@@ -1,9 +1,9 @@
-//! Promise 4. A transparent layer can always be taken away, in time proportional to what is dirty, and leaves the
+//! Promise 4. A transparent layer can always be detached, in time proportional to its dirty data, and leaves the
 //! component in the volume's own order.
 //!
-//! Fault model: none. Every layer that holds data and is transparent is written through, taken away, and what is
-//! below it is read; BORG also goes and comes back while clients read and write. (That the power goes meanwhile is
-//! promise 5's.)
+//! Fault model: none. Data is written through every transparent layer that holds data, the layer is detached, and the
+//! device below is read; BORG is also detached and attached while clients read and write. (Power cuts meanwhile belong to
+//! promise 5.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ fn disk() -> Rc<dyn BlockDevice> {
     Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
 }
 
-/// Writes so many pages here and there, some of them twice, takes the layer away, and reads what is below.
+/// Writes scattered pages, some of them twice, detaches the layer, and reads the device below.
 async fn written_and_taken_away(layer: &dyn Layer, below: &dyn BlockDevice, pages: u64) -> Nanos {
     let place = |page: u64| Extent::of_pages(page * 7_919 % 100_000, 1);
     for write in 1..=pages {
@@ -106,10 +106,10 @@ fn page_of(client: u64, draw: u64) -> Extent {
     Extent::of_pages(draw * 4 + client, 1)
 }
 
-/// What each sector holds, by the number of the write that put it there.
+/// The contents of each sector, by the number of the write.
 type Holds = BTreeMap<u64, u64>;
 
-/// Writes parts of its pages and whole ones with these numbers, reads in between, and keeps what its sectors hold.
+/// Writes parts of its pages and whole ones with these numbers, reads in between, and records the contents.
 async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut holds: Holds) -> Holds {
     let mut rng = runtime::rng("client");
     for write in writes {
@@ -124,7 +124,7 @@ async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut h
     holds
 }
 
-/// Of these sectors the buffer holds what was written last.
+/// Checks that the buffer holds the last writes to these sectors.
 fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
     check::classify(buffer, |index, found| {
         let sector = at.start.0 + index;
@@ -133,10 +133,10 @@ fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
     });
 }
 
-/// Pages of the volume with BORG, which begins where its disk does.
+/// Pages of the volume with BORG, which begins at the start of its disk.
 const PAGES: u64 = 4_096;
 
-/// BORG over simulated disks, and the disk that it lies on.
+/// BORG over simulated disks, and the disk below it.
 async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
     borg_with(&common::volume("borg")).await
 }
@@ -147,7 +147,7 @@ async fn borg_with(volume: &Description) -> (Tree, Rc<dyn BlockDevice>) {
     (tree::over(volume, components, Bytes::Real).await.unwrap(), disk)
 }
 
-/// Does as it is told, or cannot as long as clients write that fast.
+/// Runs the command, which may time out while clients write that fast.
 async fn told(topmost: &Topmost, command: &str) {
     let done = topmost.command(command, Hints::default()).await;
     let too_fast = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout);
@@ -182,7 +182,7 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
             for client in clients {
                 holds.extend(client.await);
             }
-            // There is something to be taken home.
+            // There are dirty pages to drain.
             holds = client(tree.top.clone(), 0, 50_000..50_020, holds).await;
             let whole = Extent::of_pages(0, PAGES);
             let read = async |device: &dyn BlockDevice| {
@@ -203,13 +203,13 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
 fn borg_goes_in_the_time_that_its_dirty_pages_take() {
     let took = |pages: u64| {
         let removal = Runtime::new(1).run(async {
-            // Room for all of them, each with its run's page.
+            // Room for all of them, each with its batch's page.
             let mut volume = common::volume("borg");
             let options = &mut volume.layers.get_mut("borg").unwrap().options;
             options.extend([("write_buffer".to_owned(), 0.9.into()), ("drain_below".to_owned(), 0.0.into())]);
             let (tree, _) = borg_with(&volume).await;
             let topmost = tree.topmost.clone().unwrap();
-            // The first write goes home, and has the BOPT formatted.
+            // The first write goes to the origin, and starts the formatting of the BOPT.
             let first = Extent::of_pages(0, 1);
             tree.top.write(first, check::stamped(first, pages + 1), Hints::default()).await.unwrap();
             runtime::sleep(Nanos::from_millis(1_000)).await;

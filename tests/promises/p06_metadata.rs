@@ -1,11 +1,12 @@
-//! Promise 6. Damaged metadata is detected and named, never followed; what has a second copy is repaired.
+//! Promise 6. Damaged metadata is detected and named, never followed; data with a second copy is repaired.
 //!
-//! Fault model: any byte of one home of the mapper's map, or of both, is not what was written. After a clean stop both
-//! homes hold the same: the other one counts, and the next flush writes the damaged one anew. After a kill the newest
-//! map may be in one home only: damaged, it is refused with its sector, and never given up for the one before without a
-//! word; a damaged older one is passed by. Both damaged: the volume does not open, and says why. Any bit of one page of
-//! a BOPT's metadata likewise. Of a record of lld's log one sector is made whole, of its data too as long as no
-//! checkpoint tells the same; data that a checkpoint tells is checked when it is read, and damaged data is an error.
+//! Fault model: any byte of one copy of the mapper's map, or of both, is damaged. After a clean stop both copies are
+//! equal: the other one is used, and the next flush rewrites the damaged one. After a kill the newest map may be in one
+//! copy only: if that is damaged, it is refused with its sector, and never silently given up for the previous one; a
+//! damaged older copy is ignored. If both are damaged, the volume does not open, and the error gives the reason. The same
+//! holds for any bit of one page of a BOPT's metadata. In a record of lld's log one damaged sector is repaired, data
+//! included until a checkpoint covers it; data that a checkpoint covers is verified when it is read, and damaged data is
+//! an error.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,10 +19,10 @@ use seekless_layers::borg::{self, Borg};
 use seekless_layers::mapper::{Mapper, Options};
 use seekless_layers::registry::{self, Below, Built};
 
-/// Pages of the volume: their map takes one page a home.
+/// Pages of the volume: each copy of their map takes one page.
 const PAGES: u64 = 40;
 
-/// Room for the volume and as much again.
+/// Room for the volume, twice.
 fn disk() -> Rc<dyn BlockDevice> {
     let disk = Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default());
     Rc::new(seekless_core::Slice::new(Rc::new(disk), Extent::of_pages(0, 3 * PAGES)).unwrap())
@@ -39,7 +40,7 @@ fn options() -> Options {
     toml::from_str("size = \"160KiB\"").unwrap()
 }
 
-/// Which write each page holds, if the volume opens.
+/// The write that each page holds, if the volume opens.
 async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
     let mapper = Mapper::open(disk.clone(), &options()).await?;
     let whole = Extent::of_pages(0, PAGES);
@@ -57,13 +58,13 @@ async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError>
     Ok(first.write)
 }
 
-/// The two homes of the map.
+/// The two copies of the map.
 const HOMES: [Extent; 2] = [
     Extent { start: Lba(0), sectors: PAGE_SECTORS },
     Extent { start: Lba(PAGE_SECTORS), sectors: PAGE_SECTORS },
 ];
 
-/// A volume with two flushes, the second one's map in the first home; stopped clean, or killed after the second.
+/// A volume with two flushes, the second one's map in the first copy; stopped clean, or killed after the second.
 async fn flushed_twice(stop: bool) -> Rc<dyn BlockDevice> {
     let disk = disk();
     let mapper = Mapper::open(disk.clone(), &options()).await.unwrap();
@@ -178,12 +179,12 @@ fn a_home_that_was_damaged_is_written_anew() {
         .unwrap();
 }
 
-/// What a layer keeps on a disk of its own, after writes that are known.
+/// The disk of a layer, after known writes.
 struct Kept {
     layer: &'static str,
     options: toml::Table,
     disk: Rc<dyn BlockDevice>,
-    /// What the volume holds.
+    /// Contents of the volume.
     content: Vec<u8>,
     /// Sectors of metadata, and of the data of the last record.
     sectors: Vec<u64>,
@@ -196,14 +197,14 @@ impl Kept {
         registry::find(self.layer).unwrap().build(below, &self.options).await
     }
 
-    /// All that it holds, if that is told.
+    /// Its whole contents, if they are readable.
     async fn told(&self) -> Result<Vec<u8>, seekless_core::IoError> {
         let Built { device, .. } = self.open().await?;
         let all = Extent::new(0, device.geometry().sectors);
         Ok(device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await?.to_vec())
     }
 
-    /// Writes by chance, with flushes between; the last thing is a flush, or a clean stop.
+    /// Random writes, with flushes between; the last request is a flush, or a clean stop.
     async fn of(layer: &'static str, options: &str, stopped: bool, seed: u64) -> Kept {
         let options: toml::Table = toml::from_str(options).unwrap();
         let mut kept = Kept { layer, options, disk: disk(), content: Vec::new(), sectors: Vec::new() };
@@ -227,7 +228,7 @@ impl Kept {
         kept
     }
 
-    /// Homes at the start, summaries wherever they are, and behind the last one its blocks.
+    /// The copies at the start, summaries wherever they are, and after the last one its blocks.
     async fn metadata(&self) -> Vec<u64> {
         let bytes = read(&*self.disk, Extent::new(0, self.disk.geometry().sectors)).await;
         let pages = bytes.chunks_exact(4_096);
@@ -319,7 +320,7 @@ impl Drive {
         Borg::create(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
     }
 
-    /// What each sector holds, if the volume opens.
+    /// Contents of each sector, if the volume opens.
     async fn told(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
         let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
@@ -328,7 +329,7 @@ impl Drive {
         Ok(told)
     }
 
-    /// Copies that are clean, that are dirty, that were absorbed; some pages were written several times.
+    /// Clean, dirty and absorbed copies; some pages were written several times.
     async fn use_it(&self, stop: bool) {
         let borg = self.open().await.unwrap();
         let mut number = 0;
@@ -350,13 +351,13 @@ impl Drive {
         if stop {
             borg.stop().await.unwrap();
         }
-        // What goes on in the background, without whoever began it, comes to its end.
+        // Background tasks that outlive their callers run to their end.
         runtime::sleep(Nanos::from_millis(1_000)).await;
     }
 }
 
-/// Damages every page of metadata of a BOPT in many places. After a clean stop both homes hold the same, and nothing is
-/// amiss. After a kill one that may have been the newest is refused.
+/// Damages every page of metadata of a BOPT in many places. After a clean stop both copies are equal, and the BOPT
+/// opens. After a kill a damaged page that may have been the newest is refused.
 fn damaged_pages_of_a_bopt(stop: bool) {
     Runtime::new(1)
         .run(async {

@@ -1,4 +1,4 @@
-//! Promise 7. Every request is answered once; in bounded time once faults stop.
+//! Promise 7. Every request is answered once, and in bounded time after faults stop.
 //!
 //! Fault model: a request to a component fails, once or for ever, or takes a long time; any power cut; any number
 //! of clients. Every request has one answer, with or without an error, within the bound that is printed.
@@ -12,7 +12,7 @@ use seekless_lab::explore::Options;
 use seekless_layers::Mapper;
 use seekless_promises as common;
 
-/// What may be in flight is bounded: however little that is, requests wait, and all are answered.
+/// The number of requests in flight is bounded: however low the bound is, requests wait, and all are answered.
 #[test]
 fn however_little_may_be_in_flight_every_request_is_answered() {
     let spec = spec::find("wd2500aaks").unwrap();
@@ -47,8 +47,8 @@ fn however_little_may_be_in_flight_every_request_is_answered() {
     }
 }
 
-/// A component answers within 0.2 ms, in bad runs now and then 320 times as late; a request waits for the few hundred
-/// that a flush of what others wrote takes, one after the other.
+/// A component answers within 0.2 ms, in bad runs occasionally 320 times as late; a request waits for the few hundred
+/// requests of a flush of other clients' writes, one after the other.
 const BOUND: Nanos = Nanos::from_millis(60_000);
 
 #[test]

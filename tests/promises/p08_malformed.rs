@@ -1,7 +1,7 @@
-//! Promise 8. Malformed input gets an error that says where, what was found and what was expected. It never
-//! panics, never over-reads.
+//! Promise 8. Malformed input gets an error with the place, the found and the expected value. It never causes a
+//! panic or a read past the end.
 //!
-//! Fault model: bytes of a file are changed, left out or doubled, at chance, in every file of every kind that is
+//! Fault model: bytes of a file are changed, left out or doubled, at random, in files of every kind that is
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
 //! besides, and so are the NBD peers of a live volume and its recorded inputs: `fuzz/`.)
 
@@ -24,7 +24,7 @@ use seekless_volume::{Description, file};
 /// Damaged copies of each file.
 const COPIES: u64 = 300;
 
-/// The same with a few things wrong.
+/// A copy with a few errors.
 fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=rng.below(4) {
@@ -39,7 +39,7 @@ fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
                 bytes.splice(from..from, copy);
             }
             3 => bytes.truncate(at),
-            // Numbers grow where they stand.
+            // Numbers in it grow.
             _ => match bytes[at..].iter().position(u8::is_ascii_digit) {
                 Some(digit) => drop(bytes.splice(at + digit..at + digit, *b"99999999999")),
                 None => bytes.extend([0; 9]),
@@ -49,7 +49,7 @@ fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Reads damaged copies of a text; how many were refused, each with what was found and what was expected.
+/// Reads damaged copies of a text; the number of refusals, each with the found and the expected value.
 fn refused<E: std::fmt::Display>(name: &str, text: &str, read: impl Fn(&str) -> Result<(), E>) -> u64 {
     let mut rng = Rng::seeded(text.len() as u64);
     let mut refused = 0;
@@ -128,7 +128,7 @@ fn changed(line: &str, to: &str) -> Result<Description, String> {
     file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())
 }
 
-/// Opens that.
+/// Opens that volume.
 fn opened(line: &str, to: &str) -> Result<(), String> {
     let volume = changed(line, to)?;
     volume.check().map(drop).map_err(|error| error.to_string())?;
@@ -177,7 +177,7 @@ over = "home"
 bopt = ["end", "middle", "bopt"]
 "#;
 
-/// All of it is read cache, or none, or it is as small as may be; or it is in pieces.
+/// The BOPT is all read cache, or has none, or is as small as possible; or it is in pieces.
 #[test]
 fn a_bopt_that_is_unusual_keeps_its_promises() {
     for (line, to) in [
@@ -193,7 +193,7 @@ fn a_bopt_that_is_unusual_keeps_its_promises() {
     }
 }
 
-/// There is nothing to learn, and nothing goes wrong.
+/// There is nothing to learn, and no error.
 #[test]
 fn a_trace_without_repeats_is_served_from_home() {
     let mut volume = common::volume("borg");

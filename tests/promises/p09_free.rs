@@ -1,8 +1,8 @@
 //! Promise 9. Free work is free: the foreground's schedule is identical with and without it.
 //!
-//! Fault model: none; idle time is left alone, and the head does what the model says. What is compared is the time of
-//! every request and every answer of the recordings that ship, on a drive with its cache on, under five schedulers, beside
-//! a scan of all of the drive that takes whatever passes. (Random loads on every drive that ships: the tests of
+//! Fault model: none; idle time is not used, and the head behaves as the model predicts. The times of every request
+//! and every answer of the recordings that ship are compared, on a drive with its cache on, under five schedulers, beside a
+//! scan of the whole drive. (Random loads on every drive that ships: the tests of
 //! `crates/drive`.)
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use seekless_lab::Pace;
 use seekless_lab::mining::{Foreground, Mining, mine};
 use seekless_trace::ReadOptions;
 
-/// Of each recording.
+/// For each recording.
 const REQUESTS: usize = 6_000;
 
 #[test]
@@ -46,7 +46,7 @@ fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
     }
 }
 
-/// The same beside a scrub, whose reads go through a layer and a queue.
+/// As above, beside a scrub, whose reads go through a layer and a queue.
 #[test]
 fn a_free_scrub_changes_nothing_either() {
     for drive in ["wd2500aaks", "quantum-atlas-10k-disksim"] {
@@ -68,7 +68,7 @@ fn a_free_scrub_changes_nothing_either() {
     }
 }
 
-/// On drives of today, with one arm and with two, of which each scans its part.
+/// On large current drives, with one arm and with two, each of which scans its part.
 #[test]
 fn the_largest_drives_are_scanned_for_free_by_all_their_arms() {
     for drive in ["wd-re3-1tb", "hgst-ultrastar-7k8-8tb", "seagate-exos-2x18-18tb"] {

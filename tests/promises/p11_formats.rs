@@ -1,7 +1,7 @@
-//! Promise 11. Memory is bounded; old formats open, new ones refuse politely.
+//! Promise 11. Memory is bounded; old formats open, newer ones are refused with an error.
 //!
-//! Fault model: none. What lies on the disks is what an earlier version left there, stopped clean or killed after a
-//! flush; it opens, holds what was written then, is written to and stopped, and opens again. (Bounds on memory are
+//! Fault model: none. The disks hold volumes of earlier versions, stopped cleanly or killed after a flush; each opens, has
+//! its data, is written to and stopped, and opens again. (Bounds on memory are
 //! tested where the memory is.)
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use seekless_layers::registry::{self, Below, Built};
 use seekless_layers::{Borg, Lld};
 use seekless_promises as common;
 
-/// Layers with their options, as the volume files of the images had them.
+/// Layers with their options, as in the volume files of the images.
 const LAYERS: [(&str, &str); 3] =
     [("mapper", ""), ("lld", "segment = \"32KiB\""), ("borg", "segment = \"16KiB\"\nwrite_buffer = 0.4")];
 
-/// What a file of an image holds, if there is one.
+/// Contents of a file of an image, if there is one.
 fn unpacked(version: &str, name: &str) -> Option<Vec<u8>> {
     let packed = std::fs::read(common::folder("images").join(version).join(format!("{name}.xz"))).ok()?;
     let mut bytes = Vec::new();
@@ -27,7 +27,7 @@ fn unpacked(version: &str, name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A disk of its own that begins with these bytes, and is as large.
+/// A disk that begins with these bytes, and is as large.
 async fn disk(number: u32, bytes: Vec<u8>) -> Rc<dyn BlockDevice> {
     let disk = Rc::new(Disk::new(number, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
     let all = Extent::new(0, bytes.len() as u64 / 512);
@@ -47,7 +47,7 @@ async fn content(device: &dyn BlockDevice) -> Vec<u8> {
     device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap().to_vec()
 }
 
-/// The magic of what a layer keeps, and the version that it says it is.
+/// The magic of a layer's format, and its version.
 async fn format(layer: &str, below: &Below) -> Vec<u8> {
     let device = below.devices.get("bopt").unwrap_or(&below.over);
     let first = device.read(Extent::new(0, 1), Buffer::zeroed(512), Hints::default()).await.unwrap().to_vec();

@@ -1,7 +1,7 @@
 //! Writes `PROMISES.md` from the headers of the tests beside it and the figures of the last run: `make promises`.
 //!
-//! A header says the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
-//! printed. With `--check` nothing is written, and a page that is not as it would be written is an error.
+//! A header has the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
+//! printed. With `--check` nothing is written, and a page that differs from the generated one is an error.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::{env, fs};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-/// Promises that nothing here can break yet, and what they wait for.
+/// Promises that no test covers yet, and what they wait for.
 const OPEN: [(u32, &str, &str); 1] =
-    [(12, "A plan that would make things worse is not carried out.", "rehearsals")];
+    [(12, "A plan that would make things worse is not executed.", "rehearsals")];
 
 struct Promise {
     number: u32,
@@ -63,7 +63,7 @@ fn text(folder: &Path) -> anyhow::Result<String> {
         }
     }
     out += "\n## The last run\n\nEach row is a run of `seekless lab explore` (`make explore`) on a volume of \
-            [tests/promises/volumes](tests/promises/volumes). A state is what a crash left on the components, opened and \
+            [tests/promises/volumes](tests/promises/volumes). A state is the contents of the components after a crash, opened and \
             judged; all are different.\n\n| volume | requests | states | by crashes in a row | different in metadata | judged | \
             runs | runs with a fault | longest answer | found |\n|---|---|---:|---|---:|---:|---:|---:|---:|---|\n";
     for (name, text) in files(&folder.join("figures"), "json")? {
@@ -89,7 +89,7 @@ fn files(folder: &Path, extension: &str) -> anyhow::Result<Vec<(String, String)>
     Ok(all)
 }
 
-/// What the header of a test says.
+/// The promise in the header of a test.
 fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let header = lines.collect::<Vec<_>>().join("\n");
@@ -97,8 +97,8 @@ fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
     let [promise, model] = parts.as_slice() else {
         bail!("{name}: found a header of {} parts, expected the promise and its fault model", parts.len());
     };
-    let told = promise.strip_prefix("Promise ").and_then(|rest| rest.split_once(". "));
-    let Some((number, text)) = told else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
+    let split = promise.strip_prefix("Promise ").and_then(|rest| rest.split_once(". "));
+    let Some((number, text)) = split else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
     ensure!(model.starts_with("Fault model: "), "{name}: found '{model}', expected 'Fault model: ...'");
     let number = number.parse().with_context(|| format!("{name}: found promise '{number}'"))?;
     Ok(Promise { number, text: text.to_owned(), state: Ok((model.clone(), name.to_owned())) })
@@ -146,7 +146,7 @@ fn edges(out: &mut String, folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Known bugs, and whether explorations find them: a line each as `scripts/mutants` writes them, `found` or `survived`,
-/// CPU seconds, the bug, the exploration and what was wrong. `survivors` says why some are not found.
+/// CPU seconds, the bug, the exploration and the violation. `survivors` explains why some are not found.
 fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
     let file = folder.join("figures/mutants.tsv");
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;

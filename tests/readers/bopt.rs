@@ -1,7 +1,7 @@
-//! Changes bytes of a BOPT, with checksums made right again, and opens it. Whatever they are, opening says what is wrong
-//! or opens, and what opens can be read, written and stopped; nothing panics.
+//! Changes bytes of a BOPT, corrects its checksums, and opens it. Whatever the bytes are, opening reports an error
+//! or succeeds, and an opened BOPT can be read, written and stopped; nothing panics.
 //!
-//! The input is changes, four bytes each: the page, the offset in it, what is there from now on.
+//! The input is changes of four bytes each: the page, the offset in it, the new value.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {
     device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.expect("memory").to_vec()
 }
 
-/// A BOPT that was in use when the power went.
+/// A BOPT that was in use at the power cut.
 async fn used() -> Vec<u8> {
     let (home, bopt) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
     let borg = Borg::create(home, bopt.clone(), Options::default(), false).await.expect("a blank one");
@@ -44,7 +44,7 @@ async fn used() -> Vec<u8> {
     bytes(&*bopt, BOPT_PAGES).await
 }
 
-/// Makes the checksums of a page right again: those of the sectors of super and map pages, or that of a run's page.
+/// Corrects the checksums of a page: those of the sectors of super and map pages, or that of a batch's page.
 fn seal(number: u64, identity: &[u8; 16], page: &mut [u8]) {
     let magic: [u8; 8] = page[..8].try_into().expect("a page");
     let identity = match &magic {

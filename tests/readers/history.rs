@@ -1,10 +1,10 @@
-//! Reads any bytes as a history and judges it. Whatever they are, reading ends, nothing panics, and what
-//! was read is read back as it was when it is written.
+//! Reads any bytes as a history and judges it. Whatever they are, reading ends, nothing panics, and the
+//! history reads back unchanged after it is written.
 
 use seekless_lab::check::Registers;
 use seekless_lab::check::history::{Event, Reader, Writer};
 
-/// Sectors that a history is judged up to: each that is written takes memory.
+/// Sectors up to which a history is judged: each written sector takes memory.
 const JUDGED: u64 = 1 << 12;
 
 fn read(bytes: &[u8]) -> Vec<Event> {

@@ -1,5 +1,5 @@
-//! Any bytes as the inputs of a run: the volume that was served is given them, and whatever they are, the replay ends,
-//! with the place where it departed or without, and nothing panics.
+//! Any bytes as the inputs of a run, given to the volume that was served: whatever they are, the replay ends,
+//! with the place of a divergence or without, and nothing panics.
 //!
 //! The first byte of the input says whether the rest is the file, or records that lack only frame and checksum.
 
@@ -13,7 +13,7 @@ use seekless_serve::reactor::inputs::{Replayer, placeholder};
 use seekless_serve::reactor::{Kind, Reactor};
 use seekless_serve::server::Listener;
 
-/// A record of a turn, the shortest that there is.
+/// A record of a turn, the shortest possible.
 const TURN_BYTES: usize = 9;
 
 pub fn run(input: &[u8]) {

@@ -1,6 +1,6 @@
-//! Everything that reads bytes which others wrote, given any bytes: readers of traces and histories, of what layers keep
-//! on disk, of volume files, of what clients send. Each panics where it breaks its promise. `fuzz/` makes bytes up for
-//! them; the test replays those that it begins with, and those that it has learnt.
+//! Every reader of foreign data, given any bytes: readers of traces and histories, of on-disk formats of layers,
+//! of volume files, of clients. Each panics where it breaks its guarantees. `fuzz/` generates bytes for
+//! them; the test replays the seeds, and inputs found before.
 
 mod bopt;
 mod history;
@@ -13,7 +13,7 @@ mod served;
 mod trace;
 mod volume;
 
-/// Reads an input with the reader of this name; any name but those here is that of a format of traces.
+/// Reads an input with the reader of this name; any other name is that of a trace format.
 pub fn read(name: &str, input: &[u8]) {
     match name {
         "bopt" => bopt::run(input),

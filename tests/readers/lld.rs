@@ -1,8 +1,8 @@
-//! Changes bytes of a log-structured logical disk, with checksums made right again, and opens it. Whatever they are,
-//! opening says what is wrong or opens, and what opens can be read, written and stopped; nothing panics.
+//! Changes bytes of a log-structured logical disk, corrects its checksums, and opens it. Whatever the bytes are,
+//! opening reports an error or succeeds, and an opened disk can be read, written and stopped; nothing panics.
 //!
-//! The input is how long it was in use before the power went, and changes, four bytes each: the page, the offset in
-//! it, what is there from now on.
+//! The input is the time in use before the power cut, and changes of four bytes each: the page, the offset in
+//! it, the new value.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use seekless_lab::explore::image::Image;
 use seekless_layers::lld::{Cleaner, Options};
 use seekless_layers::{Bytes, Lld};
 
-/// Two homes of the checkpoint, and fourteen segments of four.
+/// Two copies of the checkpoint, and fourteen segments of four.
 const PAGES: u64 = 2 + 14 * 4;
 const BLOCKS: u64 = 12;
 const PAGE: usize = 4096;
@@ -32,7 +32,7 @@ async fn bytes(device: &dyn BlockDevice, pages: u64) -> Result<Vec<u8>, seekless
     device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.map(|read| read.to_vec())
 }
 
-/// One that was in use when the power went.
+/// A disk that was in use at the power cut.
 async fn used(writes: u64) -> Vec<u8> {
     let device = component();
     let lld = Lld::open(device.clone(), options()).await.expect("a blank one");
@@ -51,7 +51,7 @@ async fn used(writes: u64) -> Vec<u8> {
     bytes(&*device, PAGES).await.expect("memory")
 }
 
-/// Checksums of the page that a summary or a checkpoint is, made right again.
+/// Corrects the checksums of the page of a summary or a checkpoint.
 fn seal(number: u64, page: &mut [u8]) {
     match page.get(..8) {
         Some(b"SKLLLDC2") => {
@@ -64,7 +64,7 @@ fn seal(number: u64, page: &mut [u8]) {
         }
         Some(b"SKLLLDSU") => {
             page[8..12].fill(0);
-            // Behind that is the parity.
+            // After that is the parity.
             let sum = crc32c::crc32c(&page[..PAGE - 512]);
             page[8..12].copy_from_slice(&sum.to_le_bytes());
         }

@@ -1,9 +1,9 @@
-//! Changes bytes of a mapper's map, in its sealed sectors, and opens it: all seals made right again, or only some, so that
-//! sectors are torn and rotten in all mixtures. Whatever they are, opening says what is wrong or opens, and what opens
-//! can be read, written and stopped; nothing panics.
+//! Changes bytes of a mapper's map, in its sealed sectors, and opens it: all seals corrected, or only some, so that
+//! sectors are torn and rotten in all mixtures. Whatever the bytes are, opening reports an error or succeeds, and an
+//! opened map can be read, written and stopped; nothing panics.
 //!
-//! The input is how often it was flushed before the power went, and changes, four bytes each: the sector and whether its
-//! seal is made right, the offset in it, what is there from now on.
+//! The input is the number of flushes before the power cut, and changes of four bytes each: the sector and whether its
+//! seal is corrected, the offset in it, the new value.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use seekless_lab::explore::image::Image;
 use seekless_layers::Mapper;
 use seekless_layers::mapper::Options;
 
-/// Of a volume of so many pages each home has five sectors in use, and three that are not.
+/// Pages of a volume: each copy of its map has five sectors in use, and three that are not.
 const PAGES: u64 = 500;
 const ALL: u64 = 2 + PAGES + 40;
 const SECTOR: usize = 512;
@@ -27,7 +27,7 @@ async fn write(device: &dyn BlockDevice, page: u64, value: u8) -> Result<(), see
     device.write(Extent::of_pages(page, 1), Buffer::from_vec(vec![value; 4_096]), Hints::default()).await
 }
 
-/// The homes of one that was in use when the power went.
+/// The map copies of a volume that was in use when the power went.
 async fn used(flushes: u64) -> Vec<u8> {
     let device = component();
     let mapper = Mapper::open(device.clone(), &Options::of_pages(PAGES)).await.expect("a blank one");

@@ -1,23 +1,23 @@
-//! Whatever a client of a served volume sends: nothing panics, what is answered is bounded, and it is the same in
-//! whatever pieces it comes.
+//! Arbitrary bytes from a client of a served volume: nothing panics, answers are bounded, and they do not depend on how
+//! the bytes are split.
 //!
-//! The input is how large the pieces are and whether TLS is demanded, in a byte; then what the client sends.
+//! The input is a byte with the size of the pieces and whether TLS is demanded; then the client's bytes.
 
 use seekless_serve::nbd::{
     Command, Context, Encryption, Export, Handshake, Request, Step, Style, filter, request,
 };
 
-/// What a server made of a client's bytes.
+/// The server's view of a client's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     answered: Vec<u8>,
     last: Option<Step>,
-    /// How often it was asked for TLS, and had it. What comes after that is fed as if TLS had given it.
+    /// How often the client requested TLS, and got it. Later bytes are fed as if TLS had decrypted them.
     encrypted: u32,
     requests: Vec<Request>,
-    /// What the payloads of block status say.
+    /// Payloads of block status.
     filters: Vec<Option<(u64, Vec<u32>)>>,
-    /// What stood where a request should.
+    /// Bytes in place of a request.
     wrong: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ pub fn run(input: &[u8]) {
     let exports = [export("disk", 1), export("other", 3)];
     let whole = made(&exports, encryption, sent, sent.len().max(1));
     assert_eq!(whole, made(&exports, encryption, sent, 1 + usize::from(piece)));
-    // An option has a header of 16 bytes, and its answer is at most what is known of each export, twice.
+    // An option has a header of 16 bytes, and its answer is at most twice the information on each export.
     assert!(
         whole.answered.len() <= 400 * (sent.len() / 4 + 1),
         "{} bytes for {}",

@@ -1,4 +1,4 @@
-//! The inputs that fuzzing begins with, and those that it has learnt where they are kept, through every reader.
+//! The seeds of fuzzing, and the inputs found before where they are kept, through every reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The inputs that fuzzing begins with, by what reads them: the samples of the trace formats that the tests have, and some
-//! of everything else.
+//! The seeds of fuzzing, by reader: the samples of the trace formats in the tests, and some
+//! for every other reader.
 
 use std::{fs, io};
 
@@ -20,7 +20,7 @@ mod samples;
 /// A history, for the checker.
 const HISTORY: &[u8] = include_bytes!("../../crates/lab/src/check/tests/sample.history");
 
-/// A few requests, as the project writes them.
+/// A few requests, in the project's own format.
 fn parquet() -> io::Result<Vec<u8>> {
     let sample = samples::Sample::of("msr");
     let reader = Reader::from_stream("msr", sample.content.as_bytes(), &ReadOptions::default());
@@ -58,7 +58,7 @@ pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// Those of traces: each as its own format, and as any.
+/// Seeds of traces: each as its own format, and as any.
 fn traces() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     let text = samples::SAMPLES.iter().map(|sample| (sample.format, sample.content.as_bytes().to_vec()));
     let binary = binary::samples().into_iter().map(|sample| (sample.format, sample.bytes));
@@ -68,7 +68,7 @@ fn traces() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
 
 /// Changes of metadata.
 fn metadata() -> Vec<(&'static str, Vec<u8>)> {
-    // Of a BOPT: of none, of a flag of each super page, and a sample of home in each of a clean one.
+    // Of a BOPT: none, a flag of each super page, and a sample of the origin in each of a clean one.
     let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
     let bopt = [vec![], vec![0, 48, 0, 2, 1, 48, 0, 2], [sample(0), sample(1)].concat()];
     // Of a log and a map: none, of the age of a checkpoint and of an entry, and of a summary's numbers.
@@ -77,7 +77,7 @@ fn metadata() -> Vec<(&'static str, Vec<u8>)> {
     bopt.map(|changes| ("bopt", changes)).into_iter().chain(logs).collect()
 }
 
-/// What clients send: one that lists, asks for all there is, and reads; one that begins the old way, and writes.
+/// Bytes of clients: one that lists, requests all features, and reads; one with the old negotiation that writes.
 fn clients() -> [Vec<u8>; 4] {
     let option =
         |number: u8, data: &[u8]| [b"IHAVEOPT", &[0, 0, 0, number, 0, 0, 0, data.len() as u8], data].concat();

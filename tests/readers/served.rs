@@ -1,4 +1,4 @@
-//! The volume whose inputs are fuzzed: a file with the server on it, until somebody stops it. It is run once for a seed,
+//! The volume whose inputs are fuzzed: a file with the server on it, until it is stopped. It is run once for a seed,
 //! and replayed for each input.
 
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use seekless_serve::server::{Address, ByteAdapter, CLIENTS, Export, Listener, Se
 
 const SECTORS: u64 = 64;
 
-/// What is known of the file in a replay.
+/// The properties of the file in a replay.
 pub fn facts() -> FileProbe {
     FileProbe {
         path: "file".into(),

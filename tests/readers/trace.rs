@@ -1,12 +1,12 @@
-//! Reads any bytes as a trace of the format that is named, or of `any`, in which case the bytes decide. Whatever they are, reading ends, nothing panics, times do not
-//! go back, and addresses in bytes fit 64 bits.
+//! Reads any bytes as a trace of the named format, or of `any`, in which case the bytes decide. Reading always ends,
+//! nothing panics, times do not go back, and addresses in bytes fit 64 bits.
 
 use std::io::Cursor;
 
 use seekless_trace::format::Format;
 use seekless_trace::{ReadOptions, Reader};
 
-/// The options to read a format with: as given, and passing over what makes no sense.
+/// The options to read a format with: as given, and with bad records skipped.
 fn options(name: &str) -> [ReadOptions; 2] {
     let format = Format::named(name);
     assert!(format.is_some() || name == "any", "found '{name}', expected a format or 'any'");

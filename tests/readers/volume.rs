@@ -1,4 +1,4 @@
-//! Any text as a volume file: it is a volume, or an error that says what was expected where; nothing panics.
+//! Any text as a volume file: it is a volume, or an error with its place and the expected value; nothing panics.
 
 use seekless_volume::file::parse;
 

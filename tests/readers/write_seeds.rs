@@ -1,4 +1,4 @@
-//! `seeds FOLDER`: writes the inputs that fuzzing begins with, a folder for each reader, and prints the readers' names.
+//! `seeds FOLDER`: writes the seeds of fuzzing, a folder for each reader, and prints the readers' names.
 
 use std::path::Path;
 use std::{env, fs, io};

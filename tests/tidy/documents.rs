@@ -1,4 +1,4 @@
-//! Rules for text: clean lines, words that must not ship, links that lead somewhere, decisions in order.
+//! Rules for text: clean lines, words that must not ship, links that resolve, decisions in order.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub fn no_stray_whitespace(files: &[File]) -> Vec<Finding> {
 }
 
 /// Spelled in halves, so that this file passes: hosts of package registries, which a mirror must be able
-/// to replace, and paths of the machine that a file was written on.
+/// to replace, and paths of the development machine.
 const UNSHIPPABLE: [&str; 12] = [
     concat!("crates", ".io"),
     concat!("docs", ".rs/"),
@@ -116,7 +116,7 @@ pub fn links_resolve(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// What a document calls by its path, in code: `` `crates/...` `` and the like are tracked files or folders.
+/// Paths in code on a page, `` `crates/...` `` and the like, are tracked files or folders.
 pub fn named_paths_exist(files: &[File]) -> Vec<Finding> {
     const ROOTS: [&str; 5] = ["crates/", "docs/", "scripts/", "tests/", "third_party/"];
     let mut findings = Vec::new();

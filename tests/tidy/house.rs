@@ -1,6 +1,6 @@
 //! The house rules that no compiler checks, over every file that git tracks. Each rule is a function
-//! from the files to what breaks it; a unit test beside each shows it a bad example, since a check
-//! that cannot fail is worth nothing.
+//! from the files to its violations; a unit test beside each gives it a bad example, since a check
+//! that cannot fail is useless.
 
 mod documents;
 mod left_behind;
@@ -8,6 +8,7 @@ mod mutants;
 mod rust_files;
 mod source;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,14 @@ use std::process::Command;
 pub struct File {
     /// From the root of the checkout, with `/`.
     pub path: String,
-    /// Empty for what is not UTF-8.
+    /// Empty for files that are not UTF-8.
     pub text: String,
-    /// On disk.
+    /// Size on disk.
     pub bytes: u64,
 }
 
 impl File {
-    /// A made-up file, for the bad examples.
+    /// An example file.
     #[cfg(test)]
     pub fn of(path: &str, text: &str) -> File {
         File { path: path.to_owned(), text: text.to_owned(), bytes: text.len() as u64 }
@@ -35,22 +36,22 @@ impl File {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// A finding in this file.
+    /// A violation in this file.
     pub fn finding(&self, line: usize, found: impl Into<String>, expected: impl Into<String>) -> Finding {
         Finding { path: self.path.clone(), line, found: found.into(), expected: expected.into() }
     }
 }
 
-/// What breaks a rule, and where.
+/// A violation of a rule, with its place.
 #[derive(Debug, PartialEq)]
 pub struct Finding {
     /// From the root of the checkout.
     pub path: String,
     /// From 1; 0 is the file as a whole.
     pub line: usize,
-    /// What stands there.
+    /// Found text.
     pub found: String,
-    /// What should.
+    /// Expected text.
     pub expected: String,
 }
 
@@ -67,7 +68,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tests/tidy has a grandparent").to_owned()
 }
 
-/// All files that git tracks and that are there.
+/// All files that git tracks and that exist.
 fn tracked() -> Vec<File> {
     let root = root();
     let listing = Command::new("git")
@@ -114,6 +115,11 @@ fn rust_files_are_short_and_finished() {
 #[test]
 fn text_is_clean() {
     hold(&[documents::no_stray_whitespace, documents::no_unshippable_words]);
+}
+
+#[test]
+fn words_are_those_of_the_field() {
+    hold(&[words::names_of_the_field, words::phrases_of_the_field]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Everything that the program is built from may be shipped under this project's licence, and comes
-//! from the registry. Asks cargo for the packages and reads their licence expressions; the decision
+//! All dependencies of the program may be shipped under this project's licence, and come
+//! from the registry. Gets the packages from cargo and parses their licence expressions; the decision
 //! is docs/decisions/0002-licence-check.md.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Licences that ask for no more than their notice, so that a binary may be shipped under ours.
+/// Licences that require no more than their notice, so that a binary may be shipped under ours.
 const ALLOWED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -26,7 +26,7 @@ const ALLOWED: [&str; 12] = [
 /// How the registry's own packages are marked. In halves: see the unshippable words of the house rules.
 const REGISTRY: &str = concat!("/crates", ".io-index");
 
-/// Whether `expression` can be satisfied with allowed licences only; an error says what does not parse.
+/// Whether `expression` can be satisfied with allowed licences only; an error names the part that does not parse.
 fn satisfied(expression: &str) -> Result<bool, String> {
     // The older spelling of OR.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
@@ -81,7 +81,7 @@ fn one(words: &mut &[&str]) -> Result<bool, String> {
     }
 }
 
-/// What is wrong with one package of cargo's metadata, if anything.
+/// The violation of one package of cargo's metadata, if any.
 fn objection(package: &Value) -> Option<String> {
     let name = format!("{} {}", package["name"].as_str()?, package["version"].as_str()?);
     if let Some(source) = package["source"].as_str() {
@@ -103,7 +103,7 @@ fn objection(package: &Value) -> Option<String> {
 fn everything_used_may_be_shipped() {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tests/tidy has a grandparent");
-    // Only what is used here: crates for other systems would have to be downloaded for their licence.
+    // Only packages used here: crates for other systems would have to be downloaded for their licence.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host])

@@ -1,13 +1,13 @@
-//! Known bugs: the list of them is that of the places in the code that have one.
+//! Known bugs: their list agrees with the places in the code.
 
 use crate::{File, Finding};
 
-/// Where the list is.
+/// The list.
 const LIST: &str = "crates/core/src/mutant.rs";
-/// How the code asks for one.
+/// The call for a bug in code.
 const ASKS: &str = "mutant::is(\"";
 
-/// The bugs that are listed, with their lines.
+/// The listed bugs, with their lines.
 fn listed(list: &File) -> Vec<(usize, &str)> {
     let lines = (1..).zip(list.text.lines());
     let within = lines.skip_while(|(_, line)| !line.starts_with("pub const ALL")).skip(1);
@@ -17,7 +17,7 @@ fn listed(list: &File) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The bugs that a file asks for, with their lines. A call may be broken over lines.
+/// The bugs that a file calls for, with their lines. A call may be broken over lines.
 fn asked(file: &File) -> Vec<(usize, &str)> {
     let name = |(at, _)| {
         let rest: &str = &file.text[at..];
@@ -27,7 +27,7 @@ fn asked(file: &File) -> Vec<(usize, &str)> {
     file.text.match_indices(ASKS).filter_map(name).collect()
 }
 
-/// Each is listed once, and is somewhere in the code.
+/// Each bug is listed once, and is somewhere in the code.
 pub fn listed_and_used(files: &[File]) -> Vec<Finding> {
     let Some(list) = files.iter().find(|file| file.path == LIST) else { return Vec::new() };
     let listed = listed(list);

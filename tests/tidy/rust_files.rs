@@ -49,7 +49,7 @@ pub fn short_functions(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// `//!` first.
+/// Each file starts with `//!`.
 pub fn start_with_a_purpose(files: &[File]) -> Vec<Finding> {
     let bad = rust(files).filter(|file| !file.text.starts_with("//!"));
     bad.map(|file| {
@@ -59,7 +59,7 @@ pub fn start_with_a_purpose(files: &[File]) -> Vec<Finding> {
     .collect()
 }
 
-/// Nothing left to do, no traces of debugging. Spelled in halves, so that this file passes.
+/// No unfinished code, no traces of debugging. Spelled in halves, so that this file passes.
 pub fn finished(files: &[File]) -> Vec<Finding> {
     let in_code = [concat!("to", "do!"), concat!("unimple", "mented!"), concat!("db", "g!")];
     let anywhere = [concat!("FIX", "ME"), concat!("XX", "X")];
@@ -76,7 +76,7 @@ pub fn finished(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// A test that is not run says nothing.
+/// No test is ignored.
 pub fn no_ignored_tests(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in rust(files) {
@@ -93,8 +93,8 @@ pub fn no_ignored_tests(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// A block device that carries out writes itself and leaves others to what is below carries out writes of zeroes itself,
-/// too: they would pass it by.
+/// A block device that implements writes itself and delegates the rest to the device below also implements writes of
+/// zeroes: they would bypass it.
 pub fn zeroes_are_writes(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in rust(files) {

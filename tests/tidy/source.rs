@@ -1,21 +1,32 @@
-//! Just enough of Rust's grammar to count lines: a text in which comments, strings and characters
-//! are blanked out, the functions in it, and which of its lines are tests.
+//! The part of Rust's grammar that the rules need: a text without comments, strings and characters, or with comments
+//! alone; the functions in it, and which of its lines are tests.
 
 /// The text with every comment, string and character literal replaced by spaces. Lines and columns stay.
 pub fn code_only(text: &str) -> String {
+    blanked(text, |_| true, false)
+}
+
+/// The text with everything but comments replaced by spaces. Lines stay.
+pub fn comments_only(text: &str) -> String {
+    blanked(text, |literal| !literal.starts_with(b"//") && !literal.starts_with(b"/*"), true)
+}
+
+/// The text with spaces for all literals that `blank` selects, and with `code` for the text between literals.
+fn blanked(text: &str, blank: impl Fn(&[u8]) -> bool, code: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
     while at < bytes.len() {
         let end = literal_end(bytes, at);
-        for byte in &mut out[at..end] {
-            if *byte != b'\n' {
+        let (to, gone) = if end > at { (end, blank(&bytes[at..end])) } else { (at + 1, code) };
+        for byte in &mut out[at..to] {
+            if gone && *byte != b'\n' {
                 *byte = b' ';
             }
         }
-        at = end.max(at + 1);
+        at = to;
     }
-    String::from_utf8(out).expect("only whole literals were blanked")
+    String::from_utf8(out).expect("only whole characters were blanked")
 }
 
 /// Where the comment or literal that starts at `at` ends; `at` itself if none starts there.
@@ -185,6 +196,14 @@ mod tests {
         assert!(code.contains("&'static str") && code.ends_with('x'), "{code}");
         assert_eq!(code.len(), text.len());
         assert_eq!(code.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn only_comments_are_left() {
+        let text = "let a = \"// b\"; // c é\n/* d */ 'e' f\n";
+        let comments = comments_only(text);
+        assert_eq!(comments.split_whitespace().collect::<Vec<_>>(), ["//", "c", "é", "/*", "d", "*/"]);
+        assert_eq!(comments.matches('\n').count(), 2);
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Rules for the tree: what must lie beside what, and how large it may be.
+//! Rules for the tree: files that must be together, and their sizes.
 
 use std::collections::BTreeSet;
 
 use crate::{File, Finding};
 
-/// All of `data/` together, in bytes: a clone stays quick.
+/// Limit of all files in `data/` together, in bytes, so that a clone is quick.
 const DATA_BYTES: u64 = 4 << 20;
-/// Where it says why each dependency is one.
+/// The reasons for dependencies.
 const DEPENDENCIES: &str = "docs/decisions/0003-dependencies.md";
 
-/// A drive's figures come from somewhere: a table `[source]` with a text for each figure, none empty.
+/// A drive's figures have sources: a table `[source]` with a text for each figure, none empty.
 pub fn drives_name_their_sources(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.path.starts_with("drives/") && file.is("toml")) {
@@ -33,7 +33,7 @@ pub fn drives_name_their_sources(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// A layer's folder says what the layer does.
+/// A layer's folder has a README.
 pub fn layers_have_a_readme(files: &[File]) -> Vec<Finding> {
     let inside = files.iter().filter_map(|file| file.path.strip_prefix("crates/layers/src/"));
     let folders: BTreeSet<&str> =
@@ -50,7 +50,7 @@ pub fn layers_have_a_readme(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every crate from elsewhere has its line in the decision on dependencies.
+/// Every external crate has its line in the decision on dependencies.
 pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
     let text = |path: &str| files.iter().find(|file| file.path == path);
     let Some(manifest) = text("Cargo.toml") else { return Vec::new() };
@@ -71,7 +71,7 @@ pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Files and folders of the root: what a visitor sees first.
+/// Files and folders of the root, which a visitor sees first.
 const ROOT: [&str; 22] = [
     ".ci",
     ".gitignore",
@@ -97,7 +97,7 @@ const ROOT: [&str; 22] = [
     "third_party",
 ];
 
-/// Nothing else lies in the root.
+/// No other files are in the root.
 pub fn nothing_stray_in_the_root(files: &[File]) -> Vec<Finding> {
     let top = |file: &File| file.path.split('/').next().unwrap_or_default().to_owned();
     let stray = files.iter().filter(|file| !ROOT.contains(&top(file).as_str()));

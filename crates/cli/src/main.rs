@@ -39,9 +39,9 @@ use clap::{Parser, Subcommand};
     max_term_width = 100,
     after_help = "\
 Examples:
-  seekless demo                                      the comparison on a real trace that ships
-  seekless trace stats data/mail                     what that workload is like
-  seekless lab compare --trace data/mail --json      what BORG would save on it
+  seekless demo                                      compare on a real trace that ships
+  seekless trace stats data/mail                     statistics of that workload
+  seekless lab compare --trace data/mail --json      savings by BORG on it
 
 Sizes and times are read and written with units: 4GiB, 512KiB, 1.5ms, 30s."
 )]

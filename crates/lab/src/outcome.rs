@@ -96,9 +96,9 @@ pub struct Sides {
     pub hits: u64,
     /// Requests that were split over several places.
     pub splits: u64,
-    /// Pages that went into the write buffer instead of home.
+    /// Pages that went into the write buffer instead of the origin.
     pub absorbed_pages: u64,
-    /// Dirty pages written home.
+    /// Dirty pages written to the origin.
     pub drained_pages: u64,
     /// The layer whose traffic this is: the topmost one that counts it.
     pub layer: String,
@@ -140,7 +140,7 @@ pub struct Reconfiguration {
     pub edges: u64,
     /// Pages in the new plan.
     pub planned_pages: u64,
-    /// Pages that were copied, home or into the BOPT.
+    /// Pages that were copied, to the origin or into the BOPT.
     pub copied_pages: u64,
     /// Pages among them whose free copies were late and were promoted.
     pub promoted_pages: u64,

@@ -1,4 +1,4 @@
-//! Scripts of crashes: what is written is read back, and anything else is an error.
+//! Scripts of crashes: a written script reads back unchanged, and anything else is an error.
 
 use proptest::prelude::*;
 use proptest::sample::select;

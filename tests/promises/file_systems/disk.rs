@@ -1,40 +1,40 @@
-//! The bytes of a disk as a file, and what a file system's own programs find in it.
+//! A disk's bytes as a file, and its check by a file system's own programs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What is not zeroes is written in pieces of this many bytes.
+/// Bytes that are not zeroes are written in pieces of this size.
 const PIECE: usize = 4096;
 
-/// Why a state was not found good.
+/// Why a state was not accepted.
 #[derive(Debug)]
 pub enum Unfit {
-    /// It is not.
+    /// The file system is damaged.
     Wrong(String),
-    /// It cannot be looked at here.
+    /// It cannot be checked on this machine.
     Skipped(String),
 }
 
-/// What is expected of the files in a folder.
+/// The expected files of a folder.
 pub type Judge<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
 /// A file system.
 pub struct Kind {
     /// Its name, and that of its stream.
     pub name: &'static str,
-    /// Repairs what is in a file, and has its files looked at: in a folder of which they are below.
+    /// Repairs a file system in a file, and checks its files: in the folder that contains them.
     look: fn(&Path, &Path, Judge<'_>) -> Result<(), Unfit>,
 }
 
 /// By `e2fsck` and `debugfs`, which need no root.
 pub const EXT4: Kind = Kind { name: "ext4", look: ext4 };
-/// Mounted, which takes its log in, and then checked by `xfs_repair`.
+/// Mounts it, which replays its log, and checks it by `xfs_repair`.
 pub const XFS: Kind = Kind { name: "xfs", look: xfs };
 
 impl Kind {
-    /// Whether a disk of these bytes can be repaired and its files are then judged good.
+    /// Whether a disk of these bytes can be repaired and its files are then correct.
     pub fn repaired(&self, bytes: &[u8], folder: &Path, judge: Judge<'_>) -> Result<(), Unfit> {
         let io = |error: std::io::Error| Unfit::Wrong(format!("{}: {error}", folder.display()));
         let (image, files) = (folder.join("image"), folder.join("files"));
@@ -52,14 +52,14 @@ impl Kind {
     }
 }
 
-/// Runs a program, which may be where only root looks.
+/// Runs a program, which may be outside a user's path.
 fn run(program: &str, arguments: &[&str]) -> Result<Output, Unfit> {
     let run = |program: &str| Command::new(program).args(arguments).output();
     let output = run(program).or_else(|_| run(&format!("/usr/sbin/{program}")));
     output.map_err(|error| Unfit::Skipped(format!("{program}: {error}")))
 }
 
-/// The same, which ends with one of these codes.
+/// As above, for a program that ends with one of these codes.
 fn ends(program: &str, arguments: &[&str], codes: &[i32]) -> Result<(), Unfit> {
     let output = run(program, arguments)?;
     if output.status.code().is_some_and(|code| codes.contains(&code)) {
@@ -74,7 +74,7 @@ fn text(path: &Path) -> String {
 }
 
 fn ext4(image: &Path, files: &Path, judge: Judge<'_>) -> Result<(), Unfit> {
-    // 1: errors were corrected, which those of a journal that was not replayed are.
+    // 1: errors were corrected, which includes replaying a journal.
     ends("e2fsck", &["-fy", &text(image)], &[0, 1])?;
     ends("debugfs", &["-R", &format!("rdump / {}", files.display()), &text(image)], &[0])?;
     judge(files).map_err(Unfit::Wrong)

@@ -1,10 +1,10 @@
-//! Promise 2, as file systems see it. What a file system was told is synced is there after a power cut.
+//! Promise 2, as file systems see it. Files that were synced are there after a power cut.
 //!
-//! Streams that ext4 and xfs once asked of their disks (`tests/promises/streams/`) are replayed through each layer, and
-//! the power goes at any moment, as in an exploration. The layer is opened on what is left; what it then holds goes
+//! Streams of requests of ext4 and xfs to their disks (`tests/promises/streams/`) are replayed through each layer, and
+//! the power is cut at any moment, as in an exploration. The layer is opened on what is left; its contents go
 //! into a file, the file system's own program repairs that, and each file that had been synced is looked for, with its
-//! bytes. Fault model: that of explorations. ext4 needs no more than `e2fsck` and `debugfs`; xfs is mounted, and is
-//! looked at only where `SEEKLESS_XFS` says how many states.
+//! bytes. Fault model: that of explorations. ext4 needs no more than `e2fsck` and `debugfs`; xfs is mounted, and
+//! examined only if `SEEKLESS_XFS` sets a number of states.
 
 mod disk;
 mod marks;
@@ -24,12 +24,12 @@ use seekless_volume::{Description, file};
 use disk::{Kind, Unfit};
 use marks::Files;
 
-/// States of ext4, unless `SEEKLESS_STATES` says how many.
+/// States of ext4, unless `SEEKLESS_STATES` sets their number.
 const STATES: usize = 300;
 /// Power cuts of one run of a stream.
 const CUTS: usize = 10;
 
-/// The volumes, each with so many MiB for clients, and its layer's room besides.
+/// The volumes, each with its size for clients in MiB, besides the room of its layer.
 fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
     let sectors = mebibytes * 2048;
     let text = |name: &'static str, room: u64, layer: &str| {
@@ -65,18 +65,18 @@ fn shipped(name: &str) -> Stream {
     Stream::parse(&bytes).expect(name)
 }
 
-/// How a stream is looked at.
+/// How a stream is examined.
 struct Look<'a> {
     kind: &'a Kind,
     stream: &'a Stream,
-    /// Where images go.
+    /// Folder of the images.
     folder: &'a Path,
-    /// The states that were looked at, by their volume.
+    /// The examined states, by their volume.
     seen: BTreeSet<(&'static str, u64)>,
 }
 
 impl Look<'_> {
-    /// So many states of a run of this volume, which draws its world from the seed; the first that is wrong.
+    /// Examines `states` states of a run of this volume, whose conditions are drawn from the seed; the first violation.
     fn run(&mut self, (name, volume): &(&'static str, Description), seed: u64) -> Result<(), Unfit> {
         let opener = Opener::new(Cow::Borrowed(volume));
         let drawn = Conditions::drawn(seed, volume.components.len() as u32, None);
@@ -103,7 +103,7 @@ impl Look<'_> {
     }
 }
 
-/// So many different states of all volumes, some of each run.
+/// Different states of all volumes, some of each run.
 fn explored(kind: &Kind, states: usize) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let stream = shipped(kind.name);
@@ -141,7 +141,7 @@ fn xfs_has_what_it_synced_after_power_cuts() {
     }
 }
 
-/// A check that cannot fail is worth nothing: a disk that was never asked to flush loses what was synced.
+/// A check that cannot fail is useless: a disk that never got a flush loses synced files.
 #[test]
 fn a_file_system_that_does_not_flush_is_found_out() {
     let folder = tempfile::tempdir().unwrap();

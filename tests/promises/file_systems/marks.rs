@@ -1,4 +1,4 @@
-//! What files may hold at a moment, by the marks of a stream; `tests/promises/streams/record` says how they read.
+//! Allowed contents of files at a moment, by the marks of a stream; `tests/promises/streams/record` has their syntax.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +8,17 @@ use std::path::Path;
 /// Bytes of a sector: it is written whole or not at all.
 const SECTOR: usize = 512;
 
-/// What may be found under a name.
+/// Allowed contents under a name.
 #[derive(Clone, Debug, PartialEq)]
 enum What {
     Absent,
-    /// The beginning of a content, of at least and at most so many bytes; behind the least, sectors may be zeroes.
+    /// The beginning of a content, with its least and largest length in bytes; after the least, sectors may be zeroes.
     Content {
         number: u64,
         from: usize,
         to: usize,
     },
-    /// So many bytes, each sector of the one content or of the other.
+    /// A length in bytes, each sector of the one content or of the other.
     Either {
         one: u64,
         other: u64,
@@ -26,7 +26,7 @@ enum What {
     },
 }
 
-/// What may be found under each name that a mark was about.
+/// Allowed contents under each name in the marks.
 #[derive(Default)]
 pub struct Files(BTreeMap<String, Vec<What>>);
 
@@ -65,7 +65,7 @@ impl What {
         }
     }
 
-    /// Whether this is it.
+    /// Whether these are the contents.
     fn is(&self, found: Option<&[u8]>) -> bool {
         match (self, found) {
             (What::Absent, None) => true,
@@ -82,7 +82,7 @@ impl What {
     }
 }
 
-/// Whether this is the content of this number, but for sectors of zeroes behind the first so many bytes.
+/// Whether this is the content of this number, but for sectors of zeroes after its first bytes.
 fn is_content(found: &[u8], number: u64, whole: usize) -> bool {
     let expected = content(number, found.len());
     let sectors = (0..).step_by(SECTOR).zip(found.chunks(SECTOR).zip(expected.chunks(SECTOR)));
@@ -94,7 +94,7 @@ fn is_content(found: &[u8], number: u64, whole: usize) -> bool {
 }
 
 impl Files {
-    /// By the marks that were passed, in their order.
+    /// From the marks that were passed, in order.
     pub fn of(marks: &[&str]) -> Result<Files, String> {
         let mut files = Files::default();
         for mark in marks {
@@ -115,7 +115,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether a folder holds what it may.
+    /// Whether a folder holds allowed contents.
     pub fn judge(&self, root: &Path) -> Result<(), String> {
         for (name, allowed) in &self.0 {
             let found = match std::fs::read(root.join(name)) {

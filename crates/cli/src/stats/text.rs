@@ -80,7 +80,7 @@ fn data(stats: &Stats) -> String {
     let all = size(stats.accessed_pages.saturating_mul(seekless_core::PAGE_BYTES));
     table.row(["pages", &count(stats.accessed_pages), "", &format!("of 4 KiB: {all}")]);
     let device = size((stats.device_gib * f64::from(1 << 30)).round() as u64);
-    let meaning = format!("of {device}: the device, as told or as far as it was accessed");
+    let meaning = format!("of {device}: the size of the device, as given or as far as it was accessed");
     table.row(["accessed", &number(stats.device_accessed_pct, 2), "%", &meaning]);
     table.text()
 }

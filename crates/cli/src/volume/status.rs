@@ -34,7 +34,7 @@ pub struct Arguments {
 
 /// Asks for the status, and prints it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let answer = asked(&arguments.volume, &Question::Status, Some(Duration::from_secs(10)))?;
+    let answer = query(&arguments.volume, &Question::Status, Some(Duration::from_secs(10)))?;
     let answer = answer.get("status").cloned().unwrap_or_default();
     if arguments.json {
         return output::json(&answer);
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Sends a question to the server of a volume file, and waits for the answer, up to `timeout`.
-pub fn asked(
+pub fn query(
     volume: &Path,
     question: &Question,
     timeout: Option<Duration>,
@@ -52,10 +52,10 @@ pub fn asked(
     let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
     // Only where to ask: the file may describe more than is here, or have changed since.
     let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
-    let told = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
-    let place = socket(volume, told);
+    let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
+    let place = socket(volume, configured);
     let answer = ask(&place, question, timeout).with_context(|| {
-        format!("{}: nobody answers: is the volume served? (seekless volume serve)", place.display())
+        format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
     })?;
     match answer.get("error") {
         Some(error) => anyhow::bail!("{}: {}", volume.display(), error.as_str().unwrap_or_default()),

@@ -6,7 +6,7 @@ use clap::Args;
 
 use seekless_volume::live::Question;
 
-use super::status::asked;
+use super::status::query;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -35,5 +35,5 @@ pub struct Arguments {
 /// Sends the command, and waits until it is done.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (layer, command) = (arguments.layer.clone(), arguments.command.clone());
-    asked(&arguments.volume, &Question::Tell { layer, command }, None).map(drop)
+    query(&arguments.volume, &Question::Tell { layer, command }, None).map(drop)
 }

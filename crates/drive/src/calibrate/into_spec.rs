@@ -165,15 +165,18 @@ impl Calibration {
         let mut say = |key: &str, what: &str| sources.insert(key.to_owned(), what.to_owned());
         match self.write_settle_us {
             Some(_) => say("write_settle_us", WRITTEN),
-            None if self.destructive => {
-                say("write_settle_us", "assumed: seeks of writes cannot be told from their handling; nothing")
+            None if self.destructive => say(
+                "write_settle_us",
+                "assumed: seeks of writes cannot be separated from their overhead; zero",
+            ),
+            None => {
+                say("write_settle_us", "assumed: reads do not show the extra settle time of writes; zero")
             }
-            None => say("write_settle_us", "assumed: reads do not show what writes take longer; nothing"),
         };
         if self.heads.is_none() {
             say(
                 "heads",
-                "assumed: tracks of a cylinder cannot be told from others; each track is a cylinder",
+                "assumed: tracks of a cylinder cannot be distinguished from others; each track is a cylinder",
             );
             say("head_switch_us", "assumed: as heads");
         }

@@ -122,7 +122,7 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
     }
 }
 
-/// Carries out a command. For the checker, a stop is a flush: what was acknowledged is durable after it.
+/// Executes a command. For the checker, a stop is a flush: all acknowledged writes are durable after it.
 async fn carry_out_command(
     id: u64,
     command: &'static str,

@@ -358,7 +358,7 @@ fn the_page_is_well_formed() {
     ];
     for tag in &tags {
         let name = tag.split([' ', '/']).next().unwrap_or_default();
-        assert!(known.contains(&name), "an element that nobody wrote: <{tag}>");
+        assert!(known.contains(&name), "an unknown element: <{tag}>");
     }
 }
 

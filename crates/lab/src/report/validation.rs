@@ -113,7 +113,7 @@ fn over_time(errors: &[Error]) -> Plot {
         series: vec![series("half", 0.5), series("90 %", 0.9)],
         along: Along::Linear((0..stretches.len()).map(|at| (at * each) as f64).collect()),
         along_label: "request",
-        value_label: "ms: so many errors are smaller",
+        value_label: "ms: this share of errors is smaller",
         ..Plot::default()
     }
 }

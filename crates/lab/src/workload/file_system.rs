@@ -7,8 +7,8 @@
 //! - Writes stay in the page cache. A commit, every few seconds or when too much of the cache is dirty, writes
 //!   file data in the order of addresses, then the changed metadata blocks one after the other into the
 //!   journal with a descriptor before them, flushes, and writes the commit block with FUA.
-//! - When half of the journal is used, its metadata are written home, and it starts anew.
-//! - Without a journal a commit writes data and then metadata, all of it home, and flushes nothing.
+//! - When half of the journal is used, its metadata are written in place, and it starts anew.
+//! - Without a journal a commit writes data and then metadata, all of it in place, and flushes nothing.
 //!
 //! Left out: indirect blocks (files are small), access times, read-ahead.
 
@@ -61,7 +61,7 @@ struct State {
     cache: Cache,
     files: Slab<File>,
     dirs: Vec<Dir>,
-    /// In the journal and not yet at home.
+    /// Blocks in the journal that are not yet written in place.
     journalled: BTreeSet<u64>,
     /// Blocks of the journal in use.
     journal_used: u64,

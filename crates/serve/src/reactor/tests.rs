@@ -54,7 +54,7 @@ fn files_are_written_and_read_and_told_of_their_end() {
 fn registered_memory_does_what_other_memory_does_and_comes_back() {
     on_both(|reactor| async move {
         let kind = reactor.kind();
-        assert!(reactor.pooled(512).is_none(), "nobody asked for it yet");
+        assert!(reactor.pooled(512).is_none(), "not requested yet");
         if let Err(error) = reactor.register() {
             eprintln!("skipped: the kernel holds no memory for us: {error}");
             return;

@@ -63,8 +63,8 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Bytes that a request holds until it is answered, as far as its header tells: of a payload, no more than a
-    /// client's own share.
+    /// Bytes that a request holds until it is answered, as known from its header: for a payload, at most a client's own
+    /// share.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
             Plan::Execute(_) if request.command == Command::Read => request.length,

@@ -1,7 +1,7 @@
 //! Block status: the states of extents in each context.
 //!
 //! `seekless:place` says on which component a read of the bytes goes: the component's index in the lowest eight bits
-//! (in order of all names, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is home, on
+//! (in order of all names, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is the origin, on
 //! the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0 is never, 1
 //! is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for bytes that a
 //! scrub could not read and that were not written since.
@@ -13,7 +13,7 @@ use super::byte_adapter::{ByteAdapter, Bytes};
 use crate::nbd::Context;
 use crate::nbd::constants::{STATE_HOLE, STATE_ZERO};
 
-/// Not at home, where it would be without layers.
+/// Not at its origin, where it would be without layers.
 pub const MOVED: u32 = 0x100;
 /// On no component: it reads as zeroes.
 pub const NOWHERE: u32 = 0x200;
@@ -108,7 +108,7 @@ impl Parts {
         self.at.start = end;
     }
 
-    /// As `add`, for a place: data at home and moved data may be in one extent.
+    /// As `add`, for a place: data at its origin and moved data may be in one extent.
     fn add_place(&mut self, extent: Extent, place: Place, home: Option<Home>) {
         let value = match place {
             Place::Nowhere => NOWHERE,

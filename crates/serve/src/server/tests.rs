@@ -82,7 +82,7 @@ impl Client {
             data[at..at + bytes.len()].copy_from_slice(&bytes);
             covered += bytes.len();
             if head.last {
-                assert_eq!(covered, data.len(), "each byte is told once");
+                assert_eq!(covered, data.len(), "each byte is reported once");
                 return (data, received);
             }
         }

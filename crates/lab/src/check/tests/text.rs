@@ -1,4 +1,4 @@
-//! Histories as text: what is written is read back; malformed ones yield an error with its place.
+//! Histories as text: a written history reads back unchanged; malformed ones yield an error with its place.
 
 use proptest::prelude::*;
 use seekless_core::{Extent, Op};

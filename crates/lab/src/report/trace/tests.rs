@@ -63,7 +63,7 @@ fn names_stay_text_in_page_and_pictures() {
         let page = ours(&report.html);
         assert!(!page.contains("<img") && !page.contains("<script>alert"));
         assert_eq!(page.matches("<script").count(), 5);
-        assert_eq!(report.pictures.len(), FIGURES.len() - 1, "no trace tells latencies");
+        assert_eq!(report.pictures.len(), FIGURES.len() - 1, "no trace has latencies");
         for (figure, svg) in &report.pictures {
             balanced(svg).unwrap_or_else(|wrong| panic!("{figure}: {wrong}"));
             assert!(!svg.contains("<img") && !svg.contains("<script"), "{figure}");

@@ -3,7 +3,7 @@
 //!
 //! Fault model: calls complete in any order. Reads and writes are short. Reads, writes and flushes fail; a failed write
 //! was carried out in part, in full or not at all, and data pending at a failed flush is dropped: of the callers that
-//! then sync the page cache one gets the error, perhaps after others were told of success. A file system may not
+//! then sync the page cache one gets the error, perhaps after others got a success. A file system may not
 //! support zeroing or holes.
 
 use std::io;

@@ -63,7 +63,7 @@ struct Unflushed {
     writes: u64,
     /// Clients whose writes may be lost and that have not been told.
     lost: BTreeSet<StreamId>,
-    /// Whether no client has been told of a loss yet.
+    /// Whether no client has got the error of a loss yet.
     unreported: bool,
 }
 

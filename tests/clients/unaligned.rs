@@ -1,4 +1,4 @@
-//! Clients ask for any bytes, and get them: those that were told of no blocks, and those that were.
+//! Unaligned requests succeed, whether or not the client negotiated block sizes.
 
 use crate::noise;
 use crate::raw::{FUA, Raw};
