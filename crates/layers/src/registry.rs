@@ -67,8 +67,8 @@ pub type Check = fn(toml::Table) -> Result<(), Refused>;
 pub type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
 /// Builds a layer with options.
 pub type Build = fn(Below, toml::Table) -> Building;
-/// Makes anew what a layer with these options keeps, and returns its identity, if it has one. What is there is replaced only if the
-/// last argument says so, and an error otherwise.
+/// Makes anew what a layer with these options keeps, and returns its identity, if it has one. What is there is replaced
+/// only if the last argument says so, and an error otherwise.
 pub type Create = fn(Below, toml::Table, bool) -> Work<Option<u128>>;
 /// Upgrades what a layer with these options keeps. No data moves: what would need that is an error.
 pub type Upgrade = fn(Below, toml::Table) -> Work<()>;
@@ -360,11 +360,11 @@ pub const LAYERS: [Entry; 10] = [
 
 /// BORG on what is below.
 async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
-    let (home, bopt) = (below.over.clone(), bopt(below)?);
+    let (origin, bopt) = (below.over.clone(), bopt(below)?);
     if below.create {
-        Borg::create(home, bopt, options, below.timing_only).await
+        Borg::create(origin, bopt, options, below.timing_only).await
     } else {
-        Borg::open(home, bopt, options, below.timing_only).await
+        Borg::open(origin, bopt, options, below.timing_only).await
     }
 }
 

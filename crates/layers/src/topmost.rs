@@ -1,7 +1,7 @@
 //! The topmost layer of a volume: told what to do, taken out from under its clients, and put in again.
 //!
 //! Invariants: no command reaches a layer that is out, and none is still at work in one that goes. A layer goes out
-//! when all that it holds is home. Fault model: what fails leaves the volume as it was, and in use.
+//! when all that it holds is on the origin. Fault model: what fails leaves the volume as it was, and in use.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl Topmost {
         }
     }
 
-    /// Takes the layer out: most of what it holds goes home while clients go on, the rest while they are held.
+    /// Takes the layer out: most of what it holds goes to the origin while clients go on, the rest while they are held.
     pub async fn remove(&self) -> Result<(), IoError> {
         {
             let _inside = self.gate.pass().await;
@@ -177,7 +177,8 @@ mod tests {
         fn detach(&self) -> IoFuture<'_, ()> {
             io(async {
                 self.note("detach").await?;
-                let stays = || IoError::new(ErrorKind::Medium, "told", None, "it cannot be written home");
+                let stays =
+                    || IoError::new(ErrorKind::Medium, "told", None, "it cannot be written to the origin");
                 if self.stays.get() { Err(stays()) } else { Ok(()) }
             })
         }

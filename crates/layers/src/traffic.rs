@@ -4,10 +4,10 @@
 //! Any layer can be measured: [`Counted::above`] goes over it, [`Counted::new`] over each device that it is built on.
 //! One that tells more apart, as BORG does, notes what clients ask by itself ([`Ledger::above`]).
 //!
-//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
-//! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
-//! has them. Distances are of addresses. Background work is counted apart, and has a last request of its own. Discards
-//! and flushes move no data and are not counted.
+//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it
+//! says what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any
+//! queue has them. Distances are of addresses. Background work is counted apart, and has a last request of its own.
+//! Discards and flushes move no data and are not counted.
 //!
 //! The devices are slices of one component, or on several. Then going from one to the other is a seek that has no
 //! distance. Counting costs a request neither time nor memory; nothing here can fail.
@@ -125,7 +125,7 @@ impl Ledger {
         self.above.note(request, &mut self.accounts, |sides| &mut sides.above);
     }
 
-    /// Home or BOPT is asked.
+    /// The origin or BOPT is asked.
     fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
         let request = Request { space, at, account: how.account, write };
         if how.class <= Class::Foreground {
@@ -230,11 +230,11 @@ mod tests {
     }
 
     /// Two devices that are asked in turn.
-    async fn ask(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Sides {
+    async fn ask(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Sides {
         let ledger = Rc::new(RefCell::new(Ledger::default()));
-        let (home, bopt) = (Counted::new(home, 0, &ledger), Counted::new(bopt, 1, &ledger));
+        let (origin, bopt) = (Counted::new(origin, 0, &ledger), Counted::new(bopt, 1, &ledger));
         let foreground = || of_class(Class::Foreground);
-        for (device, start) in [(&home, 100), (&home, 108), (&bopt, 0), (&bopt, 8), (&home, 84)] {
+        for (device, start) in [(&origin, 100), (&origin, 108), (&bopt, 0), (&bopt, 8), (&origin, 84)] {
             device.read(Extent::new(start, 8), Buffer::hollow_sectors(8), foreground()).await.unwrap();
             let (copy, how) = (Extent::new(8_000 - start, 1), of_class(Class::Background));
             device.write(copy, Buffer::hollow_sectors(1), how).await.unwrap();
@@ -294,7 +294,8 @@ mod tests {
         );
     }
 
-    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).
+    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks
+    /// between).
     fn above(asked: Vec<(u64, u16, u64)>, accounts: u16) -> Vec<(u64, u64, u64)> {
         let counted = async move {
             let mut ledger = Ledger::default();

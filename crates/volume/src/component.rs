@@ -1,5 +1,5 @@
-//! Components as a volume file describes them: the same keys for the laboratory, which simulates each, and for the server,
-//! which opens it.
+//! Components as a volume file describes them: the same keys for the laboratory, which simulates each, and for the
+//! server, which opens it.
 
 use std::path::{Path, PathBuf};
 
@@ -135,7 +135,8 @@ impl Keys {
             || self.idle_delay_limit.is_some()
     }
 
-    /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for messages.
+    /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for
+    /// messages.
     fn drive(&self, file: &str, name: &str, named: &str, key: &str) -> Result<Component, VolumeError> {
         let wrong = |key: &str, found: String, expected: &str| VolumeError {
             place: format!("{file}: component.{name}.{key}"),

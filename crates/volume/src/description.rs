@@ -291,7 +291,7 @@ impl<C: Leaf> Description<C> {
     }
 
     /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.
-    pub fn home_of(&self, top: &str) -> (String, Lba) {
+    pub fn origin_of(&self, top: &str) -> (String, Lba) {
         let mut name = top;
         while let Some(layer) = self.layers.get(name) {
             name = &layer.over;

@@ -1,5 +1,5 @@
-//! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the server
-//! alike.
+//! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the
+//! server alike.
 
 pub mod component;
 pub mod description;

@@ -1,7 +1,7 @@
 //! A new BOPT, where nobody needs what is there.
 //!
-//! Invariants: nothing is overwritten but zeroes and what a creation that did not end has left, unless it is told to be;
-//! a BOPT passes for one only when all of it is there. Faults: whoever is interrupted begins anew.
+//! Invariants: nothing is overwritten but zeroes and what a creation that did not end has left, unless it is told to
+//! be; a BOPT passes for one only when all of it is there. Faults: whoever is interrupted begins anew.
 
 use std::rc::Rc;
 
@@ -44,15 +44,15 @@ fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
 }
 
 impl Borg {
-    /// Makes a BOPT of version 1 one of version 2, which programs of before do not open any more. One of version 2 stays
-    /// as it is. Fails as opening does, or as its devices do: then it is of one version or the other, and can be opened
-    /// and upgraded again.
+    /// Makes a BOPT of version 1 one of version 2, which programs of before do not open any more. One of version 2
+    /// stays as it is. Fails as opening does, or as its devices do: then it is of one version or the other, and can be
+    /// opened and upgraded again.
     pub async fn upgrade(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
     ) -> Result<(), IoError> {
-        let borg = Borg::open(home, bopt, options, false).await?;
+        let borg = Borg::open(origin, bopt, options, false).await?;
         if !borg.store.is_old() {
             return Ok(());
         }
@@ -62,10 +62,10 @@ impl Borg {
         borg.store.upgrade(&how).await
     }
 
-    /// Creates a BOPT for `home` in `bopt`, empty, and stops clean. What is there is refused, unless `replace`: then it is
-    /// given up, a BOPT with newer pages too. Returns the identity of the new one.
+    /// Creates a BOPT for `origin` in `bopt`, empty, and stops clean. What is there is refused, unless `replace`: then
+    /// it is given up, a BOPT with newer pages too. Returns the identity of the new one.
     pub async fn create_anew(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         replace: bool,
@@ -87,7 +87,7 @@ impl Borg {
             }
             bopt.flush(how.clone()).await?;
         }
-        let borg = Borg::create(home, bopt, options, false).await?;
+        let borg = Borg::create(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;
         Ok(borg.identity())

@@ -1,4 +1,5 @@
-//! Draining: dirty pages go home (section 4.4), when the write buffer is nearly full, or because somebody asks.
+//! Draining: dirty pages go to the origin (section 4.4), when the write buffer is nearly full, or because somebody
+//! asks.
 //!
 //! Invariant: of the log's segments those go first whose emptying costs little for what it frees, the older the better.
 //!
@@ -15,13 +16,13 @@ use super::pace::Manner;
 use super::policy::Due;
 
 impl Borg {
-    /// Writes all that is dirty home, and drops those copies.
-    pub async fn write_home(&self, account: Account) -> Result<(), IoError> {
+    /// Writes all that is dirty to the origin, and drops those copies.
+    pub async fn drain_all(&self, account: Account) -> Result<(), IoError> {
         self.empty(account, |dirty| dirty).await
     }
 
-    /// Takes the pages out of the BOPT that `wanted` accepts by whether they are dirty, home if they are. While clients
-    /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
+    /// Takes the pages out of the BOPT that `wanted` accepts by whether they are dirty, to the origin if they are.
+    /// While clients write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
     async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
         let Some(mover) = Mover::start(self, account, Manner::AtOnce).await? else { return Ok(()) };

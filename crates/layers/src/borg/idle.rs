@@ -1,10 +1,10 @@
-//! What is done when no client asks: clean copies that nobody compared with home are compared, and pages that are newer
-//! than home go there, until none is left; then what counts of the metadata is copied to its other homes. And none stays newer for longer than the options allow, whatever is planned
-//! and however busy clients are.
+//! What is done when no client asks: clean copies that nobody compared with the origin are compared, and pages that are
+//! newer than the origin go there, until none is left; then what counts of the metadata is copied to their second
+//! places. And none stays newer for longer than the options allow, whatever is planned and however busy clients are.
 //!
-//! Invariants: a client waits for one request of this at most; nobody waits where there is nothing to do, and nothing is
-//! waited for once the layer was stopped or taken away. How old a page is, is known by thirds of what is allowed: who was
-//! newer at the end of one is seen, and goes home at the end of the next.
+//! Invariants: a client waits for one request of this at most; nobody waits where there is nothing to do, and nothing
+//! is waited for once the layer was stopped or taken away. How old a page is, is known by thirds of what is allowed:
+//! who was newer at the end of one is seen, and goes to the origin at the end of the next.
 //!
 //! Faults: what fails ends it; it begins anew with the next request.
 
@@ -39,7 +39,7 @@ impl Idle {
     }
 }
 
-/// Which pages were newer than home a while ago.
+/// Which pages were newer than the origin a while ago.
 struct Aging {
     /// When to look again.
     next: Nanos,
@@ -59,9 +59,10 @@ fn after(begin: Nanos, span: Nanos) -> Nanos {
 }
 
 impl Borg {
-    /// Sees to it that somebody waits until clients rest, or pages are too old, as long as there is something to do then.
+    /// Sees to it that somebody waits until clients rest, or pages are too old, as long as there is something to do
+    /// then.
     pub(super) fn tend_in_idle_time(&self) {
-        if self.idle.borrow().resting || self.is_at_rest() || self.origin.borrow().refused.is_some() {
+        if self.idle.borrow().resting || self.is_at_rest() || self.origin_state.borrow().refused.is_some() {
             return;
         }
         self.idle.borrow_mut().resting = true;
@@ -104,10 +105,10 @@ impl Borg {
     }
 
     fn has_nothing_to_do(&self) -> bool {
-        self.is_at_rest() || self.idle.borrow().stopped || self.origin.borrow().refused.is_some()
+        self.is_at_rest() || self.idle.borrow().stopped || self.origin_state.borrow().refused.is_some()
     }
 
-    /// Whether there is nothing to do: nothing is newer than home or unproven, and what counts is in both homes.
+    /// Whether there is nothing to do: nothing is newer than the origin or unproven, and what counts is in both copies.
     fn is_at_rest(&self) -> bool {
         let store = &self.store;
         store.is_detached() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
@@ -136,7 +137,7 @@ impl Borg {
         done
     }
 
-    /// Drains what has been newer than home for two thirds of what is allowed, or nearly.
+    /// Drains what has been newer than the origin for two thirds of what is allowed, or nearly.
     async fn drain_the_old(&self, aging: &Aging) -> Result<(), IoError> {
         let old = self.store.pages_where(|_, entry| entry.dirty && aging.has_seen(entry.slot));
         if old.is_empty() {
@@ -164,7 +165,7 @@ impl Borg {
         self.store.pages_where(|_, entry| entry.dirty)
     }
 
-    /// In the order of home.
+    /// In the order of the origin.
     async fn drain_these(&self, mover: &Mover<'_>, mut pages: Vec<u64>) -> Result<(), IoError> {
         pages.sort_unstable();
         if pages.is_empty() {

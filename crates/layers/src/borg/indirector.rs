@@ -3,17 +3,18 @@
 //! Top to bottom, a request: its pages are locked; it is split by where its pages are; the parts go out together; the
 //! answer is put together.
 //!
-//! The rules. A read: all pages mapped, to the BOPT; none mapped, home unchanged; some mapped and these all clean, the
-//! whole read goes home; some dirty, those from the BOPT and the rest from home, joined. A write: mapped pages in
-//! place, or logged anew if the options say so; the others into the write buffer as far as there is room, else home.
-//! Part of an unmapped page goes home, part of a mapped page to its copy in place (section 5.3).
+//! The rules. A read: all pages mapped, to the BOPT; none mapped, the origin unchanged; some mapped and these all
+//! clean, the whole read goes to the origin; some dirty, those from the BOPT and the rest from the origin, joined. A
+//! write: mapped pages in place, or logged anew if the options say so; the others into the write buffer as far as there
+//! is room, else the origin. Part of an unmapped page goes to the origin, part of a mapped page to its copy in place
+//! (section 5.3).
 //!
 //! What was absorbed a moment ago is not overwritten in place: its checksum is what tells after a crash that it is
 //! whole. It is absorbed anew, part of a page joined with the rest of it.
 //!
-//! Faults: a part that fails fails its request, not the volume. A clean copy that cannot be read is read at home; a
-//! dirty one is an error, never stale data from home. A copy is marked dirty before it is overwritten, so that a write
-//! which failed half way cannot bring the old data from home back.
+//! Faults: a part that fails fails its request, not the volume. A clean copy that cannot be read is read on the origin;
+//! a dirty one is an error, never stale data from the origin. A copy is marked dirty before it is overwritten, so that
+//! a write which failed half way cannot bring the old data from the origin back.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ use super::{Borg, did};
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    Home,
+    Origin,
     Bopt,
 }
 
@@ -63,7 +64,7 @@ impl Piece {
     fn in_bopt(&self) -> Option<(u64, bool)> {
         let pages = |at: &Extent| at.pages().end - at.pages().start;
         match self {
-            Piece::Placed { side: Side::Home, .. } => None,
+            Piece::Placed { side: Side::Origin, .. } => None,
             Piece::Placed { at, .. } => Some((pages(at), false)),
             Piece::Appended(appended) => Some((pages(&appended.at), true)),
         }
@@ -91,9 +92,9 @@ impl Borg {
         self.tally(&how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at home", at, at.start.0);
-            return self.home.read(at, into, how).await;
+            return self.origin.read(at, into, how).await;
         }
-        // Boxed, so that the future of a request that goes home stays small: it is allocated for each.
+        // Boxed, so that the future of a request that goes to the origin stays small: it is allocated for each.
         Box::pin(self.read_parts(at, into, how, all)).await
     }
 
@@ -115,11 +116,11 @@ impl Borg {
         if read.is_ok() && part.side == Side::Bopt {
             self.unless_some_rotten(here, &into)?;
         }
-        if read.is_ok() || part.side == Side::Home || self.look_up(here).dirty > 0 {
+        if read.is_ok() || part.side == Side::Origin || self.look_up(here).dirty > 0 {
             return read.map(drop);
         }
         edge("a clean copy cannot be read: home can");
-        self.home.read(here, into, how.clone()).await.map(drop)
+        self.origin.read(here, into, how.clone()).await.map(drop)
     }
 
     /// Whether the whole pages of what was read are as they were written; for who holds them.
@@ -142,7 +143,7 @@ impl Borg {
         } else if changes && !self.store.is_detached() {
             self.store.begin_writing(&how).await?;
         } else {
-            self.begin_for_home(&how).await?;
+            self.begin_for_origin(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
         let (pieces, absorbed) = self.sort(at, &from, &joined);
@@ -183,8 +184,8 @@ impl Borg {
         }
     }
 
-    /// Home alone is written: copies that a clean stop left do not prove any more that it is as it was then.
-    async fn begin_for_home(&self, how: &Hints) -> Result<(), IoError> {
+    /// The origin alone is written: copies that a clean stop left do not prove any more that it is as it was then.
+    async fn begin_for_origin(&self, how: &Hints) -> Result<(), IoError> {
         if self.store.mapped() > 0 { self.store.begin_mapping(how).await } else { Ok(()) }
     }
 
@@ -214,7 +215,8 @@ impl Borg {
         }
     }
 
-    /// Whether a write would overwrite a copy of which only the log tells, as things are: there is no room to absorb it anew.
+    /// Whether a write would overwrite a copy of which only the log tells, as things are: there is no room to absorb it
+    /// anew.
     fn has_to_be_told(&self, at: Extent) -> bool {
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
         let pages = at.pages().end - at.pages().start;
@@ -226,8 +228,8 @@ impl Borg {
         self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
     }
 
-    /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those that
-    /// nobody compared with home, and the slots of the others.
+    /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those
+    /// that nobody compared with the origin, and the slots of the others.
     fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
         let logged = self.options.overwrite == Overwrite::Logged
@@ -305,20 +307,20 @@ impl Borg {
                     let start = Lba(copy + part.start.0 % PAGE_SECTORS);
                     Piece::Placed { side: Side::Bopt, at: Extent { start, ..part }, data }
                 }
-                (None, None) => Piece::Placed { side: Side::Home, at: part, data },
+                (None, None) => Piece::Placed { side: Side::Origin, at: part, data },
             };
             push(&mut pieces, piece);
         }
         (pieces, any)
     }
 
-    /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
+    /// A discard goes to the origin for what is not mapped. A mapped page keeps its copy: reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.unless_refused()?;
-        self.begin_for_home(&how).await?;
-        let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Home);
-        let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
+        self.begin_for_origin(&how).await?;
+        let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
+        let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
         if !mutant::is("borg: a discard is not told to the mover") && self.touch(at) {
             edge("a page is discarded while it is copied");
         }
@@ -345,7 +347,7 @@ impl Borg {
         found
     }
 
-    /// Splits a read or discard: pages whose copy `use_copy` accepts go to the BOPT, the others home.
+    /// Splits a read or discard: pages whose copy `use_copy` accepts go to the BOPT, the others to the origin.
     fn split(&self, at: Extent, use_copy: impl Fn(&Entry) -> bool) -> Vec<Part> {
         split_by(at, |page| {
             let entry = self.store.lookup(page).filter(&use_copy)?;
@@ -355,7 +357,7 @@ impl Borg {
 
     fn device(&self, side: Side) -> &dyn BlockDevice {
         match side {
-            Side::Home => &*self.home,
+            Side::Origin => &*self.origin,
             Side::Bopt => &*self.bopt,
         }
     }
@@ -375,14 +377,14 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Splits `at` at page boundaries by where each page goes (`None` is home), and joins neighbours that
+/// Splits `at` at page boundaries by where each page goes (`None` is on the origin), and joins neighbours that
 /// stay neighbours.
 fn split_by(at: Extent, mut bopt_page: impl FnMut(u64) -> Option<u64>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(1);
     for part in at.split(PAGE_SECTORS) {
         let (side, start) = match bopt_page(part.start.page()) {
             Some(copy) => (Side::Bopt, Lba(copy * PAGE_SECTORS + part.start.0 % PAGE_SECTORS)),
-            None => (Side::Home, part.start),
+            None => (Side::Origin, part.start),
         };
         match parts.last_mut() {
             Some(last) if last.side == side && last.at.end() == start => last.at.sectors += part.sectors,
@@ -408,9 +410,9 @@ mod tests {
         let parts = split_by(Extent::new(4, 30), copies);
         let told: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
         let expected = [
-            (Side::Home, 4, 4, 0),
+            (Side::Origin, 4, 4, 0),
             (Side::Bopt, 808, 16, 4),
-            (Side::Home, 24, 8, 20),
+            (Side::Origin, 24, 8, 20),
             (Side::Bopt, 400, 2, 28),
         ];
         assert_eq!(told, expected);

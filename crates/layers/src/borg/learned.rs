@@ -1,7 +1,7 @@
 //! What was learnt of the workload: requests profiled and analysed, heat, the last plan (sections 4.1 to 4.3).
 //!
-//! Invariant: requests that do not fit into the memory of the profiler are analysed, none is forgotten; while the analyzer
-//! is at work elsewhere they stay.
+//! Invariant: requests that do not fit into the memory of the profiler are analysed, none is forgotten; while the
+//! analyzer is at work elsewhere they stay.
 
 use seekless_core::Extent;
 

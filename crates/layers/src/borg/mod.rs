@@ -1,12 +1,12 @@
 //! BORG: blocks that are used together are copied next to each other into a small optimised
 //! partition, the BOPT, and writes are absorbed there (Bhadkamkar et al., FAST 2009).
 //!
-//! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
-//! `indirector` on the path of every request. The `store` is what is on disk; the `mover` moves pages; `drain`, `idle` and
-//! `pace` are when and how fast.
+//! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the `indirector` on the path of
+//! every request. The `store` is what is on disk; the `mover` moves pages; `drain`, `idle` and `pace` are when and how
+//! fast.
 //!
-//! Invariants: a copy that is not dirty equals home, or nobody uses it; what is dirty on disk was written by a client and
-//! is not home yet. Those of what is on disk are the store's.
+//! Invariants: a copy that is not dirty equals the origin, or nobody uses it; what is dirty on disk was written by a
+//! client and is not on the origin yet. Those of what is on disk are the store's.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
 //! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
@@ -50,7 +50,7 @@ use mover::Movers;
 pub use options::{
     AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };
-use origin::Origin;
+use origin::OriginState;
 pub use planner::{Greedy, Plan, Planned, Planner, Scene};
 pub use profiler::{Access, Profiler, Window};
 pub use seekless_core::{Reconfigured, Sides, Stage, Traffic};
@@ -66,7 +66,7 @@ pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
 
 /// The BORG layer.
 pub struct Borg {
-    home: Rc<dyn BlockDevice>,
+    origin: Rc<dyn BlockDevice>,
     bopt: Rc<dyn BlockDevice>,
     /// What the BOPT holds.
     store: Rc<Store>,
@@ -78,8 +78,8 @@ pub struct Borg {
     locks: RangeLocks,
     movers: Movers,
     verifier: Verifier,
-    /// What is known of home.
-    origin: RefCell<Origin>,
+    /// What is known of the origin.
+    origin_state: RefCell<OriginState>,
     /// What was learnt of the workload.
     learned: RefCell<Learned>,
     /// Whether clients rest.
@@ -94,16 +94,16 @@ pub struct Borg {
 }
 
 impl Borg {
-    /// BORG over `home`, with its copies in `bopt`, which was created for it: [`Borg::create`]. One that holds only zeroes
-    /// is refused: there may have been newer pages in what was there before.
-    /// `timing_only` is for runs that only measure time: pages move without their bytes.
+    /// BORG over `origin`, with its copies in `bopt`, which was created for it: [`Borg::create`]. One that holds only
+    /// zeroes is refused: there may have been newer pages in what was there before. `timing_only` is for runs that only
+    /// measure time: pages move without their bytes.
     pub async fn open(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let borg = Borg::create(home, bopt, options, timing_only).await?;
+        let borg = Borg::create(origin, bopt, options, timing_only).await?;
         if borg.store.identity().is_none() {
             let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
                        for what it lies over; if there never was one: seekless volume create";
@@ -115,17 +115,17 @@ impl Borg {
     /// The same where there may be none yet: of zeroes, and of what a creation that did not end has left, it makes one,
     /// before the first change.
     pub async fn create(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
         let layout = Borg::divide(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
-        let devices = Devices::counted(home, bopt);
+        let devices = Devices::counted(origin, bopt);
         let setup = Setup { layout, timing_only, canary: options.canary() };
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
         let borg = Borg::over(devices, store, options, timing_only);
-        borg.look_at_home().await?;
+        borg.check_origin().await?;
         borg.ledger.take();
         borg.tend_in_idle_time();
         Ok(borg)
@@ -133,17 +133,17 @@ impl Borg {
 
     /// The layer over a store that is open.
     fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
-        let Devices { origin: home, bopt, ledger } = devices;
-        let pages = home.geometry().sectors.div_ceil(PAGE_SECTORS);
+        let Devices { origin, bopt, ledger } = devices;
+        let pages = origin.geometry().sectors.div_ceil(PAGE_SECTORS);
         Rc::new_cyclic(|me| Borg {
-            home,
+            origin,
             bopt,
             store,
             grain: (0..32).find(|grain| pages >> grain < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
             verifier: Verifier::new(),
-            origin: RefCell::default(),
+            origin_state: RefCell::default(),
             learned: RefCell::new(Learned::new(pages, options.profile_memory.0 / 2)),
             idle: RefCell::new(Idle { asked: runtime::now(), ..Idle::default() }),
             ledger,
@@ -236,13 +236,13 @@ impl Devices {
 }
 
 /// Tells the event log what was done to a page or range.
-fn did(what: &'static str, home: Extent, at: u64) {
-    runtime::event(&Event::Did { layer: "borg", what, home, at });
+fn did(what: &'static str, extent: Extent, at: u64) {
+    runtime::event(&Event::Did { layer: "borg", what, extent, at });
 }
 
 impl BlockDevice for Borg {
     fn geometry(&self) -> Geometry {
-        Geometry { volatile_cache: true, ..self.home.geometry() }
+        Geometry { volatile_cache: true, ..self.origin.geometry() }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
@@ -274,7 +274,7 @@ impl BlockDevice for Borg {
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         match self.store.lookup(at.start.page()).filter(|entry| entry.proven) {
             Some(entry) => self.bopt.estimate(Extent::of_pages(self.store.layout().page(entry.slot), 1), how),
-            None => self.home.estimate(at, how),
+            None => self.origin.estimate(at, how),
         }
     }
 
@@ -319,8 +319,8 @@ impl Layer for Borg {
             ("rehearsed_moves_us", predicted.planned.moves.0 / 1_000),
             ("map_bytes", store.map_bytes()),
             ("copies_not_compared", store.unproven() as u64),
-            ("copies_differing", self.origin.borrow().differed),
-            ("verify_home_blocks_repaired", verified.home_repaired),
+            ("copies_differing", self.origin_state.borrow().differed),
+            ("verify_home_blocks_repaired", verified.origin_repaired),
             ("verify_copy_blocks_repaired", verified.copies_repaired),
             ("verify_blocks_not_repaired", verified.unrepaired),
             ("verify_blocks_differing", verified.differing),
@@ -343,12 +343,12 @@ impl Layer for Borg {
                 let _awaited = self.await_movers();
                 self.movers.alone(&how).await
             };
-            let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
+            let all = Extent { start: Lba(0), sectors: self.origin.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.store.flush(&how).await?;
             let left = async || {
                 let samples = self.samples(&how).await?;
-                let mark = if self.store.unproven() == 0 { self.home_mark().await } else { None };
+                let mark = if self.store.unproven() == 0 { self.origin_mark().await } else { None };
                 Ok(LastStop { samples, mark })
             };
             self.store.stop(left, &how).await?;
@@ -360,7 +360,7 @@ impl Layer for Borg {
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
             "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
-            "drain" => io(self.write_home(how.account)),
+            "drain" => io(self.drain_all(how.account)),
             "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
@@ -375,7 +375,7 @@ impl Layer for Borg {
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
-        io(self.write_home(account))
+        io(self.drain_all(account))
     }
 
     fn traffic(&self, account: Account) -> Option<Sides> {

@@ -27,8 +27,8 @@ pub struct Options {
     /// The same goes on when no client has asked for so long, or after a hundred times as long.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub move_idle: Nanos,
-    /// When no client has asked for so long, pages that are newer than the device below go there until none is left, and
-    /// copies that nobody compared with it are compared; never, if 0.
+    /// When no client has asked for so long, pages that are newer than the device below go there until none is left,
+    /// and copies that nobody compared with it are compared; never, if 0.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub idle_after: Nanos,
     /// No page stays newer than the device below for longer than this, however busy clients are; without a limit, if 0.
@@ -47,8 +47,8 @@ pub struct Options {
     pub threshold: u32,
     /// What the planner learns from.
     pub training: Training,
-    /// Memory of what is learnt: half of it for requests that are not analysed yet, of which what is above goes into the
-    /// access graph early, half for that graph, which lets go of what is light; and as much again while graphs are
+    /// Memory of what is learnt: half of it for requests that are not analysed yet, of which what is above goes into
+    /// the access graph early, half for that graph, which lets go of what is light; and as much again while graphs are
     /// merged. At least one page of 64 KiB of requests is kept, and while an analysis runs as much as comes, and at
     /// least some thousand ranges and jumps of the graph.
     pub profile_memory: Bytes,
@@ -56,8 +56,8 @@ pub struct Options {
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
     pub full_plan_every: u32,
-    /// Whether a plan is tried in virtual time before it is carried out, on a model of the devices below, and declined if it
-    /// costs more than it gains. Without a model (`model` of a component) every plan is carried out.
+    /// Whether a plan is tried in virtual time before it is carried out, on a model of the devices below, and declined
+    /// if it costs more than it gains. Without a model (`model` of a component) every plan is carried out.
     pub rehearse: bool,
     /// What becomes of pages that are newer than the device below when the layer is stopped for good.
     pub at_stop: AtStop,

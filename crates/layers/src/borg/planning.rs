@@ -30,8 +30,8 @@ pub(super) struct Planning {
 }
 
 impl Borg {
-    /// A plan of what was learnt, and how many pages it was made from. Where both devices have models and the options ask
-    /// for it, the last fifth of the requests is kept back, and the plan is rehearsed on them.
+    /// A plan of what was learnt, and how many pages it was made from. Where both devices have models and the options
+    /// ask for it, the last fifth of the requests is kept back, and the plan is rehearsed on them.
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
@@ -127,6 +127,6 @@ impl Borg {
 
     /// Models of the origin and of the BOPT, where both have one.
     fn models(&self) -> Option<[Modelled; 2]> {
-        Some([self.home.model()?, self.bopt.model()?])
+        Some([self.origin.model()?, self.bopt.model()?])
     }
 }

@@ -39,8 +39,8 @@ impl Borg {
         self.options.training == Training::Partial || plans % self.options.full_plan_every == 0
     }
 
-    /// Judges a plan by whether it won in a rehearsal, if there was one, and by the number of pages that it was made from:
-    /// after a restart the profile may know less than what is placed.
+    /// Judges a plan by whether it won in a rehearsal, if there was one, and by the number of pages that it was made
+    /// from: after a restart the profile may know less than what is placed.
     pub(super) fn judge(&self, known: u64, wins: Option<bool>) -> Verdict {
         if wins == Some(false) {
             return Verdict::Decline;

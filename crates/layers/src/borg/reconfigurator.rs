@@ -1,7 +1,7 @@
 //! The reconfigurator (section 4.4): plans, has the plan judged, and moves pages until the BOPT is as planned.
 //!
-//! *Outgoing* takes what is not in the plan out of the BOPT, home if it is dirty. *Relocate* moves what is in the BOPT
-//! but elsewhere. *Incoming* copies the rest from home. How pages move: see [`super::mover`].
+//! *Outgoing* takes what is not in the plan out of the BOPT, to the origin if it is dirty. *Relocate* moves what is in
+//! the BOPT but elsewhere. *Incoming* copies the rest from the origin. How pages move: see [`super::mover`].
 //!
 //! What is in the read cache and still planned stays where it is, unless the options say otherwise.
 
@@ -66,17 +66,17 @@ impl Borg {
         cached
     }
 
-    /// The slot that each planned page is to have: the one that the plan names. Of the others, those that are in the read
-    /// cache stay where they are, and the rest fill the slots that are left, in the plan's order. A plan that only adds
-    /// fills empty slots before those that it takes from others.
+    /// The slot that each planned page is to have: the one that the plan names. Of the others, those that are in the
+    /// read cache stay where they are, and the rest fill the slots that are left, in the plan's order. A plan that only
+    /// adds fills empty slots before those that it takes from others.
     fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
-        let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
+        let (origin, grain) = (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
         let each = plan.ranges.iter().flat_map(|planned| {
             let (start, pages) = (u64::from(planned.range.start) << grain, planned.range.pages << grain);
             let slot = planned.slot;
             (0..pages).map(move |at| (start + u64::from(at), slot.map(|slot| slot + at)))
         });
-        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < home).collect();
+        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < origin).collect();
         let cached = self.store.layout().cached_slots();
         let named = each.iter().filter_map(|(page, slot)| Some((*page, (*slot)?)));
         let mut targets: FxHashMap<u64, Slot> = named.filter(|(_, slot)| *slot < cached).collect();

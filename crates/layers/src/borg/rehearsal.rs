@@ -1,12 +1,12 @@
 //! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
 //!
-//! The store's entries are forked onto twins of the origin and the BOPT, in a runtime of their own. There the same mover
-//! carries the plan out, and requests that were kept back from planning are played, at the times at which they came; and
-//! once more on a fork that stays as it is. The difference of the busy times is what the plan would gain, and what the mover
-//! kept the twins busy is what it would cost.
+//! The store's entries are forked onto twins of the origin and the BOPT, in a runtime of their own. There the same
+//! mover carries the plan out, and requests that were kept back from planning are played, at the times at which they
+//! came; and once more on a fork that stays as it is. The difference of the busy times is what the plan would gain, and
+//! what the mover kept the twins busy is what it would cost.
 //!
-//! Invariant: nothing here touches the real devices. Fault model: where the twins are too small, or a trial does not end,
-//! there is no prediction, and the plan is carried out as if there were no model.
+//! Invariant: nothing here touches the real devices. Fault model: where the twins are too small, or a trial does not
+//! end, there is no prediction, and the plan is carried out as if there were no model.
 
 use std::rc::Rc;
 

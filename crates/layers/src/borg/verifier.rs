@@ -1,17 +1,17 @@
-//! Reads that verify (what integrity checking is: freeblock paper, section 2.1): every copy is read, and one that cannot
-//! be is written again from the other.
+//! Reads that verify (what integrity checking is: freeblock paper, section 2.1): every copy is read, and one that
+//! cannot be is written again from the other.
 //!
-//! A clean page has two, home and copy. They are read first and without locks, or a client could wait for a scrub that
-//! waits for free time; what that finds wrong is looked at again, page by page, under the page's lock. There it is
-//! decided: home from the copy, the copy from home, block by block. Of a dirty page only the copy counts: home is
-//! stale. Where both can be read and differ nobody knows which is right: it is told, and both stay.
+//! A clean page has two, the origin and copy. They are read first and without locks, or a client could wait for a scrub
+//! that waits for free time; what that finds wrong is looked at again, page by page, under the page's lock. There it is
+//! decided: the origin from the copy, the copy from the origin, block by block. Of a dirty page only the copy counts:
+//! the origin is stale. Where both can be read and differ nobody knows which is right: it is told, and both stay.
 //!
 //! Invariants: nothing is written but what the other side holds, under the lock of its page and while that is clean, so
-//! no newer write is overwritten. Home is repaired durably, or the copy could be dropped before. Requests of others are
-//! not profiled: a scrub is no use of a page.
+//! no newer write is overwritten. The origin is repaired durably, or the copy could be dropped before. Requests of
+//! others are not profiled: a scrub is no use of a page.
 //!
-//! Faults: a repair that fails leaves the side that can be read. If that is the copy it counts as newer than home from
-//! then on, so that nobody drops it.
+//! Faults: a repair that fails leaves the side that can be read. If that is the copy it counts as newer than the origin
+//! from then on, so that nobody drops it.
 
 use std::cell::Cell;
 
@@ -33,13 +33,13 @@ const AT_ONCE: u64 = 128;
 /// What reads that verified found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verified {
-    /// Blocks of home that were written again.
-    pub home_repaired: u64,
+    /// Blocks of the origin that were written again.
+    pub origin_repaired: u64,
     /// Blocks of copies that were.
     pub copies_repaired: u64,
     /// Blocks that could not be.
     pub unrepaired: u64,
-    /// Blocks of which home and copy differ.
+    /// Blocks whose origin and copy differ.
     pub differing: u64,
     /// Requests of at most a page that failed: there was nothing to repair them from.
     pub unreadable: u64,
@@ -73,7 +73,7 @@ impl Kept {
 
 /// What verifying needs and keeps.
 pub(super) struct Verifier {
-    /// What is held in memory to compare home and copies: the largest request at most, twice.
+    /// What is held in memory to compare the origin and copies: the largest request at most, twice.
     comparing: Limits,
     found: Cell<Verified>,
 }
@@ -118,7 +118,7 @@ impl Borg {
     pub(super) async fn verify_copies(&self, how: Hints) -> Result<(), IoError> {
         let (pace, how) =
             (Pace::new(self, Manner::Gentle), Hints { class: Class::Background, verify: true, ..how });
-        let sectors = self.home.geometry().sectors;
+        let sectors = self.origin.geometry().sectors;
         let strands = destage::strands(self.store.pages_where(|_, _| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
             if !pace.goes_on(at.pages().count()).await {
@@ -138,7 +138,7 @@ impl Borg {
     fn kept(&self, at: Extent) -> Vec<Kept> {
         let mut kept: Vec<Kept> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
-            // What nobody compared with home is no copy of it yet.
+            // What nobody compared with the origin is no copy of it yet.
             let entry = self.store.lookup(at.start.page()).filter(|entry| entry.proven);
             let place = |slot| Lba(self.store.layout().page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
             let copy = entry.map(|entry| place(entry.slot));
@@ -180,7 +180,7 @@ impl Borg {
     async fn read_kept(&self, part: &Kept, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
         let Kept { at, copy, dirty } = *part;
         match copy {
-            None => self.home.read(at, into.clone(), how.clone()).await.map(|_| true),
+            None => self.origin.read(at, into.clone(), how.clone()).await.map(|_| true),
             Some(start) if dirty => {
                 self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
             }
@@ -191,17 +191,17 @@ impl Borg {
         }
     }
 
-    /// Whether home and copy can be read and are the same. `into` gets what both hold.
+    /// Whether the origin and copy can be read and are the same. `into` gets what both hold.
     async fn read_both(&self, at: Extent, start: Lba, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
-        let (home, copy) = (self.buffer(at), self.buffer(at));
+        let (origin, copy) = (self.buffer(at), self.buffer(at));
         let (one, other) = join(
-            self.home.read(at, home.clone(), how.clone()),
+            self.origin.read(at, origin.clone(), how.clone()),
             self.bopt.read(Extent { start, ..at }, copy.clone(), how.clone()),
         )
         .await;
         one.and(other)?;
         copy.look(|bytes| into.put(0, bytes));
-        Ok(same(&home, &copy))
+        Ok(same(&origin, &copy))
     }
 
     /// Looks at a page, or a part of one, while nobody uses it. Who waits for it raises that.
@@ -213,12 +213,12 @@ impl Borg {
         let _held = if locks { Some(held.await) } else { None };
         let kept = self.kept(at);
         let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
-            return self.home.read(at, into.clone(), how).await.map(drop);
+            return self.origin.read(at, into.clone(), how).await.map(drop);
         };
         if *dirty {
             return self.bopt.read(Extent { start: *start, ..at }, into.clone(), how).await.map(drop);
         }
-        let block = self.home.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
+        let block = self.origin.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
         let mut settled = Ok(());
         for (part, piece) in into.split(at, block) {
             let there = Extent { start: *start + (part.start.0 - at.start.0), ..part };
@@ -229,30 +229,30 @@ impl Borg {
         settled
     }
 
-    /// Looks at a block of a clean page, at home and in its copy, and repairs the one from the other.
+    /// Looks at a block of a clean page, on the origin and in its copy, and repairs the one from the other.
     async fn settle_block(
         &self,
         (at, there): (Extent, Extent),
         into: &Buffer,
         how: &Hints,
     ) -> Result<(), IoError> {
-        let home = self.home.read(at, self.buffer(at), how.clone());
+        let origin = self.origin.read(at, self.buffer(at), how.clone());
         let copy = self.bopt.read(there, self.buffer(at), how.clone());
-        let read = match join(home, copy).await {
-            (Ok(home), Ok(copy)) => {
-                if !same(&home, &copy) {
+        let read = match join(origin, copy).await {
+            (Ok(origin), Ok(copy)) => {
+                if !same(&origin, &copy) {
                     did("copy differs from home", at, there.start.0);
                     self.verifier.count(|found| found.differing += 1);
                 }
                 copy
             }
             (Err(error), Ok(copy)) if error.is_of_the_medium() => {
-                self.repair_home(at, &copy, how).await?;
+                self.repair_origin(at, &copy, how).await?;
                 copy
             }
-            (Ok(home), Err(error)) if error.is_of_the_medium() => {
-                self.repair_copy((at, there), &home, how).await;
-                home
+            (Ok(origin), Err(error)) if error.is_of_the_medium() => {
+                self.repair_copy((at, there), &origin, how).await;
+                origin
             }
             (Err(error), _) | (_, Err(error)) => return Err(error),
         };
@@ -260,14 +260,14 @@ impl Borg {
         Ok(())
     }
 
-    /// A block of home is written again from its copy.
-    async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+    /// A block of the origin is written again from its copy.
+    async fn repair_origin(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
         let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
         self.store.begin_mapping(how).await?;
-        if rewrite(&*self.home, at, from, &durable).await.is_ok() {
+        if rewrite(&*self.origin, at, from, &durable).await.is_ok() {
             edge("home is repaired from a copy");
-            self.verifier.count(|found| found.home_repaired += 1);
+            self.verifier.count(|found| found.origin_repaired += 1);
             return Ok(());
         }
         edge("home cannot be repaired: its copy counts as newer");
@@ -277,7 +277,7 @@ impl Borg {
         self.store.mark_dirty(slot.as_slice(), how).await
     }
 
-    /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.
+    /// A block of a copy is written again from the origin. If it cannot be, reads of it go to the origin as before.
     async fn repair_copy(&self, (at, there): (Extent, Extent), from: &Buffer, how: &Hints) {
         did("copy repaired", at, there.start.0);
         let done = rewrite(&*self.bopt, there, from, how).await.is_ok();

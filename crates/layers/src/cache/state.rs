@@ -250,8 +250,8 @@ impl State {
         needless
     }
 
-    /// What was read of a page is kept, as far as it is not known; there is room for it. (Only a known bug overrules what
-    /// is known.)
+    /// What was read of a page is kept, as far as it is not known; there is room for it. (Only a known bug overrules
+    /// what is known.)
     pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
         let (all, used) = (self.all_of(page), self.next_use());
         self.pages.entry(page).or_insert_with(|| Page { unused: fetched, ..Page::unknown() });

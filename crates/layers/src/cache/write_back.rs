@@ -1,8 +1,8 @@
 //! What brings dirty pages below: flushes, writes that find no room, age, and prewriting.
 //!
 //! A page goes on its way with all that is dirty of it, and is dirty again only by what is written meanwhile; it goes
-//! again when it has arrived. Neighbours go in one request, but those that are prewritten, since each of them is carried
-//! out when it passes under the head, and may be withdrawn alone. Whoever waits for a page raises its class.
+//! again when it has arrived. Neighbours go in one request, but those that are prewritten, since each of them is
+//! carried out when it passes under the head, and may be withdrawn alone. Whoever waits for a page raises its class.
 //!
 //! Faults: what could not be written back stays dirty, and is tried again, alone: its neighbours may be sound.
 

@@ -1,7 +1,7 @@
-//! What layers keep on disk, beside the data: metadata in sealed sectors, in two homes; and records of a log.
+//! What layers keep on disk, beside the data: metadata in sealed sectors, in two copies; and records of a log.
 //!
-//! A device writes a sector whole or not at all, and any sectors of what was not flushed may survive a loss of power. So
-//! a *torn* home has sectors of several writes, each of them whole; a sector that is not whole is *rotten*: it was
+//! A device writes a sector whole or not at all, and any sectors of what was not flushed may survive a loss of power.
+//! So a *torn* copy has sectors of several writes, each of them whole; a sector that is not whole is *rotten*: it was
 //! written, and is not any more what it was. The two must not be mistaken for each other: what is torn was never
 //! acknowledged, and may be dropped; what is rotten may hold what was.
 
@@ -11,7 +11,7 @@ pub mod quiet;
 pub mod region;
 pub mod sector;
 
-pub use pair::{Choice, Home, Pair};
+pub use pair::{Choice, CopyState, Pair};
 pub use quiet::Quiet;
 
 use seekless_core::{ErrorKind, IoError};

@@ -2,11 +2,11 @@
 //! last sector of the head is *parity*: so one sector of the record that is not as it was written is made whole from
 //! all the others.
 //!
-//! The end of a log cannot be told from a last record that has rotted, but by something durable that says the record was
-//! whole: another write and another flush for each flush. With parity, a record that was durable is whole although any
-//! sector of it has rotted; and a record of which two sectors are missing was being written when the power went. (One
-//! of which one sector is missing may have been, too. It is made whole as well: it was never answered, and may count.)
-//! A sector that cannot be read is an error of the device, and not taken for either.
+//! The end of a log cannot be told from a last record that has rotted, but by something durable that says the record
+//! was whole: another write and another flush for each flush. With parity, a record that was durable is whole although
+//! any sector of it has rotted; and a record of which two sectors are missing was being written when the power went.
+//! (One of which one sector is missing may have been, too. It is made whole as well: it was never answered, and may
+//! count.) A sector that cannot be read is an error of the device, and not taken for either.
 //!
 //! On disk, a head begins with a magic, has the number of pages behind it as four bytes at 68, and ends with the
 //! exclusive or of all other sectors of the record. What its own checksum is over ends before that.
@@ -63,8 +63,8 @@ pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
     head[AT..].copy_from_slice(&sum.0);
 }
 
-/// The head of a record that begins with `bytes` and ends at most where they do: what `decode` says of it, and its bytes
-/// if they were made whole from the others.
+/// The head of a record that begins with `bytes` and ends at most where they do: what `decode` says of it, and its
+/// bytes if they were made whole from the others.
 pub fn head<T>(
     bytes: &[u8],
     magic: [u8; 8],
@@ -93,8 +93,8 @@ pub fn head<T>(
     None
 }
 
-/// Whether the pages behind the head of a record have these checksums: if a sector of one is wrong, `Ok` with which page
-/// that is and what it was; `Err` if more is wrong.
+/// Whether the pages behind the head of a record have these checksums: if a sector of one is wrong, `Ok` with which
+/// page that is and what it was; `Err` if more is wrong.
 ///
 /// `record` is all of it, its head as it was written.
 pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {

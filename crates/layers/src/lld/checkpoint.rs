@@ -1,9 +1,9 @@
 //! The checkpoint: which slot holds each block, how old each segment is, and where the log goes on; and how it was kept
 //! at first. A volume that has such a checkpoint keeps it so; new ones have [`super::sealed`] ones.
 //!
-//! On disk it had two homes; the one of an odd generation is in the second. A home begins with a sector: magic, CRC-32C
-//! over the sector with this field zero, CRC-32C of what is behind it, format version, features that who does not
-//! know them must not open or may pass by, identity, generation, epoch, sequence, what the checkpoint before it
+//! On disk it had two copies; the one of an odd generation is in the second. A copy begins with a sector: magic,
+//! CRC-32C over the sector with this field zero, CRC-32C of what is behind it, format version, features that who does
+//! not know them must not open or may pass by, identity, generation, epoch, sequence, what the checkpoint before it
 //! reaches, where the log goes on (segment, block of it), and how the volume is divided. Behind it are an entry of four
 //! bytes for each block and of eight for each segment.
 //!
@@ -56,7 +56,7 @@ pub struct Checkpoint {
     pub written: Vec<u64>,
 }
 
-/// What the homes hold.
+/// What the copies hold.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The younger one that is whole; `None` on a volume of zeroes.
@@ -110,7 +110,8 @@ pub fn is_head(sector: &[u8]) -> bool {
     sector.starts_with(&MAGIC) && u32_at(sector, SUM) == sum_but(sector, SUM)
 }
 
-/// What a first sector says; `None` if it is zeroes, or of an upgrade that did not end. Else what was found and expected.
+/// What a first sector says; `None` if it is zeroes, or of an upgrade that did not end. Else what was found and
+/// expected.
 fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)> {
     if bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(sealed::MAGIC) {
         return Ok(None);
@@ -158,7 +159,7 @@ pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, 
     Ok(head)
 }
 
-/// The checkpoint of a home, if it is whole.
+/// The checkpoint of a copy, if it is whole.
 fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let body = bytes.get(HEAD as usize..)?;
     if u32_at(bytes, 12) != crc32c::crc32c(body) {
@@ -185,11 +186,11 @@ pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout)
     Some(Checkpoint { head, slots, written })
 }
 
-/// Reads both homes, as they were kept at first.
+/// Reads both copies, as they were kept at first.
 pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoError> {
     let mut heads = Vec::new();
     for generation in 0..2 {
-        let first = Extent { sectors: 1, ..layout.home(generation) };
+        let first = Extent { sectors: 1, ..layout.copy(generation) };
         let bytes = region::read(below, first).await?;
         let found = bytes.look(|bytes| head(bytes, layout));
         heads.extend(found.map_err(|(found, expected)| corrupt(first, &found, &expected))?);
@@ -199,7 +200,7 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
     heads.sort_by_key(|head| std::cmp::Reverse(compared(head)));
     let mut torn = None;
     for head in heads {
-        let at = layout.home(head.generation);
+        let at = layout.copy(head.generation);
         let at = Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..at };
         let bytes = region::read(below, at).await?;
         if let Some(checkpoint) = bytes.look(|bytes| decode(&head, bytes, layout)) {
@@ -210,17 +211,17 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
         }
     }
     if torn.is_none_or(|torn| torn.generation == 1 && torn.reached == 0) {
-        // The first checkpoint goes to the second home: so the first one was never written.
-        let first = layout.home(0);
+        // The first checkpoint goes to the second copy: so the first one was never written.
+        let first = layout.copy(0);
         if !region::read(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
         }
         return Ok(Found { torn, ..Found::default() });
     }
-    Err(corrupt(layout.home(1), "no checkpoint that is whole", "one of two"))
+    Err(corrupt(layout.copy(1), "no checkpoint that is whole", "one of two"))
 }
 
-/// Writes an encoded checkpoint to the home of this generation.
+/// Writes an encoded checkpoint to the copy of this generation.
 pub async fn write(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -228,6 +229,6 @@ pub async fn write(
     bytes: &Buffer,
     how: &Hints,
 ) -> Result<(), IoError> {
-    let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.home(generation) };
+    let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.copy(generation) };
     region::write(below, at, bytes, how).await
 }

@@ -236,7 +236,8 @@ impl Lld {
         Ok(moved)
     }
 
-    /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can be read.
+    /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can
+    /// be read.
     pub(super) async fn read_live(
         &self,
         segment: u32,

@@ -215,7 +215,7 @@ impl Lld {
         let torn = self.state.borrow().torn;
         if let Some(torn) = torn.filter(|_| !self.layout.sealed) {
             // Or the next one, torn too, could make it whole.
-            let first = Extent { sectors: 1, ..self.layout.home(torn.generation) };
+            let first = Extent { sectors: 1, ..self.layout.copy(torn.generation) };
             self.below.write(first, Buffer::zeroed(SECTOR_BYTES), how.clone()).await?;
             self.flush_below(how).await?;
             self.state.borrow_mut().torn = None;
@@ -232,7 +232,7 @@ impl Lld {
             state.log.begin(identity, epoch, segment);
             (segment, state.disk.identity == 0, identity, epoch)
         };
-        // Of a new volume both homes are written: a damaged one is then told from one that never was.
+        // Of a new volume both copies are written: a damaged one is then told from one that never was.
         for _ in 0..if first { 2 } else { 1 } {
             let written = self.write_checkpoint(identity, epoch, how).await;
             if let Err(error) = written {
@@ -295,18 +295,18 @@ impl Lld {
         }
     }
 
-    /// When no checkpoint was written for a while, the newest goes to its other home too.
+    /// When no checkpoint was written for a while, the newest goes to its other copy too.
     fn copy_later(&self, generation: u64) {
         if self.layout.sealed {
             let now = |lld: &Lld| lld.state.borrow().disk.generation;
             self.quiet.wait(self.me.clone(), generation, now, async |lld: &Lld| {
-                // Flushes wait for it. If it fails, the one home stays the only one.
+                // Flushes wait for it. If it fails, the one copy stays the only one.
                 let _ = lld.copy_checkpoint(&Hints::default()).await;
             });
         }
     }
 
-    /// Both homes hold the checkpoint.
+    /// Both copies hold the checkpoint.
     pub(super) async fn copy_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
         let generation = {

@@ -188,8 +188,8 @@ impl Lld {
         Ok(admitted.is_some())
     }
 
-    /// Waits until something of a block can be gathered; `Some(false)` if it is not where it was any more, nothing if it
-    /// is to be left there.
+    /// Waits until something of a block can be gathered; `Some(false)` if it is not where it was any more, nothing if
+    /// it is to be left there.
     async fn admitted_freely(&self, block: Block, was: Slot, how: &Hints) -> Result<Option<bool>, IoError> {
         loop {
             if withdrawn(how) && self.cleaning.is_empty() {

@@ -1,4 +1,4 @@
-//! How the component is divided: two homes of the checkpoint, then the segments.
+//! How the component is divided: two copies of the checkpoint, then the segments.
 //!
 //! Slots count the blocks of all segments, summaries included. Invariant: there are so many segments more than the
 //! blocks of clients need that cleaning always gains something: see [`Layout::new`].
@@ -24,7 +24,7 @@ pub const SMALLEST_SEGMENT: u32 = 4;
 const SPARE: u32 = 2;
 /// The threshold that the default size leaves room for.
 pub const THRESHOLD: u32 = 2;
-/// The first sector of a home.
+/// The first sector of a copy.
 pub const HEAD: u64 = SECTOR_BYTES;
 /// Bytes of an entry of the map, and of a segment's.
 pub const ENTRIES: (u64, u64) = (4, 8);
@@ -33,8 +33,8 @@ fn most_segments(pages: u64, segment: u32) -> u64 {
     (pages / u64::from(segment)).min(u64::from((NONE - 1) / segment))
 }
 
-/// Pages of a home in the first format.
-fn first_home(pages: u64, segment: u32) -> u64 {
+/// Pages of a copy in the first format.
+fn first_copy(pages: u64, segment: u32) -> u64 {
     let segments = most_segments(pages, segment);
     (HEAD + ENTRIES.0 * segments * u64::from(segment) + ENTRIES.1 * segments).div_ceil(PAGE_BYTES)
 }
@@ -50,8 +50,8 @@ pub struct Layout {
     pub blocks: u32,
     /// Whether its metadata is in sealed sectors and has parity; in the first format it was not.
     pub sealed: bool,
-    /// Pages of each home.
-    home: u64,
+    /// Pages of each copy.
+    copy: u64,
 }
 
 impl Layout {
@@ -60,13 +60,13 @@ impl Layout {
     /// dead block each then: so two of them, moved together, gain more than their new summary takes.
     pub fn new(sectors: u64, segment: u32, threshold: u32, blocks: Option<u64>) -> Result<Layout, Refused> {
         let pages = sectors / PAGE_SECTORS;
-        let sealed = |home| {
-            let layout = Layout::with_homes(sectors, segment, threshold, blocks, home)?;
+        let sealed = |copy| {
+            let layout = Layout::with_copies(sectors, segment, threshold, blocks, copy)?;
             Ok(Layout { sealed: true, ..layout })
         };
         // Most often there is room for the seals, and nothing lies elsewhere than in the first format.
-        match sealed(first_home(pages, segment)) {
-            Ok(layout) if layout.checkpoint_bytes() <= layout.home(0).bytes() => Ok(layout),
+        match sealed(first_copy(pages, segment)) {
+            Ok(layout) if layout.checkpoint_bytes() <= layout.copy(0).bytes() => Ok(layout),
             _ => {
                 let most = most_segments(pages, segment) as u32;
                 sealed(sealed::bytes(most * segment, most).div_ceil(PAGE_BYTES))
@@ -81,20 +81,20 @@ impl Layout {
         threshold: u32,
         blocks: Option<u64>,
     ) -> Result<Layout, Refused> {
-        let home = first_home(sectors / PAGE_SECTORS, segment);
-        Layout::with_homes(sectors, segment, threshold, blocks, home)
+        let copy = first_copy(sectors / PAGE_SECTORS, segment);
+        Layout::with_copies(sectors, segment, threshold, blocks, copy)
     }
 
-    fn with_homes(
+    fn with_copies(
         sectors: u64,
         segment: u32,
         threshold: u32,
         blocks: Option<u64>,
-        home: u64,
+        copy: u64,
     ) -> Result<Layout, Refused> {
         let pages = sectors / PAGE_SECTORS;
         let most_segments = most_segments(pages, segment);
-        let segments = (pages.saturating_sub(2 * home) / u64::from(segment)).min(most_segments) as u32;
+        let segments = (pages.saturating_sub(2 * copy) / u64::from(segment)).min(most_segments) as u32;
         let most = |spare: u32| u64::from(segments.saturating_sub(spare)) * u64::from(segment - 2);
         let (usual, most) = (most(SPARE + THRESHOLD) * 15 / 16, most(SPARE + threshold));
         let blocks = blocks.unwrap_or(usual);
@@ -102,7 +102,7 @@ impl Layout {
             let found = format!("{blocks} blocks of 4 KiB in {segments} segments of {segment}");
             return Err(Refused::new("size", found, format!("at least one, and at most {most} of these")));
         }
-        Ok(Layout { segment, segments, blocks: blocks as u32, sealed: false, home })
+        Ok(Layout { segment, segments, blocks: blocks as u32, sealed: false, copy })
     }
 
     /// Blocks of clients that a segment has room for.
@@ -127,12 +127,12 @@ impl Layout {
 
     /// Where slots lie on the component.
     pub fn extent(self, slot: Slot, slots: u32) -> Extent {
-        Extent::of_pages(2 * self.home + u64::from(slot), u64::from(slots))
+        Extent::of_pages(2 * self.copy + u64::from(slot), u64::from(slots))
     }
 
     /// Where the checkpoint of this generation lies.
-    pub fn home(self, generation: u64) -> Extent {
-        Extent::of_pages(generation % 2 * self.home, self.home)
+    pub fn copy(self, generation: u64) -> Extent {
+        Extent::of_pages(generation % 2 * self.copy, self.copy)
     }
 
     /// Bytes of a checkpoint, in whole pages.
@@ -162,8 +162,8 @@ mod tests {
             for segment in [4, 8, 31, 128] {
                 let Ok(layout) = Layout::new(pages * PAGE_SECTORS, segment, 2, None) else { continue };
                 let last = layout.extent(layout.slots() - 1, 1);
-                assert!(last.end().page() <= pages && layout.home(1).end() == layout.extent(0, 1).start);
-                assert!(layout.checkpoint_bytes() <= layout.home(0).bytes());
+                assert!(last.end().page() <= pages && layout.copy(1).end() == layout.extent(0, 1).start);
+                assert!(layout.checkpoint_bytes() <= layout.copy(0).bytes());
                 let most = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(u64::MAX)).unwrap_err();
                 let told = most.expected.split("at most ").nth(1).unwrap();
                 let most: u64 = told.split(' ').next().unwrap().parse().unwrap();

@@ -57,9 +57,9 @@ pub struct Lld {
     saying: RangeLocks,
     canary: Canary,
     waiting: RefCell<Vec<Waker>>,
-    /// Copies the checkpoint to its other home then.
+    /// Copies the checkpoint to its other copy then.
     quiet: Quiet,
-    /// Both homes hold the checkpoint.
+    /// Both copies hold the checkpoint.
     copied: Cell<bool>,
     /// Itself, for what it does in the background.
     me: Weak<Lld>,

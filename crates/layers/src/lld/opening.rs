@@ -5,9 +5,9 @@
 //! one that is not as its checksum says ends the log: it was being written when the power went.
 //!
 //! Of a record of which one sector has rotted the parity makes it whole, and only that is written (see
-//! [`crate::durable::parity`]). What was read is flushed before anybody relies on it: who wrote it may have ended before its
-//! own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the log has
-//! left behind here is ever taken for its continuation.
+//! [`crate::durable::parity`]). What was read is flushed before anybody relies on it: who wrote it may have ended
+//! before its own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the
+//! log has left behind here is ever taken for its continuation.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,9 @@ pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout,
     let sectors = below.geometry().sectors;
     let layout = options.built(sectors)?;
     let old = options.first_format(sectors)?;
-    if let Some((bytes, pair)) = sealed::homes(below, &layout).await? {
+    if let Some((bytes, pair)) = sealed::copies(below, &layout).await? {
         let found = sealed::choose(&bytes, &pair, &layout, options.older);
-        // Without a home that is whole it may be of the first format, with an upgrade that did not end.
+        // Without a copy that is whole it may be of the first format, with an upgrade that did not end.
         let whole = matches!(&found, Ok(found) if found.checkpoint.is_some());
         let first = if whole { None } else { checkpoint::read(below, &old).await.ok() };
         return match first.filter(|first| first.checkpoint.is_some()) {
@@ -69,7 +69,7 @@ pub async fn open(
              up to {}",
             torn.reached
         );
-        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.home(torn.generation)), why));
+        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.copy(torn.generation)), why));
     }
     let mut state = State {
         layout,
@@ -120,7 +120,7 @@ pub async fn open(
 fn blank(layout: &Layout, generation: u64) -> Checkpoint {
     let first = if layout.sealed { first_number() } else { 0 };
     // A first one that was torn is written again where it is: else a second one that is torn leaves none whole, and no
-    // home that is blank.
+    // copy that is blank.
     let torn = u64::from(layout.sealed && generation > 0);
     let head = Head {
         features: 0,

@@ -26,8 +26,8 @@ pub struct Options {
     pub moved: Moved,
     /// Segments that are cleaned at once, at least 1.
     pub at_once: u32,
-    /// Opens the checkpoint before the newest, read-only, where a sector of that one has rotted. Blocks that were written
-    /// after may read as others.
+    /// Opens the checkpoint before the newest, read-only, where a sector of that one has rotted. Blocks that were
+    /// written after may read as others.
     pub older: bool,
     /// The known bug that it has.
     #[cfg(feature = "canaries")]

@@ -1,9 +1,9 @@
-//! The checkpoint as it is kept now: in sealed sectors, in the same two homes.
+//! The checkpoint as it is kept now: in sealed sectors, in the same two copies.
 //!
-//! A home is a head (magic; features that who does not know them must not open, or may pass by; identity, epoch,
+//! A copy is a head (magic; features that who does not know them must not open, or may pass by; identity, epoch,
 //! sequence, what the checkpoint before it reaches, where the log goes on, how the volume is divided; room), behind it
 //! the entries of blocks, and from a sector of their own on those of segments; none lies across sectors. The
-//! generation is in the seals; the one of an odd generation is in the second home, and at a stop in the first one too.
+//! generation is in the seals; the one of an odd generation is in the second copy, and at a stop in the first one too.
 
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
@@ -12,7 +12,7 @@ use super::checkpoint::{self, Checkpoint, Found, Head};
 use super::layout::{ENTRIES, Layout, NONE, Slot};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair, region};
+use crate::durable::{Choice, CopyState, Pair, region};
 
 pub const MAGIC: &[u8; 8] = b"SKLLLDC2";
 const HEAD: usize = 128;
@@ -37,7 +37,7 @@ fn places(layout: &Layout) -> (impl Iterator<Item = usize>, impl Iterator<Item =
     (blocks, segments.take(layout.segments as usize))
 }
 
-/// The bytes of a home.
+/// The bytes of a copy.
 pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     put(&mut bytes, 0, MAGIC);
@@ -58,7 +58,7 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     for (sequence, at) in written.iter().zip(of_segments) {
         put(&mut bytes, at, &sequence.to_le_bytes());
     }
-    part().seal(layout.home(head.generation).start, head.generation, &mut bytes);
+    part().seal(layout.copy(head.generation).start, head.generation, &mut bytes);
     Buffer::from_vec(bytes)
 }
 
@@ -87,32 +87,35 @@ fn corrupt(at: Extent, why: String) -> IoError {
     IoError::new(ErrorKind::Corrupt, "lld", Some(at), why)
 }
 
-fn at(layout: &Layout, home: u64) -> Extent {
-    Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..layout.home(home) }
+fn at(layout: &Layout, copy: u64) -> Extent {
+    Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..layout.copy(copy) }
 }
 
-/// Both homes, if one of them has a sealed sector.
-pub async fn homes(below: &dyn BlockDevice, layout: &Layout) -> Result<Option<([Buffer; 2], Pair)>, IoError> {
-    let ends = layout.home(1).end().0;
+/// Both copies, if one of them has a sealed sector.
+pub async fn copies(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+) -> Result<Option<([Buffer; 2], Pair)>, IoError> {
+    let ends = layout.copy(1).end().0;
     if ends > below.geometry().sectors {
         return Ok(None);
     }
     let bytes = [region::read(below, at(layout, 0)).await?, region::read(below, at(layout, 1)).await?];
-    let judge = |home: u64| {
-        let judged = bytes[home as usize].look(|bytes| {
-            // Left there by an upgrade: what it held is told by the other home.
+    let judge = |copy: u64| {
+        let judged = bytes[copy as usize].look(|bytes| {
+            // Left there by an upgrade: what it held is told by the other copy.
             let old = checkpoint::is_head(&bytes[..SECTOR_BYTES as usize]);
-            if old { Home::Blank } else { Home::of(part(), at(layout, home), bytes) }
+            if old { CopyState::Blank } else { CopyState::of(part(), at(layout, copy), bytes) }
         });
         match judged {
-            Home::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
-                Home::Whole(generation & 0xff)
+            CopyState::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
+                CopyState::Whole(generation & 0xff)
             }
             judged => judged,
         }
     };
     let pair = Pair([judge(0), judge(1)]);
-    let ours = pair.0.iter().any(|home| home.newest().is_some());
+    let ours = pair.0.iter().any(|copy| copy.newest().is_some());
     Ok(ours.then_some((bytes, pair)))
 }
 
@@ -122,7 +125,7 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
         |at: Extent| corrupt(at, "found no checkpoint that is whole, expected one of two".to_owned());
     let which = match pair.choose() {
         Choice::Blank => return Ok(Found { newest: pair.newest(), ..Found::default() }),
-        Choice::Home(which) => which,
+        Choice::Copy(which) => which,
         Choice::Refused(_, Some(which)) if older => which,
         Choice::Refused(sector, Some(which)) => {
             let generation = pair.0[which].newest().unwrap_or(0);
@@ -133,21 +136,21 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
             return Err(corrupt(Extent::new(sector.0, 1), why));
         }
         Choice::Refused(sector, None) => return Err(neither(Extent::new(sector.0, 1))),
-        Choice::Neither => return Err(neither(Extent::new(0, layout.home(1).end().0))),
+        Choice::Neither => return Err(neither(Extent::new(0, layout.copy(1).end().0))),
     };
-    let said = |home: usize, generation| {
-        let found = bytes[home].look(|bytes| head(bytes, generation, layout));
-        let first = Extent { sectors: 1, ..layout.home(home as u64) };
+    let said = |copy: usize, generation| {
+        let found = bytes[copy].look(|bytes| head(bytes, generation, layout));
+        let first = Extent { sectors: 1, ..layout.copy(copy as u64) };
         found.map_err(|(found, expected)| corrupt(first, format!("found {found}, expected {expected}")))
     };
-    // The next one has a higher generation than any sector, and goes to the other home.
+    // The next one has a higher generation than any sector, and goes to the other copy.
     let newest = pair.newest();
     let counted = newest + u64::from((newest + 1) % 2 == which as u64);
     let found = said(which, counted)?;
     let checkpoint = bytes[which].look(|bytes| decode(found, bytes, layout));
     let checkpoint = checkpoint.ok_or_else(|| neither(at(layout, which as u64)))?;
     let torn = match pair.0[1 - which] {
-        Home::Torn(newest) => {
+        CopyState::Torn(newest) => {
             edge("a torn checkpoint: the one before counts");
             // Its first sector may be of any write.
             said(1 - which, newest).ok()
@@ -164,7 +167,7 @@ fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     checkpoint::checked(head, slots, written, layout)
 }
 
-/// The other home gets what the home of this generation holds.
+/// The other copy gets what the copy of this generation holds.
 pub async fn copy(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -173,9 +176,9 @@ pub async fn copy(
 ) -> Result<(), IoError> {
     let from = at(layout, generation);
     let mut bytes = region::read(below, from).await?.to_vec();
-    if Home::of(part(), from, &bytes) != Home::Whole(generation) {
+    if CopyState::of(part(), from, &bytes) != CopyState::Whole(generation) {
         return Err(corrupt(from, "found the checkpoint changed, expected it as it was written".to_owned()));
     }
-    part().seal(layout.home(generation + 1).start, generation, &mut bytes);
+    part().seal(layout.copy(generation + 1).start, generation, &mut bytes);
     checkpoint::write(below, layout, generation + 1, &Buffer::from_vec(bytes), how).await
 }

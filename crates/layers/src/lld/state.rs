@@ -32,7 +32,7 @@ pub struct State {
     pub disk: Head,
     /// Whether it is of this epoch: before that nothing is written to segments.
     pub begun: bool,
-    /// A home that is not whole.
+    /// A copy that is not whole.
     pub torn: Option<Head>,
     /// The generation of the checkpoint that was tried last.
     pub tried: u64,
@@ -207,7 +207,8 @@ impl State {
         self.segments.free() + self.segments.pending().count() as u32
     }
 
-    /// A slot for a block that the freeblock cleaner moves, if that leaves clients and the other cleaner what they need.
+    /// A slot for a block that the freeblock cleaner moves, if that leaves clients and the other cleaner what they
+    /// need.
     pub fn slot_apart(&mut self, threshold: u32) -> Option<Slot> {
         if self.apart.is_none() && self.segments.free() > threshold {
             // Its first block would be for a summary.

@@ -1,15 +1,15 @@
 //! The segment summary: the block in front of what was written to a segment with one request.
 //!
-//! It says what the blocks behind it are, with a checksum of each, which blocks were moved and which deleted before, and
-//! where the log goes on. A segment that is filled without a flush has one, in its first block; each flush of a part of
-//! a segment begins another behind it.
+//! It says what the blocks behind it are, with a checksum of each, which blocks were moved and which deleted before,
+//! and where the log goes on. A segment that is filled without a flush has one, in its first block; each flush of a
+//! part of a segment begins another behind it.
 //!
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
 //! sequence, confirmed, its own place, the next segment, and how many entries, deletions and moves there are; then the
 //! entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, how many), and the moves,
-//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since the third
-//! one the last sector is the parity of all that was written with it (see [`crate::durable::parity`]), and the checksum
-//! is over what lies before it.
+//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since the
+//! third one the last sector is the parity of all that was written with it (see [`crate::durable::parity`]), and the
+//! checksum is over what lies before it.
 //!
 //! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
 

@@ -1,11 +1,11 @@
 //! Checksums of what slots hold. A slot is written once until its segment is free again: so its checksum stays right,
-//! and reads of whole blocks compare them with it. There is no other copy: a client gets an error that names the block, and
-//! a cleaner leaves it where it is.
+//! and reads of whole blocks compare them with it. There is no other copy: a client gets an error that names the block,
+//! and a cleaner leaves it where it is.
 //!
-//! What was written, or replayed, since the volume was opened is known. Of any other segment the summaries are read with
-//! the first read of it, from its first block on; a summary of what was in it before is told by its sequence: the last
-//! one that counts is when the segment was written last, as the checkpoint says. Blocks that a cleaner moved apart are
-//! in no summary of their own segment: after another opening nothing is known of them.
+//! What was written, or replayed, since the volume was opened is known. Of any other segment the summaries are read
+//! with the first read of it, from its first block on; a summary of what was in it before is told by its sequence: the
+//! last one that counts is when the segment was written last, as the checkpoint says. Blocks that a cleaner moved apart
+//! are in no summary of their own segment: after another opening nothing is known of them.
 //!
 //! Faults: where a summary cannot be read, or has rotted, nothing is known of its segment.
 
@@ -47,8 +47,8 @@ impl Sums {
 }
 
 impl Lld {
-    /// Whether whole blocks that were read, from this slot on, are as they were written; which one is not. Their segment is
-    /// pinned.
+    /// Whether whole blocks that were read, from this slot on, are as they were written; which one is not. Their
+    /// segment is pinned.
     pub(super) fn rotten(&self, first: Slot, on: Extent, data: &Buffer) -> Vec<Slot> {
         if data.is_hollow() {
             return Vec::new();
@@ -67,12 +67,13 @@ impl Lld {
     pub(super) fn rotten_block(&self, slot: Slot) -> IoError {
         let block = self.state.borrow().owners[slot as usize];
         let why = format!(
-            "found block {block} in slot {slot} not as it was written, expected it so: there is no other copy of it"
+            "found block {block} in slot {slot} not as it was written, expected it unchanged: there is no other copy of it"
         );
         IoError::new(ErrorKind::Corrupt, "lld", Some(self.layout.extent(slot, 1)), why)
     }
 
-    /// Reads the summaries of these segments, which are pinned, if that was not tried before and their sums may be needed.
+    /// Reads the summaries of these segments, which are pinned, if that was not tried before and their sums may be
+    /// needed.
     pub(super) async fn know_sums(&self, slots: &[Slot], how: &Hints) {
         let segments: std::collections::BTreeSet<u32> = {
             let state = self.state.borrow();

@@ -1,8 +1,8 @@
-//! A volume of the first format gets sealed sectors. No data moves: where the homes would be larger, it is refused.
+//! A volume of the first format gets sealed sectors. No data moves: where the copies would be larger, it is refused.
 //!
 //! It stops clean, so that a checkpoint tells all and the log is empty. The same checkpoint, sealed, takes the place of
-//! the older one, and then of the other. Faults: whenever power goes, one home is whole, of one format or the other, and
-//! both tell the same; what was begun is done again by the next upgrade.
+//! the older one, and then of the other. Faults: whenever power goes, one copy is whole, of one format or the other,
+//! and both tell the same; what was begun is done again by the next upgrade.
 
 use std::rc::Rc;
 

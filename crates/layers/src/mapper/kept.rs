@@ -9,12 +9,12 @@ use crate::canary::Canary;
 /// How the map is kept, and where the newest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// In the first format: the home follows from the generation.
+    /// In the first format: the copy follows from the generation.
     Old,
     /// In sealed sectors.
     Sealed {
-        /// The home that counts.
-        home: u64,
+        /// The copy that counts.
+        copy: u64,
         /// The other one holds the same.
         copied: bool,
     },
@@ -31,42 +31,42 @@ impl Kept {
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
             options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
-            return Ok((Kept::Sealed { home: found.home, copied: found.copied }, found.map));
+            return Ok((Kept::Sealed { copy: found.copy, copied: found.copied }, found.map));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
         Ok((Kept::Old, table::read(below, pages, slots, canary).await?))
     }
 
-    /// Both homes of a map of so many pages: slots are behind them.
-    pub fn homes(self, pages: u64) -> Extent {
-        if self == Kept::Old { table::homes(pages) } else { sealed::homes(pages) }
+    /// Both copies of a map of so many pages: slots are behind them.
+    pub fn copies(self, pages: u64) -> Extent {
+        if self == Kept::Old { table::copies(pages) } else { sealed::copies(pages) }
     }
 
-    /// The next map, and the home that it goes to.
+    /// The next map, and the copy that it goes to.
     pub fn next(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
         match self {
-            Kept::Old => (table::home(map.generation, map.slots.len() as u64), table::encode(map, canary)),
-            Kept::Sealed { home, .. } => Kept::at(map, 1 - home, canary),
+            Kept::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
+            Kept::Sealed { copy, .. } => Kept::at(map, 1 - copy, canary),
         }
     }
 
-    fn at(map: &Map, home: u64, canary: &Canary) -> (Extent, Buffer) {
-        (sealed::home(home, map.slots.len() as u64), sealed::encode(map, home, canary))
+    fn at(map: &Map, copy: u64, canary: &Canary) -> (Extent, Buffer) {
+        (sealed::copy(copy, map.slots.len() as u64), sealed::encode(map, copy, canary))
     }
 
     /// The next map is durable.
     pub fn written(&mut self) {
-        if let Kept::Sealed { home, copied } = self {
-            (*home, *copied) = (1 - *home, false);
+        if let Kept::Sealed { copy, copied } = self {
+            (*copy, *copied) = (1 - *copy, false);
         }
     }
 
-    /// Whether the home that does not count holds an older map.
+    /// Whether the copy that does not count holds an older map.
     pub fn lacks_copy(self) -> bool {
         matches!(self, Kept::Sealed { copied: false, .. })
     }
 
-    /// That home holds the same now.
+    /// That copy holds the same now.
     pub fn copied(&mut self) {
         if let Kept::Sealed { copied, .. } = self {
             *copied = true;

@@ -1,14 +1,14 @@
 //! A page mapper: the smallest layer that keeps a map on disk, and an example for who writes a first one.
 //!
 //! Each page lies in any slot; a write goes to a free one, never over what is durable. A flush makes the map
-//! durable, in the older of its two homes; when nobody has written for a while, and at a stop, the other one gets the
+//! durable, in the older of its two copies; when nobody has written for a while, and at a stop, the other one gets the
 //! same. Invariants: a map is written only after the slots that it names are durable; a slot is written again only
 //! after a map that does not name it is durable.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive. Then the later map
 //! that is whole counts: that of the last flush, or of one that was not answered. A sector of a map may rot: then the
-//! other home counts if it holds the same, and else the volume is refused. A write that fails leaves its page as it
-//! was. After a flush that failed the map in one home may be torn, so that no map is written any more: every later
+//! other copy counts if it holds the same, and else the volume is refused. A write that fails leaves its page as it
+//! was. After a flush that failed the map in one copy may be torn, so that no map is written any more: every later
 //! flush fails. Whoever asks lets each request finish.
 
 mod kept;
@@ -37,7 +37,7 @@ use table::{Map, NONE};
 /// The mapper.
 pub struct Mapper {
     below: Rc<dyn BlockDevice>,
-    /// Where the first slot is: behind the homes of the map.
+    /// Where the first slot is: behind the copies of the map.
     slots_at: Lba,
     state: RefCell<State>,
     locks: RangeLocks,
@@ -48,7 +48,7 @@ pub struct Mapper {
     canary: Canary,
     /// It was refused, and the map before the newest was opened: nothing is written.
     older: bool,
-    /// Copies the map to its other home then.
+    /// Copies the map to its other copy then.
     quiet: Quiet,
     /// Itself, for what it does when nobody asks.
     me: Weak<Mapper>,
@@ -81,7 +81,7 @@ impl Mapper {
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Mapper {
             below,
-            slots_at: kept.homes(pages).end(),
+            slots_at: kept.copies(pages).end(),
             state: RefCell::new(state),
             locks: locks(),
             flushing: locks(),
@@ -178,7 +178,7 @@ impl Mapper {
             edge("a second flush waits for the first");
         }
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (home, map, released) = {
+        let (copy, map, released) = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.failed {
                 edge("a flush failed: all later ones fail");
@@ -189,8 +189,8 @@ impl Mapper {
             }
             state.map.generation += 1;
             state.changed = false;
-            let (home, map) = state.kept.next(&state.map, &self.canary);
-            (home, map, std::mem::take(&mut state.released))
+            let (copy, map) = state.kept.next(&state.map, &self.canary);
+            (copy, map, std::mem::take(&mut state.released))
         };
         // Others wait for this one or will: it is not left for later, and not withdrawn with who asked first.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, ..how.clone() };
@@ -198,7 +198,7 @@ impl Mapper {
             if !self.canary.is("missing flush") {
                 self.below.flush(how.clone()).await?;
             }
-            region::write(&*self.below, home, &map, &how).await?;
+            region::write(&*self.below, copy, &map, &how).await?;
             if mutant::is("mapper: the map is written and not flushed") {
                 return Ok(());
             }
@@ -218,7 +218,7 @@ impl Mapper {
         done
     }
 
-    /// When nobody has written for a while, the map goes to its other home too.
+    /// When nobody has written for a while, the map goes to its other copy too.
     fn copy_later(&self, state: &State) {
         if state.kept.lacks_copy() {
             let generation = |mapper: &Mapper| mapper.state.borrow().map.generation;
@@ -229,10 +229,10 @@ impl Mapper {
         }
     }
 
-    /// Both homes hold the map that is durable, unless pages have moved since: then the next flush writes another.
+    /// Both copies hold the map that is durable, unless pages have moved since: then the next flush writes another.
     async fn copy(&self, how: &Hints) -> Result<(), IoError> {
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (home, map) = {
+        let (copy, map) = {
             let state = self.state.borrow();
             if state.changed || state.failed.is_some() || !state.kept.lacks_copy() {
                 return Ok(());
@@ -241,7 +241,7 @@ impl Mapper {
             state.kept.next(&state.map, &self.canary)
         };
         let copied = async {
-            region::write(&*self.below, home, &map, how).await?;
+            region::write(&*self.below, copy, &map, how).await?;
             self.below.flush(how.clone()).await
         };
         let copied = copied.await;
@@ -346,7 +346,7 @@ impl Layer for Mapper {
         vec![("free_slots", state.map.free.len() as u64), ("generation", state.map.generation)]
     }
 
-    /// Everything acknowledged is durable, and both homes hold the map.
+    /// Everything acknowledged is durable, and both copies hold the map.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.flush(Hints::default()).await?;

@@ -84,7 +84,7 @@ impl Options {
     pub fn pages(&self, sectors: u64) -> Result<u64, Refused> {
         self.check()?;
         let there = sectors / PAGE_SECTORS;
-        let maps = |pages| table::homes(pages).sectors / PAGE_SECTORS;
+        let maps = |pages| table::copies(pages).sectors / PAGE_SECTORS;
         let fits = |pages: u64| maps(pages) + pages < there && pages < u64::from(table::NONE);
         let wanted = match self.size {
             Some(Bytes(bytes)) => bytes / PAGE_BYTES,
@@ -130,12 +130,12 @@ mod tests {
                 assert!(there < 4, "{there} pages are enough");
                 continue;
             };
-            for (homes, slots) in [
-                (table::homes(pages), table::slots(there * PAGE_SECTORS, pages)),
-                (sealed::homes(pages), sealed::slots(there * PAGE_SECTORS, pages)),
+            for (copies, slots) in [
+                (table::copies(pages), table::slots(there * PAGE_SECTORS, pages)),
+                (sealed::copies(pages), sealed::slots(there * PAGE_SECTORS, pages)),
             ] {
                 assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
-                assert!(homes.sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
+                assert!(copies.sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
             }
             assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
         }

@@ -1,8 +1,8 @@
-//! The map as it is kept now: in sealed sectors, in two homes one after the other.
+//! The map as it is kept now: in sealed sectors, in two copies one after the other.
 //!
-//! A home is a head (magic, features that who does not know them must not open or may pass by, number of pages, an
+//! A copy is a head (magic, features that who does not know them must not open or may pass by, number of pages, an
 //! identity, and room), and an entry of four bytes for each page, none across sectors. Zeroes are a map of generation
-//! 0. Which home counts, and what is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a
+//! 0. Which copy counts, and what is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a
 //! higher generation than any sector that was found, so that one which was torn does not get whole by another.
 
 use seekless_core::runtime::{edge, first_number};
@@ -14,7 +14,7 @@ use super::table::{self, Map, NONE};
 use crate::bytes::{put, u32_at, u64_at};
 use crate::canary::Canary;
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair, region};
+use crate::durable::{Choice, CopyState, Pair, region};
 
 const MAGIC: &[u8; 8] = b"SKLMAP02";
 /// Magic, features, pages, identity (zero so far), and room.
@@ -25,8 +25,8 @@ const ENTRY: usize = 4;
 pub struct Found {
     /// The map.
     pub map: Map,
-    /// The home that it is in.
-    pub home: u64,
+    /// The copy that it is in.
+    pub copy: u64,
     /// Whether the other one holds it too.
     pub copied: bool,
 }
@@ -35,21 +35,21 @@ fn part() -> Part {
     Part::of(*MAGIC, 0)
 }
 
-/// Where both homes are.
-pub fn homes(pages: u64) -> Extent {
+/// Where both copies are.
+pub fn copies(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * sector::bytes(HEAD, ENTRY, pages).div_ceil(PAGE_BYTES))
 }
 
 /// Where one of them is.
-pub fn home(which: u64, pages: u64) -> Extent {
-    let sectors = homes(pages).sectors / 2;
+pub fn copy(which: u64, pages: u64) -> Extent {
+    let sectors = copies(pages).sectors / 2;
     Extent::new(which * sectors, sectors)
 }
 
-/// The bytes of a home.
+/// The bytes of a copy.
 pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
-    let at = home(which, pages);
+    let at = copy(which, pages);
     let mut bytes = vec![0; at.bytes() as usize];
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 16, &pages.to_le_bytes());
@@ -61,22 +61,22 @@ pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     Buffer::from_vec(bytes)
 }
 
-/// The number of pages that a home tells, if its first sector is one; else what was found.
-fn told(home: &[u8]) -> Result<Option<u64>, String> {
-    let features = u32_at(home, 8);
-    match home.starts_with(MAGIC) {
+/// The number of pages that a copy tells, if its first sector is one; else what was found.
+fn told(copy: &[u8]) -> Result<Option<u64>, String> {
+    let features = u32_at(copy, 8);
+    match copy.starts_with(MAGIC) {
         true if features != 0 => Err(format!("a map with features {features:#x}")),
-        ours => Ok(ours.then(|| u64_at(home, 16))),
+        ours => Ok(ours.then(|| u64_at(copy, 16))),
     }
 }
 
 /// The map that sectors tell which are whole.
-fn decode(home: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
-    let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(home, at)).collect();
-    if told(home) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
+fn decode(copy: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
+    let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(copy, at)).collect();
+    if told(copy) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
 }
 
-/// Both homes, and what is known of them.
+/// Both copies, and what is known of them.
 struct Read {
     pages: u64,
     bytes: [Buffer; 2],
@@ -85,17 +85,17 @@ struct Read {
 
 impl Read {
     async fn of(below: &dyn BlockDevice, pages: u64) -> Result<Read, IoError> {
-        let bytes = [region::read(below, home(0, pages)).await?, region::read(below, home(1, pages)).await?];
+        let bytes = [region::read(below, copy(0, pages)).await?, region::read(below, copy(1, pages)).await?];
         let judge = |which: usize| {
-            let at = home(which as u64, pages);
+            let at = copy(which as u64, pages);
             // A bug that is let loose: the sector with the last entry may be of another map.
             let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
             let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
             let used = if cut == 0 { at.bytes() as usize } else { used };
-            let judged = bytes[which].look(|bytes| Home::of(part(), at, &bytes[..used]));
+            let judged = bytes[which].look(|bytes| CopyState::of(part(), at, &bytes[..used]));
             match judged {
-                Home::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
-                    Home::Whole(generation & 0xff)
+                CopyState::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
+                    CopyState::Whole(generation & 0xff)
                 }
                 judged => judged,
             }
@@ -106,8 +106,8 @@ impl Read {
 
     /// Whether this is kept in sealed sectors, or will be.
     fn is_ours(&self) -> bool {
-        let blank = self.pair.0.iter().all(|home| *home == Home::Blank);
-        blank || self.pair.0.iter().any(|home| home.newest().is_some())
+        let blank = self.pair.0.iter().all(|copy| *copy == CopyState::Blank);
+        blank || self.pair.0.iter().any(|copy| copy.newest().is_some())
     }
 
     /// What counts; with `older`, of what else is refused, what is known to be older.
@@ -116,8 +116,8 @@ impl Read {
             |at: Extent, why: String| Err(IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why));
         match self.pair.choose() {
             Choice::Blank => Ok(None),
-            Choice::Home(which) => {
-                let torn = matches!(self.pair.0[1 - which], Home::Torn(_) | Home::Rotten(..));
+            Choice::Copy(which) => {
+                let torn = matches!(self.pair.0[1 - which], CopyState::Torn(_) | CopyState::Rotten(..));
                 if torn {
                     edge("torn home: the other counts");
                 }
@@ -140,14 +140,14 @@ impl Read {
                 "found no map that is whole, expected one of two".to_owned(),
             ),
             Choice::Neither => {
-                corrupt(homes(self.pages), "found no map that is whole, expected one of two".to_owned())
+                corrupt(copies(self.pages), "found no map that is whole, expected one of two".to_owned())
             }
         }
     }
 }
 
-/// The map that counts; `None` where it is not kept in sealed sectors. With `older`, one that is refused gives way to the
-/// one before.
+/// The map that counts; `None` where it is not kept in sealed sectors. With `older`, one that is refused gives way to
+/// the one before.
 pub async fn read(
     below: &dyn BlockDevice,
     pages: u64,
@@ -167,7 +167,7 @@ pub async fn read(
             return Err(refused(pages, &found));
         }
     }
-    if homes(pages).end().0 >= there {
+    if copies(pages).end().0 >= there {
         return Ok(None);
     }
     let read = Read::of(below, pages).await?;
@@ -181,23 +181,23 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(Found { map, home: 0, copied: false }));
+        return Ok(Some(Found { map, copy: 0, copied: false }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
     let copied = read.pair.0[0] == read.pair.0[1];
-    Ok(Some(Found { map, home: which as u64, copied }))
+    Ok(Some(Found { map, copy: which as u64, copied }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {
     let why = format!("found {found}, expected one of {pages} pages, or zeroes");
-    IoError::new(ErrorKind::Corrupt, "mapper", Some(homes(pages)), why)
+    IoError::new(ErrorKind::Corrupt, "mapper", Some(copies(pages)), why)
 }
 
-/// Slots behind the homes, on a device of so many sectors.
+/// Slots behind the copies, on a device of so many sectors.
 pub fn slots(sectors: u64, pages: u64) -> u64 {
-    (sectors.saturating_sub(homes(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
+    (sectors.saturating_sub(copies(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }
 
 #[cfg(test)]
@@ -224,12 +224,12 @@ mod tests {
             if let Some((at, change)) = &damage {
                 let at = at.index(bytes.len());
                 bytes[at] ^= change;
-                let rotten = home(which, pages).start + at as u64 / SECTOR_BYTES;
-                let found = Home::of(part(), home(which, pages), &bytes);
+                let rotten = copy(which, pages).start + at as u64 / SECTOR_BYTES;
+                let found = CopyState::of(part(), copy(which, pages), &bytes);
                 let alone = bytes.len() == SECTOR_BYTES as usize;
-                prop_assert_eq!(found, Home::Rotten(rotten, (!alone).then_some(generation)));
+                prop_assert_eq!(found, CopyState::Rotten(rotten, (!alone).then_some(generation)));
             } else {
-                prop_assert_eq!(Home::of(part(), home(which, pages), &bytes), Home::Whole(generation));
+                prop_assert_eq!(CopyState::of(part(), copy(which, pages), &bytes), CopyState::Whole(generation));
                 prop_assert_eq!(decode(&bytes, generation, pages, pages), Some(map));
                 prop_assert_eq!(decode(&bytes, generation, pages + 1, pages), None);
             }

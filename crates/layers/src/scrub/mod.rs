@@ -5,10 +5,11 @@
 //! Laid out as it works: `pass` goes through the volume, `areas` says what comes next, `found` is what could not be
 //! read. It keeps the order of what is below, and nothing back.
 //!
-//! Invariants: overlapping requests of clients have their effect in the order in which they came. At most one pass is under way. No client waits for it here: its reads hold no range and fill no buffer.
-//! What is listed as bad failed to be read alone, and was not written since. A pass ends: what is not read for free by
-//! a deadline is read in the background. Fault model: any read below may fail; that is what it is for. Where a pass has
-//! come is in memory only: after a restart it begins anew.
+//! Invariants: overlapping requests of clients have their effect in the order in which they came. At most one pass is
+//! under way. No client waits for it here: its reads hold no range and fill no buffer. What is listed as bad failed to
+//! be read alone, and was not written since. A pass ends: what is not read for free by a deadline is read in the
+//! background. Fault model: any read below may fail; that is what it is for. Where a pass has come is in memory only:
+//! after a restart it begins anew.
 
 mod areas;
 mod found;
@@ -115,7 +116,7 @@ impl Scrub {
 
 /// Tells the event log.
 fn did(what: &'static str, at: Extent) {
-    runtime::event(&Event::Did { layer: "scrub", what, home: at, at: at.start.0 });
+    runtime::event(&Event::Did { layer: "scrub", what, extent: at, at: at.start.0 });
 }
 
 impl BlockDevice for Scrub {

@@ -148,7 +148,7 @@ pub fn look(
             let of = record.volume.display();
             return Err(LiveError::new(format!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
-                 served with that: seekless volume serve {of}, and a stop brings them home; \
+                 served with that: seekless volume serve {of}, and a stop writes them to the origin; \
                  to give them up: remove the record of it in {}",
                 description.file,
                 export.name,

@@ -1,7 +1,8 @@
 //! Chains and cycles of moves (section 5.2).
 //!
 //! A move whose slot holds a page that moves itself depends on that page's move. Moves that hang together so form a
-//! chain, or a cycle. A batch holds whole ones as far as they fit: of what is cut, a page goes home and comes in again.
+//! chain, or a cycle. A batch holds whole ones as far as they fit: of what is cut, a page goes to the origin and comes
+//! in again.
 
 use rustc_hash::FxHashMap;
 

@@ -1,13 +1,14 @@
-//! Moves pages (sections 4.4 and 5.2), home or from slot to slot, in batches and in the background.
+//! Moves pages (sections 4.4 and 5.2), to the origin or from slot to slot, in batches and in the background.
 //!
 //! A batch copies first and asks later: no foreground request waits for a copy. Only when the copies are written are
-//! their pages locked; those that were written meanwhile are abandoned, the others are mapped, on disk too.
-//! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
-//! done under it to its own class.
+//! their pages locked; those that were written meanwhile are abandoned, the others are mapped, on disk too. A slot that
+//! others are to move into is emptied before, to the origin if it is dirty. Who waits for a lock raises what is done
+//! under it to its own class.
 //!
 //! Chains and cycles: of the pages of a batch those in the read cache, and those whose slots others want, are all read
-//! first, then unmapped together, home if they are dirty, then all are written; so a cycle needs no case of its own, and
-//! nothing is read twice. Nor could the map pages of two segments that exchange dirty pages be written in any order.
+//! first, then unmapped together, to the origin if they are dirty, then all are written; so a cycle needs no case of
+//! its own, and nothing is read twice. Nor could the map pages of two segments that exchange dirty pages be written in
+//! any order.
 //!
 //! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
 //! was, and nothing is mapped to a slot that was not written.
@@ -189,7 +190,7 @@ impl<'a> Mover<'a> {
         self.copy(batch, &held).await
     }
 
-    /// Reads pages of home or BOPT.
+    /// Reads pages of the origin or BOPT.
     pub(super) async fn read(
         &self,
         from: &dyn BlockDevice,
@@ -207,13 +208,13 @@ impl<'a> Mover<'a> {
         Ok(held)
     }
 
-    /// What ends a batch; nothing was changed but what went home.
+    /// What ends a batch; nothing was changed but what went to the origin.
     fn unless_disturbed(&self) -> Result<(), IoError> {
         let disturbed = || IoError::new(ErrorKind::Timeout, "borg", None, "a client asks");
         if self.pace.is_disturbed() { Err(disturbed()) } else { Ok(()) }
     }
 
-    /// Writes pages home or into the BOPT.
+    /// Writes pages to the origin or into the BOPT.
     async fn write(&self, to: &dyn BlockDevice, pages: &Held) -> Result<(), IoError> {
         if !self.pace.is_one_by_one() {
             return destage::write(to, pages, &self.copying).await;
@@ -247,7 +248,8 @@ impl<'a> Mover<'a> {
         Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
     }
 
-    /// Copies what is dirty home, then unmaps all of `pages` that were not written since their copies were begun.
+    /// Copies what is dirty to the origin, then unmaps all of `pages` that were not written since their copies were
+    /// begun.
     async fn evict(&self, pages: &[u64], held: &Held) -> Result<u64, IoError> {
         let borg = self.borg;
         let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
@@ -259,9 +261,10 @@ impl<'a> Mover<'a> {
             for &page in data.keys() {
                 did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             }
-            // What is newer is durable before home is: or an older entry could count again, on a copy that is not as home.
+            // What is newer is durable before the origin is: or an older entry could count again, on a copy that is not
+            // as the origin.
             borg.store.flush_bopt(&self.how).await?;
-            self.write(&*borg.home, &data).await?;
+            self.write(&*borg.origin, &data).await?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush home") {
                 borg.store.flush_origin(&self.how).await?;
@@ -282,7 +285,7 @@ impl<'a> Mover<'a> {
         Ok(gone)
     }
 
-    /// Unmaps pages whose home is as new, as far as they were not written since their copies were begun.
+    /// Unmaps pages whose origin is as new, as far as they were not written since their copies were begun.
     async fn unmap(&self, group: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
         // Before the pages are locked: who waits for those is not to wait for whoever writes metadata.
@@ -311,7 +314,7 @@ impl<'a> Mover<'a> {
         moves.chunk_by(move |one, other| group(one) == group(other))
     }
 
-    /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written meanwhile.
+    /// Copies pages to empty slots, from the BOPT or from the origin, and maps those that were not written meanwhile.
     async fn copy(&self, batch: &[Move], held: &Held) -> Result<u64, IoError> {
         let borg = self.borg;
         let (mut within, mut incoming, mut data) = (Vec::new(), Vec::new(), FxHashMap::default());
@@ -333,8 +336,8 @@ impl<'a> Mover<'a> {
         }
         let copies = self.read_copies(&within.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await?;
         let pages = incoming.iter().map(|(page, _)| *page);
-        let from_home = self.read(&*borg.home, pages).await?;
-        let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
+        let from_origin = self.read(&*borg.origin, pages).await?;
+        let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_origin.get(page))?.clone()));
         data.extend(within.iter().chain(&incoming).filter_map(read));
         self.write(&*borg.bopt, &data).await?;
         self.count_copied(data.len());

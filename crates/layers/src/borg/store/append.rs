@@ -1,16 +1,17 @@
-//! Appending writes (sections 3.3 and 4.5): into the log of the write buffer, each batch behind the page that describes it.
+//! Appending writes (sections 3.3 and 4.5): into the log of the write buffer, each batch behind the page that describes
+//! it.
 //!
-//! Writes that are absorbed in one instant form one batch. Its page and its data go out together, so that a drive without
-//! a write cache need not turn round between them: data and map entries are one sequential write. A write is answered
-//! when its batch and all batches before are written, so a flush finds nothing left to do but the device's own. Which part
-//! of a batch reached the disk at a crash is told by the checksums in its page.
+//! Writes that are absorbed in one instant form one batch. Its page and its data go out together, so that a drive
+//! without a write cache need not turn round between them: data and map entries are one sequential write. A write is
+//! answered when its batch and all batches before are written, so a flush finds nothing left to do but the device's
+//! own. Which part of a batch reached the disk at a crash is told by the checksums in its page.
 //!
 //! Invariants: only a stable copy is overwritten, and it is dirty on disk before; a session is begun before its first
 //! change.
 //!
-//! Faults: if any part of a batch fails, all of its writes do. Whether its page is on disk nobody knows; so a map page is
-//! written that overrules it, and a super page that has the log begin behind it. Batches behind it are committed only then,
-//! since no start would find them before.
+//! Faults: if any part of a batch fails, all of its writes do. Whether its page is on disk nobody knows; so a map page
+//! is written that overrules it, and a super page that has the log begin behind it. Batches behind it are committed
+//! only then, since no start would find them before.
 
 use std::future::poll_fn;
 use std::rc::Rc;

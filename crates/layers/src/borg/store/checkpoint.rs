@@ -1,9 +1,10 @@
 //! Persisting the map: map pages and the place in the log that recovery begins at (sections 3.3 and 5.1).
 //!
-//! A map page goes over the older of its two copies, so a torn one leaves the newer; it is made from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//! A map page goes over the older of its two copies, so a torn one leaves the newer; it is made from the map as it is,
+//! then what that relies on is made durable, then it is written and made durable itself.
 //!
-//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment counts
-//! the pages of its map; a map page covers what is committed, and no more.
+//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment
+//! counts the pages of its map; a map page covers what is committed, and no more.
 //!
 //! Faults: a map page that cannot be written is pending, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
@@ -23,7 +24,7 @@ use super::{Store, did};
 pub(super) struct MapWrite {
     pub segment: u32,
     pub generation: u64,
-    home: u64,
+    copy: u64,
     changes: u64,
     bits: u64,
     committed: u64,
@@ -39,7 +40,7 @@ impl Table {
         self.segments.generation += u64::from(!mutant::is("borg: a generation is used twice"));
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
         let newer = mutant::is("borg: a map page goes over its newer copy");
-        let home = if newer { known.home } else { 1 - known.home };
+        let copy = if newer { known.copy } else { 1 - known.copy };
         let (changes, bits) = (known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
@@ -50,25 +51,25 @@ impl Table {
         );
         let committed =
             self.log.committed + u64::from(mutant::is("borg: a map page covers a batch under way"));
-        let head = Head { at: layout.map_page(segment, home), generation, identity: disk.identity };
+        let head = Head { at: layout.map_page(segment, copy), generation, identity: disk.identity };
         let page = MapPage { segment, committed, reaches: self.log.reached, entries };
         let bytes = page.encode(disk.version, &head);
         let pending_free = self.segments.pending_free_in(segment);
-        self.segments.set_homes(segment, 1);
-        MapWrite { segment, generation, home, changes, bits, committed, filled, pending_free, bytes }
+        self.segments.set_copies(segment, 1);
+        MapWrite { segment, generation, copy, changes, bits, committed, filled, pending_free, bytes }
     }
 
     /// A map page is durable.
     pub(super) fn persisted(&mut self, written: &MapWrite) {
         let segment = self.segments.get(written.segment);
         invariant!("generations grow", written.generation > segment.generation);
-        invariant!("the copy that counts is not overwritten", written.home != segment.home);
+        invariant!("the copy that counts is not overwritten", written.copy != segment.copy);
         invariant!(
             "a map page covers what is committed, and no more",
             (segment.covered..=self.log.committed).contains(&written.committed)
         );
-        (segment.generation, segment.home, segment.covered) =
-            (written.generation, written.home, written.committed);
+        (segment.generation, segment.copy, segment.covered) =
+            (written.generation, written.copy, written.committed);
         segment.stable = segment.stable.max(written.filled);
         if segment.changes == written.changes {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
@@ -97,10 +98,10 @@ impl Store {
         self.persist_in_order(&[first, cached, logged], how).await
     }
 
-    /// Writes the map pages of these segments, some together, and makes them durable before the next. What they invalidate
-    /// has newer entries, which have to be durable first: those of batches, those of the read cache on what came from the
-    /// log. (No other page changes its place without being home in between.) So all are made of the map as it is at one
-    /// moment.
+    /// Writes the map pages of these segments, some together, and makes them durable before the next. What they
+    /// invalidate has newer entries, which have to be durable first: those of batches, those of the read cache on what
+    /// came from the log. (No other page changes its place without being on the origin in between.) So all are made of
+    /// the map as it is at one moment.
     async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
         let writes: Vec<Vec<MapWrite>> = order.iter().map(|segments| self.map_writes(segments)).collect();
         let mut done = self.flush_bopt(how).await;
@@ -137,7 +138,7 @@ impl Store {
     /// Writes map pages, and makes them durable.
     pub(super) async fn write_maps(&self, pages: &[MapWrite], how: &Hints) -> Result<(), IoError> {
         let writes = pages.iter().map(|page| {
-            let place = Extent::of_pages(self.layout.map_page(page.segment, page.home), 1);
+            let place = Extent::of_pages(self.layout.map_page(page.segment, page.copy), 1);
             did("map page", place, place.start.0);
             self.bopt.write(place, Buffer::from_vec(page.bytes.clone()), how.clone())
         });
@@ -161,8 +162,8 @@ impl Store {
         table.commit(self.is_durable_at_once());
     }
 
-    /// Checkpoint: the map tells all that batches did that are committed, and the log begins behind them; segments that hold
-    /// nothing are free.
+    /// Checkpoint: the map tells all that batches did that are committed, and the log begins behind them; segments that
+    /// hold nothing are free.
     pub async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let metadata = self.lock_metadata(how).await;
         let _metadata = (!mutant::is("borg: a checkpoint does not lock metadata")).then_some(metadata);
@@ -199,8 +200,8 @@ impl Store {
             if opens.is_none() {
                 return Ok(());
             }
-            // A log that goes on elsewhere leaves its batches behind: the map has to tell all of them before. It is closed,
-            // so that there are no more.
+            // A log that goes on elsewhere leaves its batches behind: the map has to tell all of them before. It is
+            // closed, so that there are no more.
             if behind.sequence == anchor.sequence {
                 self.write_super(|page| page.anchor = behind, how).await?;
                 self.anchored(behind, opens);

@@ -1,6 +1,7 @@
 //! Forks: what the store knows, copied, so that a change can be tried on other devices that keep no bytes.
 //!
-//! Invariant: a fork never writes to the devices of its original. Its log begins in a free segment, as after a clean stop.
+//! Invariant: a fork never writes to the devices of its original. Its log begins in a free segment, as after a clean
+//! stop.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

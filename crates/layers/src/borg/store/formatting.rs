@@ -22,8 +22,8 @@ impl Store {
         edge("a new BOPT");
         let given_up = self.disk.borrow().torn.iter().any(|page| *page < 2);
         if self.identity().is_some() || given_up {
-            // An earlier attempt failed, and its super page may be there. Or a BOPT was half given up: a super page that
-            // is written beside the mark of that, and torn, would pass for damage.
+            // An earlier attempt failed, and its super page may be there. Or a BOPT was half given up: a super page
+            // that is written beside the mark of that, and torn, would pass for damage.
             self.write_blank(how).await?;
             self.disk.borrow_mut().torn.clear();
         }
@@ -37,8 +37,8 @@ impl Store {
         let second = self.all_maps_at(1);
         let is_old = self.disk.borrow().page.version == OLD;
         let first = if is_old { bytes(&self.all_maps_at(0)) } else { self.again(&second) };
-        for (home, pages) in [(1, bytes(&second)), (0, first)] {
-            let at = Extent::of_pages(self.layout.map_page(0, home), u64::from(self.layout.segments()));
+        for (copy, pages) in [(1, bytes(&second)), (0, first)] {
+            let at = Extent::of_pages(self.layout.map_page(0, copy), u64::from(self.layout.segments()));
             let writes = Buffer::from_vec(pages);
             for (part, piece) in writes.split(at, FORMATTED_AT_ONCE) {
                 self.bopt.write(part, piece, how.clone()).await?;
@@ -50,10 +50,10 @@ impl Store {
     }
 
     /// The map pages of all segments, for one of their copies, as if they were durable.
-    fn all_maps_at(&self, home: u64) -> Vec<MapWrite> {
+    fn all_maps_at(&self, copy: u64) -> Vec<MapWrite> {
         let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
         let write = |segment| {
-            table.segments.get(segment).home = 1 - home;
+            table.segments.get(segment).copy = 1 - copy;
             let page = table.map_write(self.layout, disk, segment);
             table.persisted(&page);
             page
@@ -66,10 +66,10 @@ impl Store {
         let table = &mut *self.table.borrow_mut();
         let identity = self.disk.borrow().page.identity;
         let again = |page: &MapWrite| {
-            table.segments.set_homes(page.segment, 2);
-            table.segments.get(page.segment).home = 0;
+            table.segments.set_copies(page.segment, 2);
+            table.segments.get(page.segment).copy = 0;
             let at = self.layout.map_page(page.segment, 0);
-            sealed::for_home(at, page.generation, identity, &page.bytes)
+            sealed::for_copy(at, page.generation, identity, &page.bytes)
         };
         second.iter().flat_map(again).collect()
     }
@@ -92,7 +92,7 @@ impl Store {
 
     /// Takes the BOPT's marks away: at every moment one of the super pages is whole, or both are seen to be given up.
     pub(super) async fn write_blank(&self, how: &Hints) -> Result<(), IoError> {
-        let older = 1 - self.disk.borrow().supers.home;
+        let older = 1 - self.disk.borrow().supers.copy;
         let page = |at| Extent::of_pages(at, 1);
         let first = |at| Extent { sectors: 1, ..page(at) };
         let rest = |at| Extent { start: page(at).start + 1, sectors: PAGE_SECTORS - 1 };

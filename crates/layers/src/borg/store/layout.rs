@@ -12,7 +12,7 @@ pub const LARGEST_SEGMENT: u64 = 512;
 pub const SMALLEST_SEGMENT: u64 = 4;
 /// As many segments as a small BOPT should have: its segments are smaller for that.
 const FEW_SEGMENTS: u64 = 16;
-/// The two homes of the super page.
+/// The two copies of the super page.
 const SUPERS: u64 = 2;
 
 /// Pages of the smallest BOPT: of one segment, with its map page twice.
@@ -80,9 +80,9 @@ impl Layout {
         SUPERS + 2 * u64::from(self.segments()) + u64::from(slot)
     }
 
-    /// Where the map page of a segment is, in its first or second home.
-    pub fn map_page(self, segment: u32, home: u64) -> u64 {
-        SUPERS + home * u64::from(self.segments()) + u64::from(segment)
+    /// Where the map page of a segment is, in its first or second copy.
+    pub fn map_page(self, segment: u32, copy: u64) -> u64 {
+        SUPERS + copy * u64::from(self.segments()) + u64::from(segment)
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
                 return Ok(());
             };
             let slots = (0..layout.slots()).map(|slot| layout.page(slot));
-            let maps = (0..layout.segments()).flat_map(|segment| [0, 1].map(|home| layout.map_page(segment, home)));
+            let maps = (0..layout.segments()).flat_map(|segment| [0, 1].map(|copy| layout.map_page(segment, copy)));
             let used: Vec<u64> = (0..SUPERS).chain(slots).chain(maps).collect();
             let distinct: BTreeSet<u64> = used.iter().copied().collect();
             prop_assert_eq!(distinct.len(), used.len());

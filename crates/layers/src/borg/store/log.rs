@@ -2,9 +2,9 @@
 //!
 //! A batch is a page that describes it and as many pages behind it as it has room for.
 //!
-//! Invariants: batches are committed in the order of the log: so recovery, which goes along the log from the super page's
-//! anchor, meets all that were answered. A segment is freed when it holds nothing, on disk either, and the anchor lies
-//! behind it. No count of writes wraps.
+//! Invariants: batches are committed in the order of the log: so recovery, which goes along the log from the super
+//! page's anchor, meets all that were answered. A segment is freed when it holds nothing, on disk either, and the
+//! anchor lies behind it. No count of writes wraps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -196,8 +196,8 @@ impl Log {
                 "a segment is freed when it holds nothing, on disk either",
                 entry.valid == 0 && entry.changes == 0
             );
-            let Segment { generation, home, covered, homes, .. } = *entry;
-            *entry = Segment { generation, home, covered, homes, ..Segment::default() };
+            let Segment { generation, copy, covered, copies, .. } = *entry;
+            *entry = Segment { generation, copy, covered, copies, ..Segment::default() };
             self.free.insert(segment);
         }
         if let End::Open { segment, filled, next: None } = self.end {

@@ -193,8 +193,8 @@ impl Store {
             return Ok(());
         }
         let why = format!(
-            "found the copy of page {page} in slot {slot} not as it was written, expected it so: it is newer than home, \
-             and there is no other; it is not written home"
+            "found the copy of page {page} in slot {slot} not as it was written, expected it unchanged: it is newer than the origin, \
+             and there is no other copy; it is not written to the origin"
         );
         Err(IoError::new(ErrorKind::Corrupt, "borg", Some(Extent::of_pages(self.layout.page(slot), 1)), why))
     }

@@ -1,5 +1,5 @@
 //! `borg_map` (section 4.6): where the copy of a page is, which page a slot holds, and whether the
-//! copy is newer than home.
+//! copy is newer than the origin.
 //!
 //! Instead of the paper's radix tree, whose leaves are mostly empty when pages are scattered, a hash
 //! table of buckets of a cache line, 92 % full at the most, for any distribution of pages and any
@@ -63,7 +63,7 @@ pub struct BorgMap {
     backward: Vec<u64>,
     dirty_bits: Vec<u64>,
     /// Pages that found no place in the table.
-    homeless: BTreeMap<u64, Slot>,
+    overflow: BTreeMap<u64, Slot>,
     mapped: usize,
     dirty: usize,
 }
@@ -116,7 +116,7 @@ impl BorgMap {
             buckets: vec![Bucket { tags: [0; 2], entries: [0; LANES as usize] }; shape.buckets as usize],
             backward: words(64 + u64::from(slots) * u64::from(shape.backward_bits)),
             dirty_bits: words(u64::from(slots)),
-            homeless: BTreeMap::new(),
+            overflow: BTreeMap::new(),
             mapped: 0,
             dirty: 0,
         };
@@ -150,7 +150,7 @@ impl BorgMap {
             }
             matches &= matches - 1;
         }
-        if self.homeless.is_empty() { None } else { self.homeless.get(&page).copied() }
+        if self.overflow.is_empty() { None } else { self.overflow.get(&page).copied() }
     }
 
     /// Which page a slot holds.
@@ -159,19 +159,19 @@ impl BorgMap {
         if bucket == self.shape.unmapped() {
             return None;
         }
-        if bucket == self.shape.homeless() {
-            return self.homeless.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
+        if bucket == self.shape.overflow() {
+            return self.overflow.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
         }
         let lane = self.lane_of(bucket, slot)?;
         self.entry(bucket, lane).map(|(_, page)| page)
     }
 
-    /// Whether the copy in a slot is newer than home.
+    /// Whether the copy in a slot is newer than the origin.
     pub fn is_dirty(&self, slot: Slot) -> bool {
         self.dirty_bits[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
-    /// Says whether the copy in a slot is newer than home.
+    /// Says whether the copy in a slot is newer than the origin.
     pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
         let was = self.is_dirty(slot);
         self.dirty_bits[slot as usize / 64] ^= u64::from(was != dirty) << (slot % 64);
@@ -196,8 +196,8 @@ impl BorgMap {
     pub fn remove(&mut self, page: u64) -> Option<Slot> {
         let slot = self.slot_of(page)?;
         let (bucket, _) = self.backward(slot);
-        if bucket == self.shape.homeless() {
-            self.homeless.remove(&page);
+        if bucket == self.shape.overflow() {
+            self.overflow.remove(&page);
         } else if let Some(lane) = self.lane_of(bucket, slot) {
             self.buckets[bucket].put(lane, 0, 0);
         }
@@ -212,12 +212,12 @@ impl BorgMap {
         self.mapped
     }
 
-    /// How many copies are newer than home.
+    /// How many copies are newer than the origin.
     pub fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// Which copies are newer than home, a bit a slot.
+    /// Which copies are newer than the origin, a bit a slot.
     pub fn dirty_bits(&self) -> &[u64] {
         &self.dirty_bits
     }
@@ -230,8 +230,8 @@ impl BorgMap {
     /// Memory in use, in bytes.
     pub fn bytes(&self) -> u64 {
         let words = self.backward.len() + self.dirty_bits.len();
-        let homeless = self.homeless.len() * size_of::<(u64, Slot)>();
-        (size_of_val(&*self.buckets) + words * size_of::<u64>() + homeless) as u64
+        let overflow = self.overflow.len() * size_of::<(u64, Slot)>();
+        (size_of_val(&*self.buckets) + words * size_of::<u64>() + overflow) as u64
     }
 
     /// The slot in a lane whose tag is right, if what else it says is right too.
@@ -267,8 +267,8 @@ impl BorgMap {
             (slot, page) = evicted;
             left = bucket;
         }
-        self.set_backward(slot, self.shape.homeless(), 0);
-        self.homeless.insert(page, slot);
+        self.set_backward(slot, self.shape.overflow(), 0);
+        self.overflow.insert(page, slot);
     }
 
     /// The lane of a slot in its bucket.
@@ -357,7 +357,7 @@ impl Shape {
     }
 
     /// The mark of a slot whose page found no place in the table.
-    fn homeless(&self) -> usize {
+    fn overflow(&self) -> usize {
         self.buckets as usize + 1
     }
 

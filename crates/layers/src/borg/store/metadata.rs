@@ -1,8 +1,8 @@
-//! The two copies of each page of metadata, super and map pages: how the super page is written, and how both copies come
-//! to be of one generation, so that one of them may rot.
+//! The two copies of each page of metadata, super and map pages: how the super page is written, and how both copies
+//! come to be of one generation, so that one of them may rot.
 //!
-//! Invariants: generations grow; the copy that counts is not overwritten; it is durable before its other one is written, and its generation is one that no
-//! sector of either has had, or that of the duplicated page.
+//! Invariants: generations grow; the copy that counts is not overwritten; it is durable before its other one is
+//! written, and its generation is one that no sector of either has had, or that of the duplicated page.
 //!
 //! Faults: a copy that cannot be written leaves one that counts.
 
@@ -13,7 +13,7 @@ use super::format::{OLD, Super, sealed};
 use super::session::Session;
 use super::{Disk, Store, did};
 use crate::destage;
-use crate::durable::Home;
+use crate::durable::CopyState;
 
 /// Map pages that are duplicated together.
 const DUPLICATED_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
@@ -21,8 +21,8 @@ const DUPLICATED_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
 /// Where the super page is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Supers {
-    /// The home that counts.
-    pub home: u64,
+    /// The copy that counts.
+    pub copy: u64,
     /// The newest generation that any sector of either is of, or may be.
     pub newest: u64,
     /// Both are of the same.
@@ -42,7 +42,7 @@ impl Disk {
             self.supers.newest += 1;
             self.supers.newest
         };
-        (1 - self.supers.home, generation)
+        (1 - self.supers.copy, generation)
     }
 }
 
@@ -73,11 +73,11 @@ impl Store {
         {
             let disk = self.disk.borrow();
             invariant!("generations grow", page.generation > disk.page.generation);
-            invariant!("the copy that counts is not overwritten", at != disk.supers.home);
+            invariant!("the copy that counts is not overwritten", at != disk.supers.copy);
         }
         self.write_super_at(&page, at, how).await?;
         let disk = &mut *self.disk.borrow_mut();
-        (disk.page, disk.supers.home) = (page, at);
+        (disk.page, disk.supers.copy) = (page, at);
         Ok(())
     }
 
@@ -129,16 +129,16 @@ impl Store {
         }
         self.flush_bopt(how).await?;
         edge("map pages are copied to their other homes");
-        let places = some.iter().map(|&(segment, _, home)| self.layout.map_page(segment, home));
+        let places = some.iter().map(|&(segment, _, copy)| self.layout.map_page(segment, copy));
         let read = destage::read(&*self.bopt, places, |at| self.buffer(at), how).await?;
         let (mut copies, mut copied) = (destage::Pages::default(), Vec::new());
-        for (segment, generation, home) in some {
-            let (from, to) = (self.layout.map_page(segment, home), self.layout.map_page(segment, 1 - home));
+        for (segment, generation, copy) in some {
+            let (from, to) = (self.layout.map_page(segment, copy), self.layout.map_page(segment, 1 - copy));
             let bytes = read[&from].to_vec();
             if self.timing_only {
                 copies.insert(to, read[&from].clone());
-            } else if sealed::home_of_map(from, identity, &bytes) == Home::Whole(generation) {
-                copies.insert(to, Buffer::from_vec(sealed::for_home(to, generation, identity, &bytes)));
+            } else if sealed::map_copy_state(from, identity, &bytes) == CopyState::Whole(generation) {
+                copies.insert(to, Buffer::from_vec(sealed::for_copy(to, generation, identity, &bytes)));
             } else {
                 // It has rotted meanwhile: the next flush writes it anew.
                 self.table.borrow_mut().segments.get(segment).pending = true;
@@ -150,7 +150,7 @@ impl Store {
         self.flush_bopt(how).await?;
         let table = &mut *self.table.borrow_mut();
         for segment in &copied {
-            table.segments.set_homes(*segment, 2);
+            table.segments.set_copies(*segment, 2);
         }
         self.disk.borrow_mut().map_pages += copied.len() as u64;
         Ok(!copied.is_empty())
@@ -159,10 +159,10 @@ impl Store {
     /// Segments whose map page is in one copy, its generation, and where it is; those of one strand only, if asked for.
     fn in_one_copy(&self, strand: bool) -> Vec<(u32, u64, u64)> {
         let segments = &self.table.borrow().segments;
-        let once = segments.which(|segment| segment.homes < 2 && !segment.pending);
+        let once = segments.which(|segment| segment.copies < 2 && !segment.pending);
         let place = |segment: u32| {
             let known = segments.of(segment);
-            (segment, known.generation, known.home)
+            (segment, known.generation, known.copy)
         };
         let mut some: Vec<_> = once.into_iter().take(DUPLICATED_AT_ONCE).map(place).collect();
         let goes_on = |pair: &[(u32, u64, u64)]| pair[0].0 + 1 == pair[1].0 && pair[0].2 == pair[1].2;
@@ -177,7 +177,7 @@ impl Store {
             if disk.supers.twice || disk.supers.newest != disk.page.generation {
                 return Ok(());
             }
-            (disk.page.clone(), 1 - disk.supers.home)
+            (disk.page.clone(), 1 - disk.supers.copy)
         };
         self.flush_bopt(how).await?;
         self.write_super_at(&page, other, how).await?;

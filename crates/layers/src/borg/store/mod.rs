@@ -1,15 +1,15 @@
 //! The store: what the BOPT holds, on disk and in memory (sections 3.3, 4.6 and 5.1).
 //!
-//! It alone reads and writes metadata. `format` is how pages of metadata look as bytes, `layout` where they are; `map` is
-//! `borg_map`, `segments` what is known of each segment, `log` the write buffer. A BOPT is opened by `recovery`; pages are
-//! absorbed by `append`, mapped and unmapped by `update`; `checkpoint` makes the map durable, `session` begins and ends
-//! what a crash may interrupt, `metadata` keeps two copies of each page of metadata.
+//! It alone reads and writes metadata. `format` is how pages of metadata look as bytes, `layout` where they are; `map`
+//! is `borg_map`, `segments` what is known of each segment, `log` the write buffer. A BOPT is opened by `recovery`;
+//! pages are absorbed by `append`, mapped and unmapped by `update`; `checkpoint` makes the map durable, `session`
+//! begins and ends what a crash may interrupt, `metadata` keeps two copies of each page of metadata.
 //!
 //! Callers hold the lock of a page while they change its entry; a metadata lock of the store's own orders what is
 //! written of the map.
 //!
-//! Invariants: a page has at most one entry that counts; a slot is used again only when no entry on disk names it; a copy
-//! is dirty on disk before it is overwritten; a flush that failed lets all later ones fail.
+//! Invariants: a page has at most one entry that counts; a slot is used again only when no entry on disk names it; a
+//! copy is dirty on disk before it is overwritten; a flush that failed lets all later ones fail.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request may fail.
 

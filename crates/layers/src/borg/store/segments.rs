@@ -1,9 +1,9 @@
 //! What is known of each segment: how many of its slots hold a page, and what its map page on disk tells of that.
 //!
-//! A map page, or the page of a batch, has an *entry*: that a slot holds a page. The newest entry on a page counts. So three
-//! rules keep what is on disk true: a slot is used again only when no entry on disk names it; the newest entry on a page
-//! is invalidated only when all older ones are invalidated durably; and an older one of a dirty page only when the newer one
-//! is durable.
+//! A map page, or the page of a batch, has an *entry*: that a slot holds a page. The newest entry on a page counts. So
+//! three rules keep what is on disk true: a slot is used again only when no entry on disk names it; the newest entry on
+//! a page is invalidated only when all older ones are invalidated durably; and an older one of a dirty page only when
+//! the newer one is durable.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ pub struct Segment {
     pub valid: u32,
     /// Of its map page on disk.
     pub generation: u64,
-    /// Which home that is in.
-    pub home: u64,
+    /// Which copy that is in.
+    pub copy: u64,
     /// How often something has changed that the map page on disk does not tell.
     pub changes: u64,
-    /// How often a copy got newer than home, or as old, that the map page on disk does not tell.
+    /// How often a copy got newer than the origin, or as old, that the map page on disk does not tell.
     pub bits: u64,
-    /// It has entries on disk that are not the newest on their pages, or are on pages that are home again.
+    /// It has entries on disk that are not the newest on their pages, or are on pages that are on the origin again.
     pub stale: bool,
     /// Its map page could not be written: the next flush has to.
     pub pending: bool,
@@ -41,7 +41,7 @@ pub struct Segment {
     /// The segment that the log went on in.
     pub next: Option<u32>,
     /// Homes that hold that map page, 1 or 2; 0 if there is none.
-    pub homes: u32,
+    pub copies: u32,
 }
 
 /// All of them.
@@ -53,7 +53,7 @@ pub struct Segments {
     pending_free: BTreeSet<Slot>,
     /// Of the map page written last.
     pub generation: u64,
-    /// Segments whose map page is in one home only.
+    /// Segments whose map page is in one copy only.
     once: u32,
 }
 
@@ -100,10 +100,10 @@ impl Segments {
         self.each.iter().map(|segment| segment.covered).max().unwrap_or(0)
     }
 
-    /// Says how many homes hold the map page of a segment.
-    pub fn set_homes(&mut self, segment: u32, homes: u32) {
-        let was = std::mem::replace(&mut self.get(segment).homes, homes);
-        self.once = self.once + u32::from(was == 2) - u32::from(homes == 2);
+    /// Says how many copies hold the map page of a segment.
+    pub fn set_copies(&mut self, segment: u32, copies: u32) {
+        let was = std::mem::replace(&mut self.get(segment).copies, copies);
+        self.once = self.once + u32::from(was == 2) - u32::from(copies == 2);
     }
 
     /// How many map pages have no second copy.
@@ -132,7 +132,7 @@ impl Segments {
         }
     }
 
-    /// A copy got newer than home, or as old.
+    /// A copy got newer than the origin, or as old.
     pub fn touched(&mut self, slot: Slot) {
         self.get(self.layout.segment_of(slot).0).bits += 1;
     }

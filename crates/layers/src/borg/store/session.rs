@@ -142,8 +142,8 @@ impl Store {
         matches!(self.disk.borrow().session, Session::Untouched | Session::Detached)
     }
 
-    /// Ends the session: the map is on disk with its dirty bits, and nothing has changed since. `left` tells what to leave
-    /// of the origin; it is asked when the map is on disk. For who holds the locks of all pages.
+    /// Ends the session: the map is on disk with its dirty bits, and nothing has changed since. `left` tells what to
+    /// leave of the origin; it is asked when the map is on disk. For who holds the locks of all pages.
     pub async fn stop(
         &self,
         left: impl AsyncFnOnce() -> Result<LastStop, IoError>,
@@ -182,8 +182,8 @@ impl Store {
         }
     }
 
-    /// Gives the BOPT up, which is empty: its marks go, and it is blank then. From now on nothing is appended or mapped,
-    /// also if that fails.
+    /// Gives the BOPT up, which is empty: its marks go, and it is blank then. From now on nothing is appended or
+    /// mapped, also if that fails.
     pub async fn erase(&self, how: &Hints) -> Result<(), IoError> {
         self.disk.borrow_mut().session = Session::Detached;
         let _metadata = self.lock_metadata(how).await;

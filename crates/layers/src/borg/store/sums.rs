@@ -1,8 +1,8 @@
-//! Checksums of what the write buffer holds, as far as they are known: from batches that were committed, or found whole at
-//! opening, and of pages that were not overwritten in place since.
+//! Checksums of what the write buffer holds, as far as they are known: from batches that were committed, or found whole
+//! at opening, and of pages that were not overwritten in place since.
 //!
-//! Invariant: what is known is that of what was written last. Whoever reads what is newer than home and finds another has
-//! an error, that names it: it is given to no client, and goes nowhere.
+//! Invariant: what is known is that of what was written last. Whoever reads what is newer than the origin and finds
+//! another has an error, that names it: it is given to no client, and goes nowhere.
 
 use super::layout::Layout;
 use super::map::Slot;

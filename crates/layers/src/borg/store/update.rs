@@ -1,10 +1,10 @@
 //! Updates: entries that are made and taken away together, and become durable together (section 5.1).
 //!
-//! Invariants: an update holds the metadata lock, so what it changes is on disk before anybody else writes metadata; a slot
-//! is handed out only when no entry names it; a clean copy has no newer record.
+//! Invariants: an update holds the metadata lock, so what it changes is on disk before anybody else writes metadata; a
+//! slot is handed out only when no entry names it; a clean copy has no newer record.
 //!
-//! Faults: if it cannot be made durable, what it unmapped is mapped again, since nobody knows what is on disk, and it is
-//! still right.
+//! Faults: if it cannot be made durable, what it unmapped is mapped again, since nobody knows what is on disk, and it
+//! is still right.
 
 use std::collections::BTreeSet;
 
@@ -32,14 +32,14 @@ impl Store {
         Update { store: self, unmapped: Vec::new(), slots: Vec::new(), _metadata: metadata }
     }
 
-    /// Makes older entries invalid on disk that are not the newest of their pages: they would count again when the newest
-    /// is gone.
+    /// Makes older entries invalid on disk that are not the newest of their pages: they would count again when the
+    /// newest is gone.
     pub async fn persist_stale(&self, how: &Hints) -> Result<(), IoError> {
         self.update(how).await.persist_stale(how).await
     }
 
-    /// Copies are about to get newer than their origin: that is on disk before they are, or a crash would leave copies that
-    /// pass for clean. For who holds their pages.
+    /// Copies are about to get newer than their origin: that is on disk before they are, or a crash would leave copies
+    /// that pass for clean. For who holds their pages.
     pub async fn mark_dirty(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
         if slots.is_empty() {
             return Ok(());

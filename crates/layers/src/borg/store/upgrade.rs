@@ -1,9 +1,9 @@
 //! A BOPT of version 1 becomes one of version 2. No data moves.
 //!
-//! First it stops clean, so that its map tells all and its log is empty. Then its map pages are written in version 2, in
-//! the homes that do not count, and are durable; then a super page that says so takes the place of the older one. From
-//! then on it is of version 2, and homes of version 1 do not count; they are written over, and a last super page says
-//! that all are.
+//! First it stops clean, so that its map tells all and its log is empty. Then its map pages are written in version 2,
+//! in the copies that do not count, and are durable; then a super page that says so takes the place of the older one.
+//! From then on it is of version 2, and copies of version 1 do not count; they are written over, and a last super page
+//! says that all are.
 //!
 //! Faults: whenever power goes, it opens as one or the other. What was begun before the new super page is done again by
 //! the next upgrade; what was left behind it, by whoever opens it next.
@@ -61,7 +61,7 @@ impl Store {
 
     /// What is in the other copy of the super page must not be mistaken for a part of what comes there.
     async fn clear_older_super(&self, how: &Hints) -> Result<(), IoError> {
-        let older = Extent::of_pages(1 - self.disk.borrow().supers.home, 1);
+        let older = Extent::of_pages(1 - self.disk.borrow().supers.copy, 1);
         self.bopt.write(older, Buffer::zeroed(older.bytes()), how.clone()).await?;
         self.flush_bopt(how).await
     }

@@ -11,7 +11,7 @@ const BOPT: u64 = 2 + 8 * 66;
 struct Two {
     borg: Rc<Borg>,
     disk: Rc<Disk>,
-    home: Rc<Rig>,
+    origin: Rc<Rig>,
     bopt: Rc<Rig>,
 }
 
@@ -21,8 +21,9 @@ fn options() -> Options {
 }
 
 async fn open(disk: &Rc<Disk>, options: Options) -> Two {
-    let ((over, home), (copies, bopt)) = (rigged(slice(disk, 0, HOME)), rigged(slice(disk, HOME, BOPT * 8)));
-    Two { borg: formatted(over, copies, options).await, disk: disk.clone(), home, bopt }
+    let ((over, origin), (copies, bopt)) =
+        (rigged(slice(disk, 0, ORIGIN)), rigged(slice(disk, ORIGIN, BOPT * 8)));
+    Two { borg: formatted(over, copies, options).await, disk: disk.clone(), origin, bopt }
 }
 
 async fn new() -> Two {
@@ -111,18 +112,18 @@ fn a_claim_that_is_owed_is_made_before_older_ones_go() {
 #[test]
 fn a_clean_copy_is_made_of_what_is_durable_at_home() {
     run(1, async {
-        let Two { borg, home, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
+        let Two { borg, origin, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
         version(&borg, 5).await;
         borg.reconfigure(Account(1)).await.unwrap();
         write(&borg, 9, 1).await.unwrap();
-        assert_eq!(home.unflushed.get(), 8);
+        assert_eq!(origin.unflushed.get(), 8);
         version(&borg, 9).await;
         borg.reconfigure(Account(1)).await.unwrap();
         assert!(borg.store.slot_of(9).is_some());
         assert_eq!(
-            home.unflushed.get(),
+            origin.unflushed.get(),
             0,
-            "or the copy is newer than home after a crash, and passes for clean"
+            "or the copy is newer than the origin after a crash, and passes for clean"
         );
     });
 }

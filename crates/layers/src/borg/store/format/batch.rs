@@ -1,7 +1,7 @@
 //! The page of a batch: which pages are behind it, and their checksums.
 //!
-//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole batch, and
-//! the checksum is over what lies before.
+//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole batch,
+//! and the checksum is over what lies before.
 
 use seekless_core::{Buffer, mutant};
 

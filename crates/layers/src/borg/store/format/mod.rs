@@ -1,9 +1,9 @@
 //! The pages of metadata, as bytes (Table 2): the super page, the map page of a segment, and the page in front of a
 //! batch in the log.
 //!
-//! Two versions: of the first, each page has one checksum ([`old`]); of the second, each sector of super and map pages is
-//! sealed ([`sealed`]), and the page of a batch has parity ([`batch`]). What is read is followed only if all of that is
-//! right, and its numbers make sense.
+//! Two versions: of the first, each page has one checksum ([`old`]); of the second, each sector of super and map pages
+//! is sealed ([`sealed`]), and the page of a batch has parity ([`batch`]). What is read is followed only if all of that
+//! is right, and its numbers make sense.
 
 pub mod batch;
 pub mod old;
@@ -17,7 +17,7 @@ use crate::bytes::put;
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_BYTES as usize;
-/// Pages of home whose checksums a clean stop leaves.
+/// Pages of the origin whose checksums a clean stop leaves.
 pub const SAMPLES: usize = 64;
 /// No segment.
 pub const NONE: u32 = u32::MAX;
@@ -26,12 +26,12 @@ pub const OLD: u32 = 1;
 /// The version with sealed sectors: that of all that is new.
 pub const SEALED: u32 = 2;
 
-/// A feature that must not be passed by: homes that are not of version 2 are left from version 1, and do not count.
+/// A feature that must not be passed by: copies that are not of version 2 are left from version 1, and do not count.
 pub const UPGRADING: u32 = 1;
 
 /// What super pages of version 2 begin with.
 pub const SUPER_2: [u8; 8] = *b"SKLBORG2";
-/// A home that was torn, and taken away; or given up.
+/// A copy that was torn, and taken away; or given up.
 const VOID: [u8; 8] = *b"SKLBORGV";
 /// No generation or batch has this number or a higher one: a million a second would take 100,000 years to get there.
 const LAST: u64 = crate::durable::sector::LAST;
@@ -56,7 +56,7 @@ pub struct Super {
     pub generation: u64,
     /// Of the BOPT.
     pub identity: u128,
-    /// `BORG_REQUIRE`: pages of the BOPT may be newer than home.
+    /// `BORG_REQUIRE`: pages of the BOPT may be newer than the origin.
     pub require: bool,
     /// Nothing has changed since the map was written, dirty bits and all.
     pub clean: bool,
@@ -66,8 +66,8 @@ pub struct Super {
     pub features: u32,
     /// Pages of the BOPT.
     pub pages: u64,
-    /// Sectors of home.
-    pub home_sectors: u64,
+    /// Sectors of the origin.
+    pub origin_sectors: u64,
     /// How it is divided.
     pub layout: Layout,
     /// How often something was changed since the BOPT was opened.
@@ -76,9 +76,9 @@ pub struct Super {
     pub anchor: Anchor,
     /// Of a clean one, the sum of all generations of map pages.
     pub generations: u64,
-    /// Of a clean one, pages of home and their checksums.
+    /// Of a clean one, pages of the origin and their checksums.
     pub samples: Vec<(u64, u32)>,
-    /// Of a clean one, by what home is known to be as it was then.
+    /// Of a clean one, by what the origin is known to be as it was then.
     pub mark: Option<Mark>,
 }
 
@@ -102,7 +102,7 @@ pub struct MapPage {
     pub committed: u64,
     /// Batches up to this one were durable in the log when it was written; 0 in version 1.
     pub reaches: u64,
-    /// What each slot holds: a page, and whether it was newer than home.
+    /// What each slot holds: a page, and whether it was newer than the origin.
     pub entries: Vec<Option<(u64, bool)>>,
 }
 
@@ -119,7 +119,7 @@ pub struct BatchPage {
     pub entries: Vec<(u64, u32)>,
 }
 
-/// What a home of a page holds.
+/// What a copy of a page holds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageState<T> {
     /// A page that is whole.
@@ -143,7 +143,7 @@ pub fn void() -> Vec<u8> {
 
 impl Super {
     /// That of a BOPT that is not there yet.
-    pub fn blank(layout: Layout, pages: u64, home_sectors: u64) -> Super {
+    pub fn blank(layout: Layout, pages: u64, origin_sectors: u64) -> Super {
         let segment = if layout.write_buffer > 0 { layout.read_cache } else { NONE };
         Super {
             version: SEALED,
@@ -154,7 +154,7 @@ impl Super {
             exact: true,
             features: 0,
             pages,
-            home_sectors,
+            origin_sectors,
             layout,
             opening: 0,
             anchor: Anchor { segment, offset: 0, sequence: 1 },
@@ -164,12 +164,12 @@ impl Super {
         }
     }
 
-    /// Whether not all homes are of version 2 yet; those that are not do not count.
+    /// Whether not all copies are of version 2 yet; those that are not do not count.
     pub fn is_upgrading(&self) -> bool {
         self.features & UPGRADING != 0
     }
 
-    /// Its bytes, for its home at page `at`.
+    /// Its bytes, for its copy at page `at`.
     pub fn encode(&self, at: u64) -> Vec<u8> {
         if self.version == OLD { old::encode_super(self, at) } else { sealed::encode_super(self, at) }
     }

@@ -39,7 +39,7 @@ pub fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
     (whole && head.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(head)
 }
 
-/// The bytes of a super page, for its home at page `at`.
+/// The bytes of a super page, for its copy at page `at`.
 pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
@@ -51,8 +51,15 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     }
     let cached = page.layout.page(0);
     let logged = page.layout.page(page.layout.cached_slots());
-    let numbers =
-        [page.pages, page.home_sectors, cached, logged, page.opening, page.anchor.sequence, page.generations];
+    let numbers = [
+        page.pages,
+        page.origin_sectors,
+        cached,
+        logged,
+        page.opening,
+        page.anchor.sequence,
+        page.generations,
+    ];
     for (number, at) in numbers.iter().zip((80..).step_by(8)) {
         put(&mut bytes, at, &number.to_le_bytes());
     }
@@ -72,7 +79,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the home at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
+/// What the copy at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
 pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     let Some(head) = opened(SUPER, at, bytes) else {
         return Ok(match bytes.get(..8) {
@@ -103,7 +110,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         exact: word(3) & EXACT != 0,
         features: 0,
         pages: number(0),
-        home_sectors: number(1),
+        origin_sectors: number(1),
         layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
         opening: number(4),
         anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
@@ -129,7 +136,7 @@ pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
     bytes
 }
 
-/// The generation that a home of a map page has, whole or not.
+/// The generation that a copy of a map page has, whole or not.
 pub fn generation_of(bytes: &[u8]) -> u64 {
     if bytes[..8] == MAP { u64_at(bytes, 24) } else { 0 }
 }
@@ -151,8 +158,8 @@ impl Super {
     /// What is whole and yet cannot be followed, as `Err`; `count` is how many samples it says it has.
     pub(super) fn unless_senseless(self, count: usize) -> Result<Super, String> {
         let Layout { segment, read_cache, write_buffer } = self.layout;
-        let home = self.home_sectors.div_ceil(PAGE_SECTORS);
-        let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < home);
+        let origin = self.origin_sectors.div_ceil(PAGE_SECTORS);
+        let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < origin);
         let slots = (u64::from(read_cache) + u64::from(write_buffer)).saturating_mul(u64::from(segment));
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
@@ -160,7 +167,7 @@ impl Super {
         if sizes && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);
         }
-        let Super { layout, pages, anchor, home_sectors, .. } = self;
-        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {home_sectors} sectors"))
+        let Super { layout, pages, anchor, origin_sectors, .. } = self;
+        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {origin_sectors} sectors"))
     }
 }

@@ -1,7 +1,7 @@
 //! The batches of the log, from the super page's anchor on: up to the first that is not whole, or not there.
 //!
-//! Of version 2, a batch of which one sector has rotted is made whole by its parity. Two are taken for a batch that was being
-//! written when the power went, unless a later one says that it was durable: then the log is damaged.
+//! Of version 2, a batch of which one sector has rotted is made whole by its parity. Two are taken for a batch that was
+//! being written when the power went, unless a later one says that it was durable: then the log is damaged.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,8 @@ struct FoundBatch {
     page: BatchPage,
     /// Its own page, if that was made whole.
     head: Option<Vec<u8>>,
-    /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and told.
+    /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and
+    /// told.
     data: Result<Option<(usize, Vec<u8>)>, ()>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! The newer of the two super pages that is whole counts; then the newer whole map page of each segment; then the log
 //! is followed from the super page's anchor, batch by batch, up to the first that is not whole or not there. Of several
-//! entries on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash has left
-//! a BOPT of a program that did not keep to that, every copy passes for dirty, unless `BORG_REQUIRE` says that there was
-//! none.
+//! entries on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash
+//! has left a BOPT of a program that did not keep to that, every copy passes for dirty, unless `BORG_REQUIRE` says that
+//! there was none.
 //!
 //! Of a BOPT of version 2, one sector that has rotted is passed by where what counts does not need it, or is made whole
 //! from a second copy or from parity; else it is refused, with its place and what would be lost.
@@ -29,7 +29,7 @@ use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
 use super::segments::Segments;
 use super::sums::Sums;
-use crate::durable::Home;
+use crate::durable::CopyState;
 
 /// What was found.
 pub(super) struct Opened {
@@ -57,7 +57,7 @@ fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
     IoError::new(kind, "borg", Some(at), why)
 }
 
-/// Opens what the BOPT holds for a home of so many pages; `blank` is what the super page of a new one would be.
+/// Opens what the BOPT holds for an origin of so many pages; `blank` is what the super page of a new one would be.
 pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Result<Opened, IoError> {
     let layout = blank.layout;
     let mut aside =
@@ -129,12 +129,12 @@ fn log_ends_early(layout: Layout, segment: u32, last: u64, reached: u64) -> IoEr
 }
 
 /// A sector has rotted, of a page of which the newest generation may be lost with it.
-fn rotten(what: &str, sector: Lba, older: Option<&Home>, lost: &str) -> IoError {
-    let other = match older.and_then(Home::newest) {
+fn rotten(what: &str, sector: Lba, older: Option<&CopyState>, lost: &str) -> IoError {
+    let other = match older.and_then(CopyState::newest) {
         Some(generation) => {
-            format!("its other home is of generation {generation}, and {lost} flushed since would be lost")
+            format!("its other copy is of generation {generation}, and {lost} flushed since would be lost")
         }
-        None => format!("its other home is not whole either, and {lost} would be lost"),
+        None => format!("its other copy is not whole either, and {lost} would be lost"),
     };
     let why = format!("found a sector of {what} that is not as it was written, expected it whole: {other}");
     error(ErrorKind::Corrupt, Extent { start: sector, sectors: 1 }, why)
@@ -144,13 +144,13 @@ fn all_maps(layout: Layout) -> Extent {
     Extent::of_pages(layout.map_page(0, 0), 2 * u64::from(layout.segments()))
 }
 
-/// Whether a BOPT is that of this home, and divided as the options say.
+/// Whether a BOPT is that of this origin, and divided as the options say.
 fn check(found: &Super, expected: &Super) -> Result<(), IoError> {
     let refuse = |why: String| Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why));
-    if found.home_sectors != expected.home_sectors {
+    if found.origin_sectors != expected.origin_sectors {
         return refuse(format!(
             "found the BOPT of a volume of {} sectors, expected one of {} sectors: it belongs to another volume",
-            found.home_sectors, expected.home_sectors
+            found.origin_sectors, expected.origin_sectors
         ));
     }
     if (found.layout, found.pages) != (expected.layout, expected.pages) {
@@ -177,7 +177,7 @@ struct DiskEntry {
 }
 
 struct DiskEntries {
-    /// Of home.
+    /// Of the origin.
     pages: u64,
     newest: FxHashMap<u64, DiskEntry>,
 }
@@ -192,8 +192,10 @@ impl DiskEntries {
         entry: DiskEntry,
     ) -> Result<(), IoError> {
         if page >= self.pages {
-            let why =
-                format!("found a copy of page {page}, expected one of the {} pages of home", self.pages);
+            let why = format!(
+                "found a copy of page {page}, expected one of the {} pages of the origin",
+                self.pages
+            );
             return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(entry.slot), 1), why));
         }
         let known = self.newest.get(&page).map(|known| (known.age, known.slot));
