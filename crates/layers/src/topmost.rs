@@ -140,13 +140,13 @@ mod tests {
     use crate::registry;
 
     /// A layer that holds nothing, notes what it is told, and takes a while for it.
-    struct Told {
+    struct Logged {
         over: Rc<dyn BlockDevice>,
         notes: Rc<RefCell<Vec<&'static str>>>,
         stays: Rc<Cell<bool>>,
     }
 
-    impl Told {
+    impl Logged {
         async fn note(&self, what: &'static str) -> Result<(), IoError> {
             self.notes.borrow_mut().push(what);
             sleep(Nanos::from_millis(50)).await;
@@ -155,13 +155,13 @@ mod tests {
         }
     }
 
-    impl BlockDevice for Told {
+    impl BlockDevice for Logged {
         fn below(&self) -> Option<&dyn BlockDevice> {
             Some(&*self.over)
         }
     }
 
-    impl Layer for Told {
+    impl Layer for Logged {
         fn counters(&self) -> Counters {
             Counters::default()
         }
@@ -203,7 +203,7 @@ mod tests {
                 move |_: bool| {
                     let (over, notes, stays) = (over.clone(), notes.clone(), stays.clone());
                     let error = IoError::new(ErrorKind::Corrupt, "told", None, "it is no layer");
-                    let built = Ok(Built::new(Rc::new(Told { over, notes, stays })));
+                    let built = Ok(Built::new(Rc::new(Logged { over, notes, stays })));
                     let opened = if closed.get() { Err(error) } else { built };
                     Box::pin(std::future::ready(opened)) as Building
                 }
@@ -254,15 +254,15 @@ mod tests {
     #[test]
     fn a_layer_goes_when_its_commands_have_ended_and_later_ones_find_it_gone() {
         run(async |volume| {
-            let tell = |name| {
+            let command_later = |name| {
                 let topmost = volume.topmost.clone();
                 spawn(async move { topmost.command(name, Hints::default()).await })
             };
-            let (remove, first) = (tell("remove"), tell("drain"));
+            let (remove, first) = (command_later("remove"), command_later("drain"));
             sleep(Nanos::from_millis(30)).await;
-            let second = tell("reconfigure");
+            let second = command_later("reconfigure");
             sleep(Nanos::from_millis(30)).await;
-            let late = tell("drain");
+            let late = command_later("drain");
             for task in [first, second, remove, late] {
                 task.await.unwrap();
             }

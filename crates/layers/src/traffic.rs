@@ -17,14 +17,14 @@ use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, Sides, Traffic,
+    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, LayerTraffic, Nanos, PAGE_SECTORS, Traffic,
     Zeroes, runtime,
 };
 
 /// What was counted for each account.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    accounts: Vec<Sides>,
+    accounts: Vec<LayerTraffic>,
     above: Stream,
     below: Stream,
     background: Stream,
@@ -70,7 +70,12 @@ pub struct Counted {
 
 impl Stream {
     /// A request at an instant not before the last one's.
-    fn note(&mut self, request: Request, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+    fn note(
+        &mut self,
+        request: Request,
+        accounts: &mut Vec<LayerTraffic>,
+        of: fn(&mut LayerTraffic) -> &mut Traffic,
+    ) {
         if runtime::now() != self.now {
             self.count(accounts, of);
             self.now = runtime::now();
@@ -78,7 +83,7 @@ impl Stream {
         self.waiting.push(request);
     }
 
-    fn count(&mut self, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+    fn count(&mut self, accounts: &mut Vec<LayerTraffic>, of: fn(&mut LayerTraffic) -> &mut Traffic) {
         self.waiting.sort_by_key(|request| (request.space, request.at.start));
         for Request { space, at, account, write } in self.waiting.drain(..) {
             let traffic = of(entry(accounts, account));
@@ -101,51 +106,51 @@ impl Stream {
 
 impl Ledger {
     /// What was counted for an account, but for requests, to be counted on.
-    pub fn of(&mut self, account: Account) -> &mut Sides {
+    pub fn of(&mut self, account: Account) -> &mut LayerTraffic {
         entry(&mut self.accounts, account)
     }
 
     /// What was counted for an account.
-    pub fn get(&mut self, account: Account) -> Sides {
+    pub fn get(&mut self, account: Account) -> LayerTraffic {
         self.count_waiting();
         self.accounts.get(usize::from(account.0)).copied().unwrap_or_default()
     }
 
     /// What was counted for all.
-    pub fn all(&mut self) -> Sides {
+    pub fn all(&mut self) -> LayerTraffic {
         self.count_waiting();
-        let mut all = Sides::default();
-        self.accounts.iter().for_each(|sides| all.add(sides));
+        let mut all = LayerTraffic::default();
+        self.accounts.iter().for_each(|traffic| all.add(traffic));
         all
     }
 
     /// A client asks.
     pub fn above(&mut self, at: Extent, how: &Hints, write: bool) {
         let request = Request { space: Space::Volume, at, account: how.account, write };
-        self.above.note(request, &mut self.accounts, |sides| &mut sides.above);
+        self.above.note(request, &mut self.accounts, |traffic| &mut traffic.above);
     }
 
     /// The origin or BOPT is asked.
     fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
         let request = Request { space, at, account: how.account, write };
         if how.class <= Class::Foreground {
-            self.below.note(request, &mut self.accounts, |sides| &mut sides.below);
+            self.below.note(request, &mut self.accounts, |traffic| &mut traffic.below);
         } else {
-            self.background.note(request, &mut self.accounts, |sides| &mut sides.background);
+            self.background.note(request, &mut self.accounts, |traffic| &mut traffic.background);
         }
     }
 
     fn count_waiting(&mut self) {
-        self.above.count(&mut self.accounts, |sides| &mut sides.above);
-        self.below.count(&mut self.accounts, |sides| &mut sides.below);
-        self.background.count(&mut self.accounts, |sides| &mut sides.background);
+        self.above.count(&mut self.accounts, |traffic| &mut traffic.above);
+        self.below.count(&mut self.accounts, |traffic| &mut traffic.below);
+        self.background.count(&mut self.accounts, |traffic| &mut traffic.background);
     }
 }
 
-fn entry(accounts: &mut Vec<Sides>, account: Account) -> &mut Sides {
+fn entry(accounts: &mut Vec<LayerTraffic>, account: Account) -> &mut LayerTraffic {
     let account = usize::from(account.0);
     if account >= accounts.len() {
-        accounts.resize(account + 1, Sides::default());
+        accounts.resize(account + 1, LayerTraffic::default());
     }
     &mut accounts[account]
 }
@@ -230,7 +235,7 @@ mod tests {
     }
 
     /// Two devices that are asked in turn.
-    async fn ask(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Sides {
+    async fn ask(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> LayerTraffic {
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let (origin, bopt) = (Counted::new(origin, 0, &ledger), Counted::new(bopt, 1, &ledger));
         let foreground = || of_class(Class::Foreground);
@@ -249,7 +254,7 @@ mod tests {
             let slice = |start| Rc::new(Slice::new(disk.clone(), Extent::new(start, 10_000)).unwrap());
             ask(slice(0), slice(10_000)).await
         };
-        let sides = Runtime::new(1).run(both).unwrap();
+        let traffic = Runtime::new(1).run(both).unwrap();
         let below = Traffic {
             requests: 5,
             blocks_read: 40,
@@ -258,16 +263,16 @@ mod tests {
             crossings: 0,
             distance_blocks: (10_000 - 116) + (10_016 - 84),
         };
-        assert_eq!(sides.below, below);
-        assert_eq!((sides.background.requests, sides.background.blocks_written), (5, 5));
-        assert_eq!((sides.background.seeks, sides.above), (4, Traffic::default()));
+        assert_eq!(traffic.below, below);
+        assert_eq!((traffic.background.requests, traffic.background.blocks_written), (5, 5));
+        assert_eq!((traffic.background.seeks, traffic.above), (4, Traffic::default()));
     }
 
     #[test]
     fn from_one_component_to_another_there_is_no_distance() {
-        let sides = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
-        assert_eq!((sides.below.seeks, sides.below.crossings, sides.below.distance_blocks), (2, 2, 0));
-        assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
+        let traffic = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
+        assert_eq!((traffic.below.seeks, traffic.below.crossings, traffic.below.distance_blocks), (2, 2, 0));
+        assert_eq!(traffic.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
@@ -285,7 +290,7 @@ mod tests {
             top.write_zeroes(zeroes, of_class(Class::Foreground), Zeroes::default()).await.unwrap();
             ledger.borrow_mut().all()
         };
-        let Sides { above, below, .. } = Runtime::new(1).run(both).unwrap();
+        let LayerTraffic { above, below, .. } = Runtime::new(1).run(both).unwrap();
         assert_eq!((above.requests, above.blocks_written, above.seeks), (3, 72, 1));
         assert_eq!(
             (below.requests, below.blocks_written, below.seeks),

@@ -138,7 +138,7 @@ impl Keys {
     /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for
     /// messages.
     fn drive(&self, file: &str, name: &str, named: &str, key: &str) -> Result<Component, VolumeError> {
-        let wrong = |key: &str, found: String, expected: &str| VolumeError {
+        let invalid = |key: &str, found: String, expected: &str| VolumeError {
             place: format!("{file}: component.{name}.{key}"),
             found,
             expected: expected.to_owned(),
@@ -146,20 +146,20 @@ impl Keys {
         let beside = Path::new(file).parent().map(|folder| folder.join(named)).filter(|path| path.is_file());
         let drive = beside.map_or_else(|| named.to_owned(), |path| path.display().to_string());
         let mut drive =
-            Model::find(&drive).map_err(|error| wrong(key, format!("'{named}' ({error})"), "a drive"))?;
+            Model::find(&drive).map_err(|error| invalid(key, format!("'{named}' ({error})"), "a drive"))?;
         let defaults = QueueOptions::default();
         let policy = self.scheduler.as_ref().map(|text| {
-            text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
+            text.parse::<Policy>().map_err(|_| invalid("scheduler", format!("'{text}'"), Policy::NAMES))
         });
         let starvation_limit = self.starvation_limit.as_ref().map(|text| {
             let expected = "a time with its unit, 0s for never";
-            duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
+            duration(text).map_err(|_| invalid("starvation_limit", format!("'{text}'"), expected))
         });
         let background_share_pct = self.background_share.unwrap_or(defaults.background_share_pct);
         if !(1..=99).contains(&background_share_pct) {
-            return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
+            return Err(invalid("background_share", background_share_pct.to_string(), "1 to 99"));
         }
-        let freeblock = free_options(self, &wrong)?;
+        let freeblock = free_options(self, &invalid)?;
         let queue = QueueOptions {
             policy: policy.transpose()?.unwrap_or(defaults.policy),
             merge: self.merge.unwrap_or(defaults.merge),
@@ -199,24 +199,25 @@ fn size_of(path: &Path) -> std::io::Result<u64> {
 /// How the waits of a component's head are filled, if they are.
 fn free_options(
     keys: &Keys,
-    wrong: &dyn Fn(&str, String, &str) -> VolumeError,
+    invalid: &dyn Fn(&str, String, &str) -> VolumeError,
 ) -> Result<Option<FreeOptions>, VolumeError> {
     let time = |key: &str, text: &Option<String>| {
         let read = |text: &String| {
-            duration(text).map_err(|_| wrong(key, format!("'{text}'"), "a time with its unit, such as 100us"))
+            duration(text)
+                .map_err(|_| invalid(key, format!("'{text}'"), "a time with its unit, such as 100us"))
         };
         text.as_ref().map(read).transpose()
     };
     let guard = time("guard", &keys.guard)?;
     let idle = time("idle_delay_limit", &keys.idle_delay_limit)?;
     let Some(text) = keys.freeblock.as_deref().filter(|&text| text != "off") else {
-        let told = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
-        return told.map_or(Ok(None), |key| {
-            Err(wrong(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
+        let key = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
+        return key.map_or(Ok(None), |key| {
+            Err(invalid(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
         });
     };
     let expected = "paper, weighted or off";
-    let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
+    let policy = text.parse().map_err(|_| invalid("freeblock", format!("'{text}'"), expected))?;
     let (guard, idle_delay_limit) = (guard.unwrap_or_default(), idle.unwrap_or_default());
     Ok(Some(FreeOptions { policy, guard, idle_delay_limit, ..FreeOptions::default() }))
 }
@@ -226,7 +227,7 @@ impl Leaf for Component {
 
     /// A drive, or what a server would serve, by its size: as slow as the drive that `emulate` names.
     fn read(file: &str, name: &str, keys: Keys) -> Result<Component, VolumeError> {
-        let wrong = |key: &str, found: &str, expected: &str| VolumeError {
+        let invalid = |key: &str, found: &str, expected: &str| VolumeError {
             place: format!("{file}: component.{name}{key}"),
             found: found.to_owned(),
             expected: expected.to_owned(),
@@ -234,7 +235,7 @@ impl Leaf for Component {
         let data = keys.file.is_some() || keys.ram.is_some() || keys.nbd.is_some();
         let (key, drive) = match (&keys.drive, &keys.emulate) {
             (Some(_), _) if data => {
-                return Err(wrong(
+                return Err(invalid(
                     ".drive",
                     "a simulated drive with data",
                     "one of them: emulate = \"...\" with data",
@@ -245,32 +246,32 @@ impl Leaf for Component {
             (None, None) if data => {
                 let expected =
                     "emulate = \"DRIVE\", the drive that the laboratory takes it for (seekless drive list)";
-                return Err(wrong("", "data without a drive", expected));
+                return Err(invalid("", "data without a drive", expected));
             }
-            (None, _) => return Err(wrong("", "no drive", "drive = \"...\", or file or ram with emulate")),
-            (Some(_), Some(_)) => return Err(wrong(".emulate", "drive and emulate", "one of them")),
+            (None, _) => return Err(invalid("", "no drive", "drive = \"...\", or file or ram with emulate")),
+            (Some(_), Some(_)) => return Err(invalid(".emulate", "drive and emulate", "one of them")),
         };
         let sectors = match (&keys.file, &keys.ram, &keys.nbd) {
             (None, None, None) => None,
             (Some(path), None, None) => {
                 let path = beside(file, path.clone());
                 let size = size_of(&path).map_err(|error| {
-                    wrong(".file", &format!("{}: {error}", path.display()), "a file or block device")
+                    invalid(".file", &format!("{}: {error}", path.display()), "a file or block device")
                 })?;
                 Some(size)
             }
             (None, Some(text), None) => Some(memory(file, name, text)?),
             (None, None, Some(_)) => {
                 let expected = "file or ram: the laboratory connects to no server, and asks for a size";
-                return Err(wrong(".nbd", "another server's export", expected));
+                return Err(invalid(".nbd", "another server's export", expected));
             }
-            _ => return Err(wrong("", "several of file, ram and nbd", "one of them")),
+            _ => return Err(invalid("", "several of file, ram and nbd", "one of them")),
         };
         let model = keys.modelled(file, name)?.map(Box::new);
         let component = Component { sectors, model, ..keys.drive(file, name, drive, key)? };
         let most = component.drive.sectors();
         match sectors {
-            Some(found) if found > most || found == 0 => Err(wrong(
+            Some(found) if found > most || found == 0 => Err(invalid(
                 &format!(".{key}"),
                 &format!("{}, for {} of data", component.drive.name(), Size(found * SECTOR_BYTES)),
                 &format!("a drive that is as large; this one has {}", Size(most * SECTOR_BYTES)),

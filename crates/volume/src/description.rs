@@ -199,21 +199,22 @@ impl<C: Leaf> Description<C> {
     pub fn check(&self) -> Result<u64, VolumeError> {
         for (name, component) in &self.components {
             component.check().map_err(|refused| {
-                self.wrong(&format!("component.{name}.{}", refused.key), refused.found, refused.expected)
+                self.invalid(&format!("component.{name}.{}", refused.key), refused.found, refused.expected)
             })?;
         }
         for (name, window) in &self.slices {
             let place = format!("slice.{name}");
             let Some(component) = self.components.get(&window.of) else {
                 let found = format!("of = '{}'", window.of);
-                return Err(self.wrong(&place, found, format!("a component: {}", names(&self.components))));
+                return Err(self.invalid(&place, found, format!("a component: {}", names(&self.components))));
             };
             let size = component.sectors();
             let end = window.extent.start.0.checked_add(window.extent.sectors);
             if window.extent.sectors == 0 || end.is_none_or(|end| end > size) {
-                let found = format!("{} from {}", told(window.extent.sectors), told(window.extent.start.0));
-                let expected = format!("a part of {} ({})", window.of, told(size));
-                return Err(self.wrong(&place, found, expected));
+                let found =
+                    format!("{} from {}", size_text(window.extent.sectors), size_text(window.extent.start.0));
+                let expected = format!("a part of {} ({})", window.of, size_text(size));
+                return Err(self.invalid(&place, found, expected));
             }
         }
         let mut claims = Vec::new();
@@ -227,7 +228,7 @@ impl<C: Leaf> Description<C> {
                 |other: &&Claim| other.component == claim.component && other.extent.overlaps(claim.extent);
             if let Some(other) = claims[..index].iter().find(same) {
                 let found = format!("sectors of {} that {} has too", claim.component, other.by);
-                return Err(self.wrong(&claim.by, found, "sectors that nothing else uses".to_owned()));
+                return Err(self.invalid(&claim.by, found, "sectors that nothing else uses".to_owned()));
             }
         }
         Ok(sectors)
@@ -254,10 +255,14 @@ impl<C: Leaf> Description<C> {
         let Some(layer) = self.layers.get(name) else {
             let all = [names(&self.components), names(&self.slices), names(&self.layers)];
             let known: Vec<String> = all.into_iter().filter(|some| !some.is_empty()).collect();
-            return Err(self.wrong(by, format!("'{name}'"), format!("one of: {}", known.join(", "))));
+            return Err(self.invalid(by, format!("'{name}'"), format!("one of: {}", known.join(", "))));
         };
         if above.iter().any(|above| above == name) {
-            return Err(self.wrong(by, format!("'{name}', which is above it"), "something below".to_owned()));
+            return Err(self.invalid(
+                by,
+                format!("'{name}', which is above it"),
+                "something below".to_owned(),
+            ));
         }
         above.push(name.to_owned());
         let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
@@ -268,12 +273,12 @@ impl<C: Leaf> Description<C> {
         }
         above.pop();
         layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
-            self.wrong(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
+            self.invalid(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
         })
     }
 
     /// The error at a key.
-    fn wrong(&self, key: &str, found: String, expected: String) -> VolumeError {
+    fn invalid(&self, key: &str, found: String, expected: String) -> VolumeError {
         let place = if self.file.is_empty() { key.to_owned() } else { format!("{}: {key}", self.file) };
         VolumeError { place, found, expected }
     }
@@ -310,7 +315,7 @@ impl<C: Leaf> Description<C> {
             let pieces = layer.devices.get("bopt").map(Vec::as_slice).unwrap_or_default();
             let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
             let bopt = sizes.sum::<Option<u64>>().filter(|sectors| *sectors > 0);
-            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", told(sectors)));
+            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", size_text(sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
             parts.push(format!("{}{words}", layer.entry.name));
@@ -325,7 +330,7 @@ impl<C: Leaf> Description<C> {
     }
 }
 
-fn told(sectors: u64) -> String {
+fn size_text(sectors: u64) -> String {
     Size(sectors.saturating_mul(512)).to_string()
 }
 

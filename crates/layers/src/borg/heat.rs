@@ -58,19 +58,19 @@ mod tests {
     #[test]
     fn parts_are_counted_and_cool_down() {
         let mut heat = Heat::new(1 << 18);
-        let told = |heat: &Heat, at: Extent| {
-            let mut told = Vec::new();
-            heat.each(at, &mut |part, count| told.push((part.start.0, part.sectors, count)));
-            told
+        let ranges = |heat: &Heat, at: Extent| {
+            let mut ranges = Vec::new();
+            heat.each(at, &mut |part, count| ranges.push((part.start.0, part.sectors, count)));
+            ranges
         };
         for _ in 0..5 {
             heat.note(Extent::new(2048, 8));
         }
         heat.note(Extent::new(4095, 2));
-        assert_eq!(told(&heat, Extent::new(2000, 3000)), [(2000, 48, 0), (2048, 2048, 6), (4096, 904, 1)]);
+        assert_eq!(ranges(&heat, Extent::new(2000, 3000)), [(2000, 48, 0), (2048, 2048, 6), (4096, 904, 1)]);
         heat.age();
         assert_eq!(
-            told(&heat, Extent::new(0, 8192))[1..],
+            ranges(&heat, Extent::new(0, 8192))[1..],
             [(2048, 2048, 3), (4096, 2048, 0), (6144, 2048, 0)]
         );
     }

@@ -49,23 +49,23 @@ impl Borg {
         let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = Greedy { threshold: self.options.threshold };
-        let (fork, layout, grain) = (self.store.fork(), self.store.layout(), self.grain);
+        let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
         let (seen_of, placed) = (models.clone(), self.options.placement == Placement::Planned);
         let planning = move || {
             let (window, last, models) = (&early, last.as_ref(), seen_of.as_ref());
-            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, grain, models };
+            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, granularity, models };
             let plan = planner.plan(&scene);
-            (if placed { plan.with_slots(grain) } else { plan }, fork)
+            (if placed { plan.with_slots(granularity) } else { plan }, fork)
         };
         let (plan, fork) = runtime::offload(planning, |_| cost).await;
         self.learned.borrow_mut().planned(plan.clone());
-        report.planned_pages = plan.pages() << self.grain;
+        report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        let known = report.planned_pages.max(seen << self.grain);
+        let known = report.planned_pages.max(seen << self.granularity);
         let prediction = match models {
             Some(models) if late.requests() > 0 => {
                 let (options, verdict) = (self.options.clone(), self.judge(known, None));
-                let rehearsal = Rehearsal { models, fork, options, grain, verdict };
+                let rehearsal = Rehearsal { models, fork, options, granularity, verdict };
                 self.rehearse(rehearsal, plan.clone(), late, report).await
             }
             _ => None,

@@ -11,7 +11,7 @@ use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 use super::Borg;
 use super::mover::{Move, Mover};
 use super::options::MoveClass;
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::planner::Plan;
 use super::planning::Planning;
 use super::policy::Verdict;
@@ -21,7 +21,7 @@ impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
     /// Waits for the one that runs, if any.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account, Manner::Gentle).await?;
+        let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
         let Planning { plan, known, wins } = self.plan(&mut report).await;
@@ -70,9 +70,10 @@ impl Borg {
     /// read cache stay where they are, and the rest fill the slots that are left, in the plan's order. A plan that only
     /// adds fills empty slots before those that it takes from others.
     fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
-        let (origin, grain) = (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
+        let (origin, granularity) = (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.granularity);
         let each = plan.ranges.iter().flat_map(|planned| {
-            let (start, pages) = (u64::from(planned.range.start) << grain, planned.range.pages << grain);
+            let (start, pages) =
+                (u64::from(planned.range.start) << granularity, planned.range.pages << granularity);
             let slot = planned.slot;
             (0..pages).map(move |at| (start + u64::from(at), slot.map(|slot| slot + at)))
         });

@@ -18,7 +18,7 @@ use seekless_core::{
 
 use super::mover::Mover;
 use super::options::Options;
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::planner::Plan;
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
@@ -40,7 +40,7 @@ pub(super) struct Rehearsal {
     /// Options of the layer.
     pub options: Options,
     /// Units of requests are `1 << grain` pages.
-    pub grain: u32,
+    pub granularity: u32,
     /// How much of the plan is to be carried out.
     pub verdict: Verdict,
 }
@@ -100,7 +100,7 @@ impl Rehearsal {
         let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
         let borg = self.open(origin.clone(), bopt.clone());
         if let Some(plan) = plan {
-            if let Some(mover) = Mover::start(&borg, MOVED, Manner::AtOnce).await? {
+            if let Some(mover) = Mover::start(&borg, MOVED, Throttle::Unthrottled).await? {
                 borg.carry_out(&mover, plan, self.verdict, &mut Reconfigured::default()).await?;
             }
         }
@@ -122,11 +122,11 @@ impl Rehearsal {
 
     /// The requests of a window, from time zero on.
     fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = Record> + use<'a> {
-        let (grain, end) = (self.grain, self.models[0].at.sectors);
+        let (granularity, end) = (self.granularity, self.models[0].at.sectors);
         let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
         window.iter().filter_map(move |access| {
             let Access { time, process, name, first, pages, write } = access;
-            let sectors = |units: u32| (u64::from(units) << grain) * PAGE_SECTORS;
+            let sectors = |units: u32| (u64::from(units) << granularity) * PAGE_SECTORS;
             // The last unit may reach past the end.
             let sectors_left = end.checked_sub(sectors(first))?;
             Some(Record {

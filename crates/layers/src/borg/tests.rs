@@ -237,7 +237,8 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
         let expected = [("analyse", 50), ("plan", 50), ("outgoing", 0), ("relocate", 0), ("incoming", 50)];
         assert_eq!(stages, expected);
         play(2).await;
-        let hits = |account| (borg.sides(Account(account)).pages, borg.sides(Account(account)).hits);
+        let hits =
+            |account| (borg.traffic_of(Account(account)).pages, borg.traffic_of(Account(account)).hits);
         assert_eq!((hits(0), hits(2)), ((50, 0), (50, 50)));
         let (before, after) = (disk.account(Account(0)).busy(), disk.account(Account(2)).busy());
         assert!(after.0 * 5 < before.0, "{after} against {before}");
@@ -254,17 +255,20 @@ fn both_sides_of_the_indirector_are_counted() {
         for page in 0..20 {
             write(&*borg, Extent::of_pages(1_900 - page * 90, 1), 1).await;
         }
-        let sides = borg.sides(Account(0));
-        assert_eq!((sides.above.requests, sides.above.seeks, sides.above.blocks_written), (20, 19, 160));
-        assert_eq!(sides.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
-        assert_eq!((sides.pages, sides.hits, sides.absorbed, sides.splits), (20, 20, 20, 0));
-        assert!(sides.below.distance_blocks * 2 < sides.above.distance_blocks, "{:?}", sides.below);
+        let traffic = borg.traffic_of(Account(0));
+        assert_eq!(
+            (traffic.above.requests, traffic.above.seeks, traffic.above.blocks_written),
+            (20, 19, 160)
+        );
+        assert_eq!(traffic.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
+        assert_eq!((traffic.pages, traffic.hits, traffic.absorbed, traffic.splits), (20, 20, 20, 0));
+        assert!(traffic.below.distance_blocks * 2 < traffic.above.distance_blocks, "{:?}", traffic.below);
         read(&*borg, Extent::of_pages(1_899, 3)).await;
-        let sides = borg.sides(Account(0));
-        assert_eq!((sides.splits, sides.pages, sides.hits, sides.below.blocks_read), (1, 23, 21, 24));
-        assert_eq!(sides.background, Traffic::default());
+        let traffic = borg.traffic_of(Account(0));
+        assert_eq!((traffic.splits, traffic.pages, traffic.hits, traffic.below.blocks_read), (1, 23, 21, 24));
+        assert_eq!(traffic.background, Traffic::default());
         borg.drain_all(Account(1)).await.unwrap();
-        let (foreground, mover) = (borg.sides(Account(0)), borg.sides(Account(1)));
+        let (foreground, mover) = (borg.traffic_of(Account(0)), borg.traffic_of(Account(1)));
         assert_eq!((mover.drained, mover.above, mover.below), (20, Traffic::default(), Traffic::default()));
         assert_eq!((mover.background.blocks_read, foreground.drained), (160, 0));
         assert!(mover.background.blocks_written >= 160);

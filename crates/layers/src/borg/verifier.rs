@@ -23,7 +23,7 @@ use seekless_core::{
     Ticket, mutant,
 };
 
-use super::pace::{Manner, Pace};
+use super::pace::{Pace, Throttle};
 use super::{Borg, did};
 use crate::destage;
 
@@ -47,15 +47,15 @@ pub(super) struct Verified {
 
 /// Sectors that are kept in the same way, contiguous wherever they are.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Part {
     at: Extent,
     /// Where the copy begins.
     copy: Option<Lba>,
     dirty: bool,
 }
 
-impl Kept {
-    fn goes_on(&self, with: &Kept) -> bool {
+impl Part {
+    fn is_followed_by(&self, with: &Part) -> bool {
         let follows = match (self.copy, with.copy) {
             (None, None) => true,
             (Some(one), Some(other)) => one + self.at.sectors == other,
@@ -65,9 +65,9 @@ impl Kept {
     }
 
     /// A part of it.
-    fn cut(&self, at: Extent) -> Kept {
+    fn cut(&self, at: Extent) -> Part {
         let copy = self.copy.map(|start| start + (at.start.0 - self.at.start.0));
-        Kept { at, copy, ..*self }
+        Part { at, copy, ..*self }
     }
 }
 
@@ -105,8 +105,8 @@ pub(super) fn same(one: &Buffer, other: &Buffer) -> bool {
 impl Borg {
     /// Reads all that there is of `at`, and repairs it.
     pub(super) async fn verify(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
-        let kept = self.kept(at);
-        let reads = kept.iter().map(|part| {
+        let parts = self.parts(at);
+        let reads = parts.iter().map(|part| {
             let piece = into.cut_sectors(part.at.start.0 - at.start.0, part.at.sectors);
             self.verify_part(part, piece, &how)
         });
@@ -117,17 +117,17 @@ impl Borg {
     /// The same of all pages that have a copy, in the background; it ends early when the layer is to stop or to go.
     pub(super) async fn verify_copies(&self, how: Hints) -> Result<(), IoError> {
         let (pace, how) =
-            (Pace::new(self, Manner::Gentle), Hints { class: Class::Background, verify: true, ..how });
+            (Pace::new(self, Throttle::Throttled), Hints { class: Class::Background, verify: true, ..how });
         let sectors = self.origin.geometry().sectors;
         let strands = destage::strands(self.store.pages_where(|_, _| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
-            if !pace.goes_on(at.pages().count()).await {
+            if !pace.may_continue(at.pages().count()).await {
                 break;
             }
             let at = Extent { sectors: at.sectors.min(sectors - at.start.0), ..at };
             let read = self.verify(at, Buffer::hollow_sectors(at.sectors), how.clone()).await;
             // What cannot be read is counted.
-            if let Some(error) = read.err().filter(|error| !error.is_of_the_medium()) {
+            if let Some(error) = read.err().filter(|error| !error.is_medium_error()) {
                 return Err(error);
             }
         }
@@ -135,8 +135,8 @@ impl Borg {
     }
 
     /// How the sectors of `at` are kept now.
-    fn kept(&self, at: Extent) -> Vec<Kept> {
-        let mut kept: Vec<Kept> = Vec::with_capacity(1);
+    fn parts(&self, at: Extent) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
             // What nobody compared with the origin is no copy of it yet.
             let entry = self.store.lookup(at.start.page()).filter(|entry| entry.proven);
@@ -144,24 +144,24 @@ impl Borg {
             let copy = entry.map(|entry| place(entry.slot));
             let dirty = entry.is_some_and(|entry| entry.dirty);
             let dirty = dirty && !self.canary.is("repaired from home though newer");
-            let part = Kept { at, copy, dirty };
-            match kept.last_mut() {
-                Some(last) if last.goes_on(&part) => last.at.sectors += at.sectors,
-                _ => kept.push(part),
+            let part = Part { at, copy, dirty };
+            match parts.last_mut() {
+                Some(last) if last.is_followed_by(&part) => last.at.sectors += at.sectors,
+                _ => parts.push(part),
             }
         }
-        kept
+        parts
     }
 
     /// Reads a part. What is wrong with it is sought by halves, down to a page.
-    async fn verify_part(&self, part: &Kept, into: Buffer, how: &Hints) -> Result<(), IoError> {
-        let (whole, mut settled) = (part.at, Ok(()));
+    async fn verify_part(&self, part: &Part, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        let (whole, mut result) = (part.at, Ok(()));
         let mut left = vec![*part];
         while let Some(part) = left.pop() {
             let piece = into.cut_sectors(part.at.start.0 - whole.start.0, part.at.sectors);
-            match self.read_kept(&part, &piece, how).await {
+            match self.read_stored(&part, &piece, how).await {
                 Ok(true) => continue,
-                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) if !error.is_medium_error() => return Err(error),
                 _ => {}
             }
             if let Some(halves) = part.at.halves(PAGE_SECTORS) {
@@ -171,14 +171,14 @@ impl Borg {
             edge("a read that verifies finds something: its pages are looked at under their locks");
             let one = self.settle_page(part.at, &piece, how).await;
             self.verifier.count(|found| found.unreadable += u64::from(one.is_err()));
-            settled = settled.and(one);
+            result = result.and(one);
         }
-        settled
+        result
     }
 
     /// Reads all that there is of a part; false if that differs.
-    async fn read_kept(&self, part: &Kept, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
-        let Kept { at, copy, dirty } = *part;
+    async fn read_stored(&self, part: &Part, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let Part { at, copy, dirty } = *part;
         match copy {
             None => self.origin.read(at, into.clone(), how.clone()).await.map(|_| true),
             Some(start) if dirty => {
@@ -211,22 +211,22 @@ impl Borg {
         let locks = !mutant::is("borg: a repair without the lock");
         let held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket));
         let _held = if locks { Some(held.await) } else { None };
-        let kept = self.kept(at);
-        let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
+        let parts = self.parts(at);
+        let Some((Part { copy: Some(start), dirty, .. }, [])) = parts.split_first() else {
             return self.origin.read(at, into.clone(), how).await.map(drop);
         };
         if *dirty {
             return self.bopt.read(Extent { start: *start, ..at }, into.clone(), how).await.map(drop);
         }
         let block = self.origin.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
-        let mut settled = Ok(());
+        let mut result = Ok(());
         for (part, piece) in into.split(at, block) {
             let there = Extent { start: *start + (part.start.0 - at.start.0), ..part };
             let one = self.settle_block((part, there), &piece, &how).await;
-            settled = settled.and(one);
+            result = result.and(one);
         }
-        self.touch(at);
-        settled
+        self.invalidate_copies(at);
+        result
     }
 
     /// Looks at a block of a clean page, on the origin and in its copy, and repairs the one from the other.
@@ -246,11 +246,11 @@ impl Borg {
                 }
                 copy
             }
-            (Err(error), Ok(copy)) if error.is_of_the_medium() => {
+            (Err(error), Ok(copy)) if error.is_medium_error() => {
                 self.repair_origin(at, &copy, how).await?;
                 copy
             }
-            (Ok(origin), Err(error)) if error.is_of_the_medium() => {
+            (Ok(origin), Err(error)) if error.is_medium_error() => {
                 self.repair_copy((at, there), &origin, how).await;
                 origin
             }

@@ -68,7 +68,7 @@ impl Cache {
             let used = |page| state.page(page).is_some_and(|page| !page.unused);
             // What is prewritten saves a request, what is fetched may: where both wait for the same time, it is left to
             // the first.
-            if state.leaves || state.flying.len() > BATCH || !around.clone().any(used) {
+            if state.quiescing || state.flying.len() > BATCH || !around.clone().any(used) {
                 return;
             }
         }
@@ -153,7 +153,7 @@ impl Cache {
     }
 
     /// None is wanted any more.
-    pub(super) fn withdraw_fetches(&self) {
+    pub(super) fn abort_fetches(&self) {
         let all: Vec<Ticket> = {
             let fetches = &mut self.state.borrow_mut().fetches;
             std::iter::from_fn(|| fetches.forget_oldest()).collect()
@@ -162,12 +162,12 @@ impl Cache {
     }
 
     /// Everything is below and durable, and nothing is on its way that was asked for ahead.
-    pub(super) async fn leave(&self) -> Result<(), IoError> {
-        self.state.borrow_mut().leaves = true;
-        self.withdraw_fetches();
+    pub(super) async fn quiesce(&self) -> Result<(), IoError> {
+        self.state.borrow_mut().quiescing = true;
+        self.abort_fetches();
         let done = self.sync(&Hints::default()).await;
         self.until(|state| state.fetches.under_way == 0).await;
-        self.state.borrow_mut().leaves = false;
+        self.state.borrow_mut().quiescing = false;
         done
     }
 }

@@ -181,11 +181,11 @@ impl Layer for Cache {
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
-        io(self.leave())
+        io(self.quiesce())
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
-        io(self.leave())
+        io(self.quiesce())
     }
 
     /// Dirty pages.

@@ -147,7 +147,7 @@ impl Cache {
             let needless = self.state.borrow_mut().put(part, &piece);
             needless.inspect(Ticket::abort);
         }
-        self.tend();
+        self.maintain();
         Ok(())
     }
 

@@ -45,9 +45,9 @@ pub struct State {
     /// A flush below failed: what was written before it may be lost.
     pub failed: Option<IoError>,
     /// Somebody looks after dirty pages.
-    pub tended: bool,
+    pub maintaining: bool,
     /// The layer is to stop or to go: nothing is asked for ahead.
-    pub leaves: bool,
+    pub quiescing: bool,
     pub counted: Counted,
 }
 
@@ -99,8 +99,8 @@ impl State {
             next_flush: 0,
             failures: (0, None),
             failed: None,
-            tended: false,
-            leaves: false,
+            maintaining: false,
+            quiescing: false,
             counted: Counted::default(),
         }
     }

@@ -113,7 +113,7 @@ impl Cache {
                     return Err(error.clone());
                 }
             }
-            self.withdraw_fetches();
+            self.abort_fetches();
             self.raise(u64::MAX, BATCH, class);
             let ready = {
                 let state = self.state.borrow();
@@ -189,8 +189,8 @@ impl Cache {
     }
 
     /// Looks after dirty pages from now on, as long as there are any.
-    pub(super) fn tend(&self) {
-        if std::mem::replace(&mut self.state.borrow_mut().tended, true) {
+    pub(super) fn maintain(&self) {
+        if std::mem::replace(&mut self.state.borrow_mut().maintaining, true) {
             return;
         }
         let (me, often) = (self.me.clone(), self.options.settle.min(self.options.expire).min(OFTEN));
@@ -199,7 +199,7 @@ impl Cache {
                 sleep(often).await;
                 let Some(cache) = me.upgrade() else { return };
                 if cache.state.borrow().dirty() == 0 {
-                    cache.state.borrow_mut().tended = false;
+                    cache.state.borrow_mut().maintaining = false;
                     return;
                 }
                 cache.write_old();

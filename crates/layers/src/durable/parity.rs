@@ -71,24 +71,24 @@ pub fn head<T>(
     decode: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<(T, Option<Vec<u8>>)> {
     let head = bytes.get(..PAGE)?;
-    if let Some(told) = decode(head) {
-        return Some((told, None));
+    if let Some(decoded) = decode(head) {
+        return Some((decoded, None));
     }
     let claimed = head.starts_with(&magic).then(|| u32_at(head, PAGES_AT) as usize);
-    let mut wrong = Sum::of(head);
+    let mut damaged = Sum::of(head);
     for (pages, behind) in bytes[PAGE..].chunks(PAGE).map(Some).chain([None]).enumerate() {
         // Of a record of so many pages one sector may be wrong: another one of the head, or its first.
-        let begins = head.iter().zip(&wrong.0).map(|(byte, wrong)| byte ^ wrong).take(8).eq(magic);
-        let counts = u32_at(head, PAGES_AT) ^ u32_at(&wrong.0, PAGES_AT) == pages as u32;
+        let begins = head.iter().zip(&damaged.0).map(|(byte, damaged)| byte ^ damaged).take(8).eq(magic);
+        let counts = u32_at(head, PAGES_AT) ^ u32_at(&damaged.0, PAGES_AT) == pages as u32;
         let first = (begins && counts).then_some(0);
         let others = (1..AT / SECTOR).filter(|_| claimed == Some(pages));
         for sector in first.into_iter().chain(others) {
-            let mended = wrong.applied(head, sector);
-            if let Some(told) = decode(&mended) {
-                return Some((told, Some(mended)));
+            let repaired = damaged.applied(head, sector);
+            if let Some(decoded) = decode(&repaired) {
+                return Some((decoded, Some(repaired)));
             }
         }
-        wrong.add(behind.unwrap_or_default());
+        damaged.add(behind.unwrap_or_default());
     }
     None
 }
@@ -99,14 +99,14 @@ pub fn head<T>(
 /// `record` is all of it, its head as it was written.
 pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
     let behind = record.chunks_exact(PAGE).skip(1).zip(sums).enumerate();
-    let mut wrong = behind.filter(|(_, (page, told))| crc32c::crc32c(page) != **told);
-    let Some((index, (page, told))) = wrong.next() else { return Ok(None) };
-    if wrong.next().is_some() {
+    let mut damaged = behind.filter(|(_, (page, decoded))| crc32c::crc32c(page) != **decoded);
+    let Some((index, (page, decoded))) = damaged.next() else { return Ok(None) };
+    if damaged.next().is_some() {
         return Err(());
     }
     let sum = Sum::of(record);
-    let mut mended = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
-    mended.find(|page| crc32c::crc32c(page) == *told).map(|page| Some((index, page))).ok_or(())
+    let mut repaired = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
+    repaired.find(|page| crc32c::crc32c(page) == *decoded).map(|page| Some((index, page))).ok_or(())
 }
 
 #[cfg(test)]
@@ -146,12 +146,12 @@ mod tests {
         fn one_sector_is_made_whole_and_two_are_missed(
             fill in proptest::collection::vec(any::<u8>(), 0..9_usize),
             behind in 0..3_usize,
-            wrong in proptest::collection::vec((any::<prop::sample::Index>(), 0..SECTOR, 1..=255_u8), 0..3_usize),
+            damaged in proptest::collection::vec((any::<prop::sample::Index>(), 0..SECTOR, 1..=255_u8), 0..3_usize),
         ) {
             let (sound, sums) = record(&fill);
             let mut bytes = sound.clone();
             let mut sectors = BTreeSet::new();
-            for (sector, byte, change) in &wrong {
+            for (sector, byte, change) in &damaged {
                 let sector = sector.index(bytes.len() / SECTOR);
                 if sectors.insert(sector) {
                     bytes[sector * SECTOR + byte] ^= change;
@@ -165,11 +165,11 @@ mod tests {
                 prop_assert!(found.is_none());
                 return Ok(());
             }
-            let (told, mended) = found.unwrap();
-            prop_assert_eq!(mended.is_some(), of_head == 1);
-            prop_assert_eq!(&told[..], &sound[..AT]);
-            if let Some(mended) = mended {
-                bytes[..PAGE].copy_from_slice(&mended);
+            let (decoded, repaired) = found.unwrap();
+            prop_assert_eq!(repaired.is_some(), of_head == 1);
+            prop_assert_eq!(&decoded[..], &sound[..AT]);
+            if let Some(repaired) = repaired {
+                bytes[..PAGE].copy_from_slice(&repaired);
             }
             let found = page(&bytes[..sound.len()], &sums);
             if sectors.len() == 1 && of_data == 1 {

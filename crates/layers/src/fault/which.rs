@@ -17,7 +17,7 @@ pub struct Which {
     when: When,
     rng: RefCell<Rng>,
     /// Requests that fitted; bytes that were written where there is room for so many.
-    met: Cell<u64>,
+    matched: Cell<u64>,
 }
 
 /// When a fault strikes.
@@ -58,8 +58,8 @@ impl Which {
             let sectors = size.map_or(u64::MAX / 2 - start.min(u64::MAX / 2), |size| size.0 / SECTOR_BYTES);
             Extent::new(start, sectors)
         });
-        let (rng, met) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
-        Which { ops: ops.iter().map(|op| op.0).collect(), at, when, rng, met }
+        let (rng, matched) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
+        Which { ops: ops.iter().map(|op| op.0).collect(), at, when, rng, matched }
     }
 
     /// Whether the fault strikes this one, which is counted.
@@ -70,17 +70,17 @@ impl Which {
             return false;
         }
         if let When::Room(bytes) = self.when {
-            let with = self.met.get() + at.bytes();
+            let with = self.matched.get() + at.bytes();
             let writes = matches!(op, Op::Write | Op::WriteZeroes);
             if writes && with <= bytes {
-                self.met.set(with);
+                self.matched.set(with);
             }
             return writes && with > bytes;
         }
-        self.met.set(self.met.get() + 1);
+        self.matched.set(self.matched.get() + 1);
         match self.when {
             When::Always | When::Room(_) => true,
-            When::Nth(nth, for_ever) => self.met.get() == nth || (for_ever && self.met.get() > nth),
+            When::Nth(nth, for_ever) => self.matched.get() == nth || (for_ever && self.matched.get() > nth),
             When::Chance(chance) => self.below(1_000_000) < chance,
         }
     }
@@ -94,8 +94,8 @@ impl Which {
     }
 
     /// How many fitted so far.
-    pub fn met(&self) -> u64 {
-        self.met.get()
+    pub fn matched(&self) -> u64 {
+        self.matched.get()
     }
 
     /// The random numbers of the fault.

@@ -31,7 +31,7 @@ pub struct State {
     /// The checkpoint that is durable.
     pub disk: Head,
     /// Whether it is of this epoch: before that nothing is written to segments.
-    pub begun: bool,
+    pub session_begun: bool,
     /// A copy that is not whole.
     pub torn: Option<Head>,
     /// The generation of the checkpoint that was tried last.
@@ -39,9 +39,9 @@ pub struct State {
     /// All up to this sequence is durable, and found by a start.
     pub durable: u64,
     /// The last sequence that has something of a client.
-    pub asked: u64,
+    pub requested: u64,
     /// Only the next checkpoint makes anything durable: a start would not find what is written now.
-    pub owed: bool,
+    pub checkpoint_pending: bool,
     /// How often that became so.
     pub breaks: u64,
     /// Writes of segments that failed, since one succeeded.
@@ -72,7 +72,7 @@ pub struct Counted {
     pub moved_free: u64,
     pub moved_apart: u64,
     /// Blocks that the freeblock cleaner asked for in vain.
-    pub withdrawn: u64,
+    pub aborted: u64,
     /// Segments that a cleaner emptied, and those of them by the freeblock cleaner.
     pub cleaned: u64,
     pub cleaned_free: u64,
@@ -121,7 +121,7 @@ impl State {
         if let Some(error) = &self.failed {
             return Admitted::No(error.clone());
         }
-        if !self.begun {
+        if !self.session_begun {
             return Admitted::Begin;
         }
         if who == Who::Client && self.segments.free() < threshold {
@@ -143,7 +143,7 @@ impl State {
 
     /// What is written from now on a start finds only by the next checkpoint.
     pub fn broke(&mut self) {
-        self.owed = !mutant::is("lld: a log that broke passes for whole");
+        self.checkpoint_pending = !mutant::is("lld: a log that broke passes for whole");
         self.breaks += 1;
     }
 
@@ -277,8 +277,8 @@ impl State {
         let next = if fills { self.segments.take() } else { None };
         self.segments.get(segment).written = self.log.sequence;
         let more = u64::from(mutant::is("lld: one more is confirmed than is durable"));
-        let confirmed = (self.durable + more).min(self.log.sequence - 1);
-        let sealed = self.log.seal(next, confirmed, forgets)?;
+        let stable = (self.durable + more).min(self.log.sequence - 1);
+        let sealed = self.log.seal(next, stable, forgets)?;
         for (slot, ((_, data), sum)) in (sealed.at + 1..).zip(sealed.entries.iter().zip(&sealed.sums)) {
             self.sums.set(slot, (!data.is_hollow()).then_some(*sum));
         }

@@ -68,7 +68,7 @@ pub struct Summary {
     /// Which one.
     pub key: Key,
     /// All up to this sequence were durable before it was written.
-    pub confirmed: u64,
+    pub stable: u64,
     /// The segment in which the log goes on if this one is full; `NONE` if a checkpoint will say.
     pub next: u32,
     /// Blocks that a cleaner wrote to other segments before: each with its slot and checksum.
@@ -86,8 +86,7 @@ impl Summary {
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 12, &(VERSION + u32::from(layout.sealed)).to_le_bytes());
         put(&mut bytes, 16, &self.key.identity.to_le_bytes());
-        for (number, at) in [self.key.epoch, self.key.sequence, self.confirmed].iter().zip((32..).step_by(8))
-        {
+        for (number, at) in [self.key.epoch, self.key.sequence, self.stable].iter().zip((32..).step_by(8)) {
             put(&mut bytes, at, &number.to_le_bytes());
         }
         let [entries, deleted, moved] = [self.entries.len(), self.deleted.len(), self.moved.len()];
@@ -142,7 +141,7 @@ impl Summary {
             |index: usize| (u32_at(bytes, HEAD + ENTRY * index), u32_at(bytes, HEAD + ENTRY * index + 4));
         let summary = Summary {
             key: found,
-            confirmed: u64_at(bytes, 48),
+            stable: u64_at(bytes, 48),
             next,
             entries: (0..entries).map(pair).collect(),
             deleted: (entries..entries + deleted).map(pair).collect(),
@@ -162,7 +161,7 @@ impl Summary {
         let sensible = summary.entries.iter().all(|(block, _)| there(*block))
             && summary.deleted.iter().all(within)
             && summary.moved.iter().all(|moved| moved.block < layout.blocks && moved.slot < layout.slots())
-            && summary.confirmed < key.sequence;
+            && summary.stable < key.sequence;
         sensible.then_some(summary)
     }
 }
@@ -208,7 +207,7 @@ mod tests {
             let key = key(sequence, 5, offset);
             let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
             let moved = moved.into_iter().map(|(block, slot, sum)| Moved { block, slot, sum }).collect();
-            let summary = Summary { key, confirmed: sequence / 2, next: 9, moved, deleted, entries };
+            let summary = Summary { key, stable: sequence / 2, next: 9, moved, deleted, entries };
             let mut bytes = summary.encode(&layout());
             if let Some((at, change)) = damage {
                 bytes[at] ^= change;
@@ -225,7 +224,7 @@ mod tests {
         #[test]
         fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
-            let none = Summary { key, confirmed: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
+            let none = Summary { key, stable: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
             put(&mut bytes, 0, &none.encode(&layout())[..64]);
             for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
                 put(&mut bytes, at, &(word % 200).to_le_bytes());

@@ -22,7 +22,7 @@ pub struct Sums {
     each: Vec<u32>,
     known: Vec<u64>,
     /// Segments whose summaries were asked for.
-    asked: Vec<bool>,
+    requested: Vec<bool>,
 }
 
 impl Sums {
@@ -30,7 +30,7 @@ impl Sums {
     pub fn new(layout: &Layout) -> Sums {
         let slots = layout.slots() as usize;
         let known = vec![0; slots.div_ceil(64)];
-        Sums { each: vec![0; slots], known, asked: vec![false; layout.segments as usize] }
+        Sums { each: vec![0; slots], known, requested: vec![false; layout.segments as usize] }
     }
 
     /// What a slot gets has this sum; of what has a length only nobody knows it.
@@ -79,8 +79,9 @@ impl Lld {
             let state = self.state.borrow();
             let unknown = |slot: &&Slot| state.sums.of(**slot).is_none();
             let segments = slots.iter().filter(unknown).map(|slot| self.layout.segment_of(*slot));
-            let asks =
-                |segment: &u32| !state.sums.asked[*segment as usize] && !state.segments.of(*segment).hollow;
+            let asks = |segment: &u32| {
+                !state.sums.requested[*segment as usize] && !state.segments.of(*segment).hollow
+            };
             segments.filter(asks).collect()
         };
         join_all(segments.into_iter().map(|segment| self.read_sums(segment, how))).await;
@@ -89,12 +90,12 @@ impl Lld {
     async fn read_sums(&self, segment: u32, how: &Hints) {
         let found = match self.summaries_of(segment, how).await {
             Ok(found) => found,
-            Err(error) if error.is_of_the_medium() => Vec::new(),
+            Err(error) if error.is_medium_error() => Vec::new(),
             // Withdrawn, or the like: the next one tries again.
             Err(_) => return,
         };
         let state = &mut *self.state.borrow_mut();
-        state.sums.asked[segment as usize] = true;
+        state.sums.requested[segment as usize] = true;
         for summary in found {
             let first = segment * self.layout.segment + summary.key.offset + 1;
             for (slot, (block, sum)) in (first..).zip(summary.entries) {

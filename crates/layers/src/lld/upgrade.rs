@@ -65,7 +65,7 @@ mod tests {
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
         let below: Rc<dyn BlockDevice> = Rc::new(Slice::new(disk, Extent::of_pages(0, 120)).unwrap());
         let old = options().first_format(below.geometry().sectors).unwrap();
-        let found = checkpoint::Found::default();
+        let found = checkpoint::Recovered::default();
         let lld = Lld::of(below.clone(), options(), old, found).await.unwrap();
         for round in 0..3 {
             for block in 0..BLOCKS {

@@ -11,7 +11,7 @@
 //! was. After a flush that failed the map in one copy may be torn, so that no map is written any more: every later
 //! flush fails. Whoever asks lets each request finish.
 
-mod kept;
+mod format;
 mod options;
 mod sealed;
 mod table;
@@ -30,7 +30,7 @@ use seekless_core::{
 
 use crate::canary::Canary;
 use crate::durable::{Quiet, region, writable};
-use kept::Kept;
+use format::Format;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};
 
@@ -56,7 +56,7 @@ pub struct Mapper {
 
 struct State {
     map: Map,
-    kept: Kept,
+    format: Format,
     /// Pages have moved that no map tells yet.
     changed: bool,
     /// Slots that no page lies in, but perhaps in the map that is durable.
@@ -68,7 +68,7 @@ impl Mapper {
     /// Opens what the last flush left; where there are only zeroes, a volume of zeroes.
     pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Rc<Mapper>, IoError> {
         let canary = options.canary();
-        let (kept, map) = Kept::read(&*below, options, &canary).await?;
+        let (format, map) = Format::read(&*below, options, &canary).await?;
         // Who wrote this map may have ended before its flush: only a durable one may free slots. And a torn one, which
         // reading it took away, must not come back.
         if !canary.is("unflushed opening") && !options.older {
@@ -77,11 +77,11 @@ impl Mapper {
         let pages = map.slots.len() as u64;
         let spare =
             map.free.len() as u64 + map.slots.iter().filter(|&&slot| slot != NONE).count() as u64 - pages;
-        let state = State { map, kept, changed: false, released: Vec::new(), failed: None };
+        let state = State { map, format, changed: false, released: Vec::new(), failed: None };
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Mapper {
             below,
-            slots_at: kept.copies(pages).end(),
+            slots_at: format.copies(pages).end(),
             state: RefCell::new(state),
             locks: locks(),
             flushing: locks(),
@@ -95,7 +95,7 @@ impl Mapper {
 
     /// Whether its map is in sealed sectors: not, in a volume of the first format.
     pub fn is_sealed(&self) -> bool {
-        self.state.borrow().kept != Kept::Old
+        self.state.borrow().format != Format::Old
     }
 
     fn slot_of(&self, part: Extent) -> u32 {
@@ -189,7 +189,7 @@ impl Mapper {
             }
             state.map.generation += 1;
             state.changed = false;
-            let (copy, map) = state.kept.next(&state.map, &self.canary);
+            let (copy, map) = state.format.next(&state.map, &self.canary);
             (copy, map, std::mem::take(&mut state.released))
         };
         // Others wait for this one or will: it is not left for later, and not withdrawn with who asked first.
@@ -209,7 +209,7 @@ impl Mapper {
         match &done {
             Ok(()) => {
                 state.map.free.extend(released);
-                state.kept.written();
+                state.format.written();
                 self.copy_later(state);
             }
             Err(_) if mutant::is("mapper: a failed flush is forgotten") => {}
@@ -220,7 +220,7 @@ impl Mapper {
 
     /// When nobody has written for a while, the map goes to its other copy too.
     fn copy_later(&self, state: &State) {
-        if state.kept.lacks_copy() {
+        if state.format.lacks_copy() {
             let generation = |mapper: &Mapper| mapper.state.borrow().map.generation;
             self.quiet.wait(self.me.clone(), state.map.generation, generation, async |mapper: &Mapper| {
                 // If it fails, the next flush says so.
@@ -234,11 +234,11 @@ impl Mapper {
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
         let (copy, map) = {
             let state = self.state.borrow();
-            if state.changed || state.failed.is_some() || !state.kept.lacks_copy() {
+            if state.changed || state.failed.is_some() || !state.format.lacks_copy() {
                 return Ok(());
             }
             edge("the map goes to its other home too");
-            state.kept.next(&state.map, &self.canary)
+            state.format.next(&state.map, &self.canary)
         };
         let copied = async {
             region::write(&*self.below, copy, &map, how).await?;
@@ -247,7 +247,7 @@ impl Mapper {
         let copied = copied.await;
         let state = &mut *self.state.borrow_mut();
         match &copied {
-            Ok(()) => state.kept.copied(),
+            Ok(()) => state.format.copied(),
             Err(error) => state.failed = Some(error.clone()),
         }
         copied

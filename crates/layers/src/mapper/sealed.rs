@@ -22,7 +22,7 @@ const HEAD: usize = 48;
 const ENTRY: usize = 4;
 
 /// What was found.
-pub struct Found {
+pub struct StoredMap {
     /// The map.
     pub map: Map,
     /// The copy that it is in.
@@ -62,7 +62,7 @@ pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
 }
 
 /// The number of pages that a copy tells, if its first sector is one; else what was found.
-fn told(copy: &[u8]) -> Result<Option<u64>, String> {
+fn page_count(copy: &[u8]) -> Result<Option<u64>, String> {
     let features = u32_at(copy, 8);
     match copy.starts_with(MAGIC) {
         true if features != 0 => Err(format!("a map with features {features:#x}")),
@@ -73,7 +73,7 @@ fn told(copy: &[u8]) -> Result<Option<u64>, String> {
 /// The map that sectors tell which are whole.
 fn decode(copy: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
     let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(copy, at)).collect();
-    if told(copy) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
+    if page_count(copy) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
 }
 
 /// Both copies, and what is known of them.
@@ -153,14 +153,14 @@ pub async fn read(
     pages: u64,
     older: bool,
     canary: &Canary,
-) -> Result<Option<Found>, IoError> {
+) -> Result<Option<StoredMap>, IoError> {
     let there = below.geometry().sectors;
     let first = region::read(below, Extent::new(0, 1)).await?;
     let sealed = first.look(|bytes| part().look(Lba(0), bytes));
     if let sector::Sector::Whole(_) = sealed {
-        let found = match first.look(told) {
-            Ok(Some(told)) if told == pages => None,
-            Ok(told) => Some(format!("a map of {} pages", told.unwrap_or(0))),
+        let found = match first.look(page_count) {
+            Ok(Some(page_count)) if page_count == pages => None,
+            Ok(page_count) => Some(format!("a map of {} pages", page_count.unwrap_or(0))),
             Err(found) => Some(found),
         };
         if let Some(found) = found {
@@ -181,13 +181,13 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(Found { map, copy: 0, copied: false }));
+        return Ok(Some(StoredMap { map, copy: 0, copied: false }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
     let copied = read.pair.0[0] == read.pair.0[1];
-    Ok(Some(Found { map, copy: which as u64, copied }))
+    Ok(Some(StoredMap { map, copy: which as u64, copied }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {

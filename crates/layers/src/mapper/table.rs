@@ -62,7 +62,7 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     let mut claims = [0; 2];
     for (claim, generation) in claims.iter_mut().zip(0..) {
         match region::read(below, first(generation)).await?.look(header) {
-            Some((_, told)) if told != pages => return Err(refused(format!("a map of {told} pages"))),
+            Some((_, stored)) if stored != pages => return Err(refused(format!("a map of {stored} pages"))),
             claimed => *claim = claimed.map_or(0, |(generation, _)| generation),
         }
     }
@@ -128,7 +128,7 @@ fn is_whole(copy: &[u8]) -> bool {
 
 /// The map that a copy tells, if it is whole and of so many pages in so many slots.
 fn decode(copy: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
-    let Some((generation, told)) = header(copy) else {
+    let Some((generation, stored)) = header(copy) else {
         if copy.iter().any(|&byte| byte != 0) {
             return None;
         }
@@ -136,25 +136,25 @@ fn decode(copy: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
         let free = (0..slots as u32).rev().collect();
         return Some(Map { generation: first_number(), slots: vec![NONE; pages as usize], free });
     };
-    let entries = copy.get(HEADER..HEADER + 4 * pages as usize).filter(|_| told == pages)?;
+    let entries = copy.get(HEADER..HEADER + 4 * pages as usize).filter(|_| stored == pages)?;
     if !is_whole(copy) && !canary.is("torn metadata accepted") {
         return None;
     }
-    let told = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-    let told: Vec<u32> = entries.chunks_exact(4).map(told).collect();
-    checked(generation, told, slots)
+    let stored = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    let stored: Vec<u32> = entries.chunks_exact(4).map(stored).collect();
+    checked(generation, stored, slots)
 }
 
 /// The map of these entries, if their slots exist and hold one page each.
-pub fn checked(generation: u64, told: Vec<u32>, slots: u64) -> Option<Map> {
+pub fn checked(generation: u64, stored: Vec<u32>, slots: u64) -> Option<Map> {
     let mut used = vec![false; slots as usize];
-    for &slot in told.iter().filter(|&&slot| slot != NONE) {
+    for &slot in stored.iter().filter(|&&slot| slot != NONE) {
         if std::mem::replace(used.get_mut(slot as usize)?, true) {
             return None;
         }
     }
     let free = (0..slots as u32).rev().filter(|&slot| !used[slot as usize]).collect();
-    Some(Map { generation, slots: told, free })
+    Some(Map { generation, slots: stored, free })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! after a restart it begins anew.
 
 mod areas;
-mod found;
+mod bad_blocks;
 mod options;
 mod pass;
 
@@ -29,7 +29,7 @@ use seekless_core::{
 };
 
 use areas::Areas;
-use found::Found;
+use bad_blocks::BadBlocks;
 pub use options::{EDGES, Options};
 
 /// What it can be told to do besides requests.
@@ -58,10 +58,10 @@ struct State {
     /// How to reach what is asked for, by reader.
     tickets: BTreeMap<usize, Ticket>,
     /// So many wait for the pass to end, which it then does early.
-    awaited: u32,
+    waiters: u32,
     /// Why it cannot go on.
     failed: Option<IoError>,
-    found: Found,
+    found: BadBlocks,
     /// What clients wrote of blocks in which bad sectors are sought now, by where the blocks begin.
     sought: BTreeMap<u64, (Extent, Vec<Extent>)>,
     counted: Counted,

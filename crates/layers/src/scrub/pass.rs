@@ -39,7 +39,7 @@ impl Scrub {
         }
         let late = async {
             runtime::sleep_until(began + self.options.deadline).await;
-            self.hurry();
+            self.boost();
             std::future::pending::<()>().await;
         };
         let all = join_all((0..readers).map(|reader| self.read_on(reader)));
@@ -70,7 +70,7 @@ impl Scrub {
     }
 
     /// From now on the pass goes on in the background: what is under way is withdrawn, and read in order.
-    fn hurry(&self) {
+    fn boost(&self) {
         let tickets: Vec<Ticket> = {
             let state = &mut *self.state.borrow_mut();
             if state.class == Class::Background {
@@ -88,24 +88,24 @@ impl Scrub {
     pub(super) async fn end_early(&self) {
         let tickets: Vec<Ticket> = {
             let state = &mut *self.state.borrow_mut();
-            state.awaited += 1;
+            state.waiters += 1;
             state.tickets.values().cloned().collect()
         };
         tickets.iter().for_each(Ticket::abort);
         drop(self.turn.lock(Extent::new(0, 1), Mode::Exclusive, Class::Foreground, None).await);
-        self.state.borrow_mut().awaited -= 1;
+        self.state.borrow_mut().waiters -= 1;
     }
 
     fn is_to_end(&self) -> bool {
         let state = self.state.borrow();
-        state.awaited > 0 || state.failed.is_some()
+        state.waiters > 0 || state.failed.is_some()
     }
 
     async fn read_on(&self, reader: usize) {
         while let Some(at) = self.next(reader) {
             let Err(error) = self.look_at(reader, at).await else { continue };
             let state = &mut *self.state.borrow_mut();
-            if state.awaited > 0 {
+            if state.waiters > 0 {
                 edge("a pass ends early: the layer is to stop or to go");
             } else if error.kind() != ErrorKind::Aborted {
                 state.failed.get_or_insert(error);
@@ -134,7 +134,7 @@ impl Scrub {
                 self.state.borrow_mut().found.well(at);
                 free
             }
-            Err(error) if error.is_of_the_medium() => self.seek_bad(reader, at).await?,
+            Err(error) if error.is_medium_error() => self.seek_bad(reader, at).await?,
             Err(error) => return Err(error),
         };
         let counted = &mut self.state.borrow_mut().counted;
@@ -148,7 +148,7 @@ impl Scrub {
         let ticket = Ticket::new();
         let how = {
             let state = &mut *self.state.borrow_mut();
-            if state.awaited > 0 {
+            if state.waiters > 0 {
                 let why = "the layer is to stop or to go";
                 return Err(IoError::new(ErrorKind::Aborted, "scrub", Some(at), why));
             }
@@ -181,7 +181,7 @@ impl Scrub {
                     free &= this;
                     self.state.borrow_mut().found.well(at);
                 }
-                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) if !error.is_medium_error() => return Err(error),
                 Err(_) => {
                     if let Some([one, other]) = at.halves(least) {
                         left.extend([other, one]);

@@ -24,7 +24,7 @@ pub enum Environment {
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Shows a line to whoever started the server.
-    pub say: fn(&str),
+    pub print: fn(&str),
     /// Ends the process at once.
     pub abort: fn(),
 }
@@ -36,9 +36,9 @@ impl Environment {
     }
 
     /// Shows a line to whoever started the server.
-    pub fn say(self, line: &str) {
+    pub fn print(self, line: &str) {
         if let Environment::Live(program) = self {
-            (program.say)(line);
+            (program.print)(line);
         }
     }
 
@@ -66,7 +66,7 @@ impl Environment {
         }
         let (limit, needed) = (descriptors::raise_limit(), (clients + OTHER_DESCRIPTORS) as u64);
         if limit < needed {
-            self.say(&format!(
+            self.print(&format!(
                 "clients: found a limit of {limit} open files (ulimit -n), expected {needed} for clients = {clients}"
             ));
         }
@@ -83,7 +83,7 @@ impl Environment {
     /// Ends the process like a crash. A replay ended before this point.
     pub fn abort(self) {
         if let Environment::Live(program) = self {
-            self.say("stopped at once: what was not flushed may be lost, as in a crash");
+            self.print("stopped at once: what was not flushed may be lost, as in a crash");
             (program.abort)();
         }
     }

@@ -222,7 +222,7 @@ impl Pairs {
     pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
-                environment.say(&format!(
+                environment.print(&format!(
                     "layer.{layer}: {}: {error}: nothing will keep what is below it from being served without it",
                     file.display()
                 ));

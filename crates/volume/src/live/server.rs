@@ -67,7 +67,7 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
     let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
-    (program.say)(&format!("io: {}{why}", reactor.kind()));
+    (program.print)(&format!("io: {}{why}", reactor.kind()));
     if let Some(file) = request.log_inputs {
         if keys.is_some() || description.components.values().any(Live::is_encrypted) {
             return Err(LiveError::new(format!(
@@ -75,7 +75,7 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
                 description.file
             )));
         }
-        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), program.say)?;
+        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), program.print)?;
         reactor = reactor.recorded(recorder);
     }
     let reactor = Rc::new(reactor);
@@ -163,7 +163,7 @@ pub(super) async fn serve(
     }
     let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
     environment.room_for(clients);
-    let server = Server::new(reactor, clients, move |line| environment.say(line));
+    let server = Server::new(reactor, clients, move |line| environment.print(line));
     let place = socket(serving.volume, description.control.as_deref());
     let answerer = Answerer::new(serving, description, &server, &trees);
     let listener = environment.listen(&Address::Unix(place))?;
@@ -172,16 +172,16 @@ pub(super) async fn serve(
     let uri = description.exports.first().and_then(|export| {
         Some(address(&description.file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
-    environment.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    environment.print(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
-    environment.say("stopping; a second signal ends it at once");
+    environment.print("stopping; a second signal ends it at once");
     spawn(abort_at_signal(reactor.clone(), signals, environment)).detach();
     server.stop().await;
     for tree in trees.values() {
         stop(description, tree, &pairs, environment).await?;
     }
     let served = server.served();
-    environment.say(&format!(
+    environment.print(&format!(
         "stopped: {} requests answered, {} of them with an error; {} read, {} written",
         served.requests,
         served.failed,
@@ -199,7 +199,7 @@ async fn open(
     if description.components.values().any(Live::is_direct) {
         if let Err(error) = reactor.register() {
             environment
-                .say(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
+                .print(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
         }
     }
     let components = components(reactor, description)?;
@@ -239,7 +239,7 @@ fn listen(
         }
         server.listen(listener, exports, keys.cloned());
         for line in &lines {
-            environment.say(line);
+            environment.print(line);
         }
     }
     Ok(())
@@ -285,7 +285,7 @@ fn reconfigure_periodically(description: &Description<Live>, tree: &Tree, enviro
         let name = name.clone();
         let report = move |result: Result<_, _>| {
             if let Err(error) = result {
-                environment.say(&format!("layer.{name}: not reconfigured: {error}"));
+                environment.print(&format!("layer.{name}: not reconfigured: {error}"));
             }
         };
         reconfigure_every(layer.clone(), interval, report).detach();
@@ -307,13 +307,13 @@ fn report_copies(description: &Description<Live>, name: &str, layer: &dyn Layer,
     let options = description.layers.get(name).map(|layer| &layer.options);
     let copies = counter(layer, "copies_not_compared");
     if copies > 0 {
-        environment.say(&format!(
+        environment.print(&format!(
             "layer.{name}: nothing proves that what it lies over was not written without it: \
              {copies} copies are compared with that before they are served"
         ));
     }
     if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool) == Some(true) {
-        environment.say(&format!(
+        environment.print(&format!(
             "layer.{name}: trust_origin: copies are served without a look at what they are copies of"
         ));
     }
@@ -327,12 +327,12 @@ async fn drain(name: &str, layer: &Rc<dyn Layer>, environment: Environment) {
             Either::Left((Ok(()), _)) => return,
             // The stop reports what is left.
             Either::Left((Err(error), _)) => {
-                return environment.say(&format!("layer.{name}: not drained: {error}"));
+                return environment.print(&format!("layer.{name}: not drained: {error}"));
             }
             Either::Right(((), going_on)) => {
                 let left = dirty_pages(&**layer);
                 let bytes = Size(left * PAGE_BYTES);
-                environment.say(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
+                environment.print(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
                 drained = going_on;
             }
         }
@@ -355,14 +355,14 @@ async fn stop(
         if left == 0 && stopped.is_ok() {
             pairs.set_clean(&name, &**layer, environment);
         } else if stopped.is_ok() {
-            environment.say(&format!(
+            environment.print(&format!(
                 "layer.{name}: {left} pages ({}) are in this layer's own device alone: \
                  what is below it is old data without that",
                 Size(left * PAGE_BYTES)
             ));
         }
         if let Err(error) = stopped {
-            environment.say(&format!("layer.{name}: {error}"));
+            environment.print(&format!("layer.{name}: {error}"));
             failed = Some(error);
         }
     }

@@ -47,11 +47,11 @@ impl Plan {
     }
 
     /// The same plan with a slot for each range, one after the other from slot 0 (section 4.4).
-    pub fn with_slots(mut self, grain: u32) -> Plan {
+    pub fn with_slots(mut self, granularity: u32) -> Plan {
         let mut next = 0;
         for planned in &mut self.ranges {
             planned.slot = Some(next);
-            next += planned.range.pages << grain;
+            next += planned.range.pages << granularity;
         }
         self
     }

@@ -21,7 +21,7 @@ pub struct Scene<'a> {
     /// How the BOPT is divided.
     pub layout: Layout,
     /// A unit of the access graph is `1 << grain` pages.
-    pub grain: u32,
+    pub granularity: u32,
     /// Models of the origin and of the BOPT, where both have one.
     pub models: Option<&'a [Modelled; 2]>,
 }
@@ -29,6 +29,6 @@ pub struct Scene<'a> {
 impl Scene<'_> {
     /// Units of the access graph that the read cache has room for.
     pub fn capacity(&self) -> u64 {
-        u64::from(self.layout.cached_slots()) >> self.grain
+        u64::from(self.layout.cached_slots()) >> self.granularity
     }
 }

@@ -146,8 +146,8 @@ impl Error {
 
 impl Error {
     /// How many it might have struck so far.
-    pub fn met(&self) -> u64 {
-        self.which.met()
+    pub fn matched(&self) -> u64 {
+        self.which.matched()
     }
 }
 

@@ -68,7 +68,7 @@ pub struct PowerCut {
     volatile: RefCell<Volatile>,
     /// Flushes and reads hold all of it still; what is written meanwhile is not theirs.
     locks: RangeLocks,
-    asked: Cell<u64>,
+    requests: Cell<u64>,
     gone: Cell<bool>,
     rng: RefCell<Rng>,
 }
@@ -81,7 +81,7 @@ impl PowerCut {
             options,
             volatile: RefCell::default(),
             locks: RangeLocks::new(),
-            asked: Cell::new(0),
+            requests: Cell::new(0),
             gone: Cell::new(false),
             rng: RefCell::new(runtime::rng("powercut")),
         }
@@ -89,13 +89,13 @@ impl PowerCut {
 
     /// How many requests came.
     pub fn requests(&self) -> u64 {
-        self.asked.get()
+        self.requests.get()
     }
 
     /// Counts a request; the power goes with the n-th.
     async fn power(&self) -> Result<(), IoError> {
-        self.asked.set(self.asked.get() + 1);
-        if self.asked.get() == self.options.nth {
+        self.requests.set(self.requests.get() + 1);
+        if self.requests.get() == self.options.nth {
             self.cut().await?;
         }
         self.on()
@@ -221,7 +221,7 @@ impl BlockDevice for PowerCut {
 
 impl Layer for PowerCut {
     fn counters(&self) -> Counters {
-        vec![("requests", self.asked.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
+        vec![("requests", self.requests.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {

@@ -1,18 +1,18 @@
-//! Super and map pages of version 2: each sector is sealed, and no entry lies across two of them.
+//! Super and map pages of version 2: each sector is sealed, and no entry crosses a sector boundary.
 //!
-//! Where a page lies, and its generation, are told by the seals; so is the BOPT that a map page is of.
+//! The seals contain the place and generation of a page, and the BOPT of a map page.
 
 use seekless_core::device::Mark;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, void};
+use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::CopyState;
 use crate::durable::sector::{self, Part};
 
 const MAP: [u8; 8] = *b"SKLBORG3";
-/// May be passed by: dirty bits on disk are right also without a clean stop.
+/// A compatible feature: dirty bits on disk are exact even without a clean stop.
 const EXACT: u32 = 1;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
@@ -22,12 +22,12 @@ const MARK_AT: usize = 144;
 const MAP_HEAD: usize = 40;
 const MAP_ENTRY: usize = 7;
 
-/// What sectors of a super page are part of.
+/// Seal of the sectors of a super page.
 fn part_of_super() -> Part {
     Part::of(SUPER_2, 0)
 }
 
-/// What sectors of the map pages of a BOPT are part of.
+/// Seal of the sectors of a BOPT's map pages.
 fn part_of_map(identity: u128) -> Part {
     Part::of(MAP, identity)
 }
@@ -36,7 +36,7 @@ fn place(at: u64) -> Extent {
     Extent::of_pages(at, 1)
 }
 
-/// The bytes of a super page, for its copy at page `at`.
+/// Encodes a super page for its copy at page `at`.
 pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     put(&mut bytes, 0, &SUPER_2);
@@ -70,16 +70,16 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the copy of a super page at page `at` is. One that was given up is blank.
+/// State of the copy of a super page at page `at`. One that was given up is blank.
 pub fn super_copy_state(at: u64, bytes: &[u8]) -> CopyState {
-    if bytes.starts_with(&void()) {
+    if bytes.starts_with(&invalidated()) {
         CopyState::Blank
     } else {
         CopyState::of(part_of_super(), place(at), bytes)
     }
 }
 
-/// The super page of a copy that is whole, of this generation; `Err` with what was found if it cannot be followed.
+/// Decodes the super page of this generation in a whole copy; `Err` with what was found if it is not valid.
 pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     let word = |at: usize| u32_at(bytes, at);
     let number = |index: usize| u64_at(bytes, 64 + 8 * index);
@@ -110,7 +110,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     page.unless_senseless(count)
 }
 
-/// The bytes of a map page, of this BOPT and generation, for its copy at page `at`.
+/// Encodes a map page of this BOPT and generation, for its copy at page `at`.
 pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let valid = page.entries.iter().flatten().count() as u32;
@@ -127,12 +127,12 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     bytes
 }
 
-/// What the copy of a map page of this BOPT at page `at` is.
+/// State of the copy of a map page of this BOPT at page `at`.
 pub fn map_copy_state(at: u64, identity: u128, bytes: &[u8]) -> CopyState {
     CopyState::of(part_of_map(identity), place(at), bytes)
 }
 
-/// The map page of `segment` with so many slots, of a copy that is whole; `None` if it is of another.
+/// Decodes the map page of `segment` with this many slots in a whole copy; `None` if it is of another segment.
 pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     let ours = bytes[..8] == MAP && u32_at(bytes, 8) == segment && u32_at(bytes, 32) == slots;
     if !ours || u64::from(slots) > LARGEST_SEGMENT {
@@ -145,8 +145,8 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     counted.then_some(MapPage { segment, committed, reaches, entries })
 }
 
-/// The bytes of a page that is whole, for its other copy, of the same generation: a super page, or a map page of the
-/// BOPT with this identity.
+/// Reseals a whole page for its other copy, with the same generation: a super page, or a map page of the BOPT with this
+/// identity.
 pub fn for_copy(at: u64, generation: u64, identity: u128, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let part = if bytes[..8] == SUPER_2 { part_of_super() } else { part_of_map(identity) };

@@ -49,8 +49,8 @@ fn a_super_page_that_is_whole_and_makes_no_sense_is_refused() {
             Super { layout: Layout { segment: 0, ..layout() }, ..sound.clone() },
             Super { anchor, ..sound.clone() },
         ] {
-            let told = decoded(&wrong, &wrong.encode(1)).expect_err("it cannot be");
-            assert!(told.contains("pages"), "{told}");
+            let decoded = decoded(&wrong, &wrong.encode(1)).expect_err("it cannot be");
+            assert!(decoded.contains("pages"), "{decoded}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The map pages: of each segment the newer one that counts.
+//! The map pages: reads the newer valid copy of each segment.
 
 use std::ops::Range;
 
@@ -7,30 +7,30 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
 use super::super::format::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
-use super::{Aside, DiskEntries, DiskEntry, error, rotten};
+use super::{DiskEntries, DiskEntry, Extras, error, rotten};
 use crate::durable::{Choice, CopyState, Pair, region};
 
-/// Map pages of each copy that are read together: 16 MiB.
+/// Map pages of each copy read together: 16 MiB.
 const MAPS_AT_ONCE: u32 = if cfg!(test) { 3 } else { 4_096 };
 
-/// The map page of a segment that counts.
+/// The current map page of a segment.
 struct Counts {
     page: MapPage,
     generation: u64,
     copy: u64,
-    /// The newest generation that any sector of its copies is of.
+    /// The newest generation of any sector of its copies.
     newest: u64,
     /// Whether the other copy is the same.
     twice: bool,
 }
 
-/// Reads the map pages; returns up to which batch one says that the log was durable, and which.
+/// Reads the map pages; returns the newest batch that one of them records as durable, and which one.
 pub async fn read(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
     entries: &mut DiskEntries,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let (mut first, mut reaches) = (0, None);
     while first < disk.layout.segments() {
@@ -39,30 +39,30 @@ pub async fn read(
         let copies = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
         first = some.end;
         let reached = copies[0].look(|one| {
-            copies[1].look(|other| decode_some([one, other], disk, some, segments, entries, aside))
+            copies[1].look(|other| decode_some([one, other], disk, some, segments, entries, extras))
         })?;
         reaches = reaches.max(reached);
     }
     Ok(reaches)
 }
 
-/// The map pages of some segments, in their first copies and in the others.
+/// The map pages of some segments, in both copies.
 fn decode_some(
     bytes: [&[u8]; 2],
     disk: &Super,
     some: Range<u32>,
     segments: &mut Segments,
     entries: &mut DiskEntries,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let layout = disk.layout;
     let mut reaches = None;
     let pages = bytes[0].chunks_exact(PAGE).zip(bytes[1].chunks_exact(PAGE));
     for (segment, (one, other)) in some.zip(pages) {
         let counts = if disk.version == OLD {
-            newer_old(disk, segment, [one, other], aside)?
+            newer_old(disk, segment, [one, other], extras)?
         } else {
-            newer_sealed(disk, segment, [one, other], aside)?
+            newer_sealed(disk, segment, [one, other], extras)?
         };
         let Counts { page, generation, copy, newest, twice } = counts;
         let entry = segments.get(segment);
@@ -81,13 +81,13 @@ fn decode_some(
     Ok(reaches)
 }
 
-/// A generation as it is compared.
+/// A generation, as compared.
 fn compared(generation: u64) -> u64 {
     if mutant::is("borg: generations are compared in 8 bits") { generation & 0xff } else { generation }
 }
 
-/// Of version 1.
-fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
+/// In version 1.
+fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], extras: &mut Extras) -> Result<Counts, IoError> {
     let layout = disk.layout;
     let copy =
         |copy: usize| (old::generation_of(bytes[copy]), copy as u64, layout.map_page(segment, copy as u64));
@@ -100,7 +100,7 @@ fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -
     let mut found = decode(&copy(newer));
     if found.is_none() {
         edge("a torn map page: its other home counts");
-        aside.torn.push(copy(newer).2);
+        extras.torn.push(copy(newer).2);
         found = decode(&copy(1 - newer));
     }
     found.ok_or_else(|| none_is_whole(disk, segment))
@@ -111,8 +111,13 @@ fn none_is_whole(disk: &Super, segment: u32) -> IoError {
     error(ErrorKind::Corrupt, Extent::of_pages(disk.layout.map_page(segment, 0), 1), why)
 }
 
-/// Of version 2.
-fn newer_sealed(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
+/// In version 2.
+fn newer_sealed(
+    disk: &Super,
+    segment: u32,
+    bytes: [&[u8]; 2],
+    extras: &mut Extras,
+) -> Result<Counts, IoError> {
     let at = |copy: usize| disk.layout.map_page(segment, copy as u64);
     let copies = [0, 1].map(|copy| sealed::map_copy_state(at(copy), disk.identity, bytes[copy]));
     let narrow = copies.clone().map(|copy| match copy {
@@ -140,7 +145,7 @@ fn newer_sealed(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside
     if rotten {
         let there = at(1 - copy);
         let copy = sealed::for_copy(there, generation, disk.identity, bytes[copy]);
-        aside.mended.push((Extent::of_pages(there, 1), copy));
+        extras.repaired.push((Extent::of_pages(there, 1), copy));
     }
     let torn_stay = mutant::is("borg: torn pages stay");
     let newest = if torn_stay { generation } else { generation.max(other.newest().unwrap_or(0)) };

@@ -1,17 +1,17 @@
-//! Which super page counts, and what version the BOPT is of.
+//! The super page: finds the current one and its version.
 
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
 use super::super::format::{PAGE, PageState, SUPER_2, Super, old, sealed};
-use super::{Aside, check, error, rotten};
+use super::{Extras, check, error, rotten};
 use crate::durable::{Choice, CopyState, Pair, region};
 
-/// The newer super page that is whole; `None` where there never was one.
+/// The newer whole super page; `None` if there never was one.
 pub async fn read(
     bopt: &dyn BlockDevice,
     blank: &Super,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<Super>, IoError> {
     let both = Extent::of_pages(0, 2);
     let bytes = region::read(bopt, both).await?.to_vec();
@@ -25,14 +25,14 @@ pub async fn read(
     let is_sealed = copies.0.iter().any(|copy| copy.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
     let counts = match (is_sealed, is_old) {
-        (true, true) => while_upgrading(&pages, &copies, &found, aside)?,
-        (true, false) => newer_sealed(&pages, &copies, aside)?,
-        (false, _) => newer_old(&found, aside)?,
+        (true, true) => while_upgrading(&pages, &copies, &found, extras)?,
+        (true, false) => newer_sealed(&pages, &copies, extras)?,
+        (false, _) => newer_old(&found, extras)?,
     };
-    aside.supers.newest = copies.newest();
+    extras.supers.newest = copies.newest();
     let Some((page, copy)) = counts else { return Ok(None) };
-    aside.supers.newest = aside.supers.newest.max(page.generation);
-    aside.supers.copy = copy;
+    extras.supers.newest = extras.supers.newest.max(page.generation);
+    extras.supers.copy = copy;
     check(&page, blank).map(|()| Some(page))
 }
 
@@ -46,15 +46,15 @@ fn decoded(pages: &[&[u8]; 2], copies: &Pair, copy: usize) -> Result<Super, IoEr
     sealed::decode_super(generation, pages[copy]).map_err(|found| unknown(copy as u64, &found))
 }
 
-/// Of version 2.
+/// In version 2.
 fn newer_sealed(
     pages: &[&[u8]; 2],
     copies: &Pair,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(Super, u64)>, IoError> {
     let mut choice = copies.choose();
     if let Choice::Refused(_, Some(older)) = choice {
-        // What an upgrade has not taken away yet of version 1.
+        // Left from version 1 by an upgrade.
         if copies.0[1 - older].newest().is_none() && decoded(pages, copies, older)?.is_upgrading() {
             choice = Choice::Copy(older);
         }
@@ -63,15 +63,15 @@ fn newer_sealed(
         Choice::Copy(copy) => {
             let page = decoded(pages, copies, copy)?;
             let other = &copies.0[1 - copy];
-            aside.supers.twice = *other == copies.0[copy];
+            extras.supers.twice = *other == copies.0[copy];
             if matches!(other, CopyState::Torn(_)) {
                 edge("a torn super page: the other counts");
             }
             if matches!(other, CopyState::Rotten(..)) && !page.is_upgrading() {
                 let at = 1 - copy as u64;
                 let bytes = sealed::for_copy(at, page.generation, page.identity, pages[copy]);
-                aside.mended.push((Extent::of_pages(at, 1), bytes));
-                aside.supers.twice = true;
+                extras.repaired.push((Extent::of_pages(at, 1), bytes));
+                extras.supers.twice = true;
             }
             Ok(Some((page, copy as u64)))
         }
@@ -83,12 +83,12 @@ fn newer_sealed(
     }
 }
 
-/// One is of version 1 and whole: an upgrade was interrupted.
+/// One copy is of version 1 and whole: an upgrade was interrupted.
 fn while_upgrading(
     pages: &[&[u8]; 2],
     copies: &Pair,
     found: &[PageState<Super>],
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(Super, u64)>, IoError> {
     for (copy, at) in copies.0.iter().zip(0..) {
         match copy {
@@ -99,28 +99,28 @@ fn while_upgrading(
             _ => {}
         }
     }
-    newer_old(found, aside)
+    newer_old(found, extras)
 }
 
-/// Of version 1, or of none.
-fn newer_old(found: &[PageState<Super>], aside: &mut Aside) -> Result<Option<(Super, u64)>, IoError> {
+/// In version 1, or blank.
+fn newer_old(found: &[PageState<Super>], extras: &mut Extras) -> Result<Option<(Super, u64)>, IoError> {
     let which = |wanted: PageState<Super>| (0..2).filter(move |&at| found[at as usize] == wanted);
-    aside.torn.extend(which(PageState::Torn));
+    extras.torn.extend(which(PageState::Torn));
     let newest = found.iter().zip(0..).filter_map(|(found, at)| match found {
         PageState::Whole(page) => Some((page, at)),
         _ => None,
     });
     if let Some((newest, at)) = newest.max_by_key(|(page, _)| page.generation) {
-        if !aside.torn.is_empty() {
+        if !extras.torn.is_empty() {
             edge("a torn super page: the other counts");
         }
         return Ok(Some((newest.clone(), at)));
     }
     match (&found[0], &found[1]) {
-        // The second copy is written first: it was never finished. Or what was there was given up.
+        // The second copy is written first: formatting was interrupted. Or the BOPT was given up.
         (PageState::Blank, PageState::Torn)
-        | (PageState::Blank | PageState::Void, PageState::Blank | PageState::Void) => {
-            aside.torn.extend(which(PageState::Void));
+        | (PageState::Blank | PageState::Invalidated, PageState::Blank | PageState::Invalidated) => {
+            extras.torn.extend(which(PageState::Invalidated));
             Ok(None)
         }
         (PageState::Foreign, _) | (_, PageState::Foreign) => {

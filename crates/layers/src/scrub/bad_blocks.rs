@@ -9,14 +9,14 @@ const MOST: usize = 1 << 16;
 
 /// What could not be read, by logical blocks of the device.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct BadBlocks {
     bad: BTreeSet<Lba>,
     /// Those of this pass for which there was no room.
     beyond: u64,
     so_far: u64,
 }
 
-impl Found {
+impl BadBlocks {
     /// A pass begins: what had no room is counted anew.
     pub fn begin(&mut self) {
         self.beyond = 0;
@@ -78,25 +78,25 @@ mod tests {
 
     #[test]
     fn all_of_an_extent_is_told() {
-        let mut found = Found::default();
+        let mut found = BadBlocks::default();
         for block in [8, 16, 40] {
             found.bad(Lba(block));
         }
-        let told = |start, sectors| {
-            let mut told = Vec::new();
+        let ranges = |start, sectors| {
+            let mut ranges = Vec::new();
             found.each(Extent::new(start, sectors), 8, &mut |at, bad| {
-                told.push((at.start.0, at.sectors, bad));
+                ranges.push((at.start.0, at.sectors, bad));
             });
-            told
+            ranges
         };
-        assert_eq!(told(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
-        assert_eq!(told(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
-        assert_eq!(told(100, 5), [(100, 5, false)]);
+        assert_eq!(ranges(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
+        assert_eq!(ranges(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
+        assert_eq!(ranges(100, 5), [(100, 5, false)]);
     }
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let mut found = Found::default();
+        let mut found = BadBlocks::default();
         (0..MOST as u64 + 5).for_each(|block| found.bad(Lba(block)));
         found.bad(Lba(3));
         assert_eq!((found.now(), found.so_far()), (MOST as u64 + 5, MOST as u64 + 5));

@@ -8,7 +8,7 @@ use crate::canary::Canary;
 
 /// How the map is kept, and where the newest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Format {
     /// In the first format: the copy follows from the generation.
     Old,
     /// In sealed sectors.
@@ -20,33 +20,33 @@ pub enum Kept {
     },
 }
 
-impl Kept {
+impl Format {
     /// Reads the map that counts, and how it is kept; new ones are sealed.
     pub async fn read(
         below: &dyn BlockDevice,
         options: &Options,
         canary: &Canary,
-    ) -> Result<(Kept, Map), IoError> {
+    ) -> Result<(Format, Map), IoError> {
         let sectors = below.geometry().sectors;
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
             options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
-            return Ok((Kept::Sealed { copy: found.copy, copied: found.copied }, found.map));
+            return Ok((Format::Sealed { copy: found.copy, copied: found.copied }, found.map));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
-        Ok((Kept::Old, table::read(below, pages, slots, canary).await?))
+        Ok((Format::Old, table::read(below, pages, slots, canary).await?))
     }
 
     /// Both copies of a map of so many pages: slots are behind them.
     pub fn copies(self, pages: u64) -> Extent {
-        if self == Kept::Old { table::copies(pages) } else { sealed::copies(pages) }
+        if self == Format::Old { table::copies(pages) } else { sealed::copies(pages) }
     }
 
     /// The next map, and the copy that it goes to.
     pub fn next(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
         match self {
-            Kept::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
-            Kept::Sealed { copy, .. } => Kept::at(map, 1 - copy, canary),
+            Format::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
+            Format::Sealed { copy, .. } => Format::at(map, 1 - copy, canary),
         }
     }
 
@@ -56,19 +56,19 @@ impl Kept {
 
     /// The next map is durable.
     pub fn written(&mut self) {
-        if let Kept::Sealed { copy, copied } = self {
+        if let Format::Sealed { copy, copied } = self {
             (*copy, *copied) = (1 - *copy, false);
         }
     }
 
     /// Whether the copy that does not count holds an older map.
     pub fn lacks_copy(self) -> bool {
-        matches!(self, Kept::Sealed { copied: false, .. })
+        matches!(self, Format::Sealed { copied: false, .. })
     }
 
     /// That copy holds the same now.
     pub fn copied(&mut self) {
-        if let Kept::Sealed { copied, .. } = self {
+        if let Format::Sealed { copied, .. } = self {
             *copied = true;
         }
     }
