@@ -95,8 +95,8 @@ pub struct Replayed<T> {
     pub failure: Option<IoError>,
 }
 
-/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called with the number of a request now
-/// and then.
+/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called regularly with the index of a
+/// request.
 pub async fn replay<T: Tally>(
     records: impl Iterator<Item = Record>,
     total: u64,

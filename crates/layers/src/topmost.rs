@@ -1,7 +1,7 @@
-//! The topmost layer of a volume: told what to do, taken out from under its clients, and put in again.
+//! The topmost layer of a volume: carries out commands, and is detached and attached while clients continue.
 //!
-//! Invariants: no command reaches a layer that is out, and none is still at work in one that goes. A layer goes out
-//! when all that it holds is on the origin. Fault model: what fails leaves the volume as it was, and in use.
+//! Invariants: no command reaches a detached layer, and none is running when it detaches. A layer is detached once
+//! everything it holds is on the origin. Fault model: a failed operation leaves the volume as it was, and in use.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,25 +13,25 @@ use crate::registry::{Building, Built, Entry, LAYERS};
 use crate::split::{self, Split};
 use crate::units::Bytes;
 
-/// The commands that any topmost layer has, and those of one that is transparent.
+/// Commands of every topmost layer, the last two only if it is transparent.
 const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
 
-/// The topmost layer, in or out.
+/// The topmost layer, attached or detached.
 pub struct Topmost {
     entry: &'static Entry,
     switch: Rc<Switch>,
-    /// What it lies over, whole requests in the order in which they come: a component promises no order.
+    /// The device below, which gets whole requests in order of arrival: a component promises no order.
     over: Rc<Split>,
     build: Box<dyn Fn(bool) -> Building>,
-    /// Not here while it is out.
+    /// `None` while detached.
     layer: RefCell<Option<Rc<dyn Layer>>>,
-    /// Commands pass; who puts the layer in or out is alone.
+    /// Passed by commands; closed for attaching and detaching.
     gate: Gate,
 }
 
 impl Topmost {
-    /// Builds the layer over `over`, and a switch over it. `build` is called again whenever it is put in, and then told
-    /// that what the layer keeps may be there not yet.
+    /// Builds the layer over `over`, and a switch above it. `build` is called again to attach the layer, with `true`:
+    /// its on-disk state may be missing then.
     pub async fn new(
         entry: &'static Entry,
         over: Rc<dyn BlockDevice>,
@@ -49,17 +49,17 @@ impl Topmost {
         self.switch.clone()
     }
 
-    /// The layer, if it is in.
+    /// The layer, if attached.
     pub fn layer(&self) -> Option<Rc<dyn Layer>> {
         self.layer.borrow().clone()
     }
 
-    /// Carries out a command by name: `stop`, after which all that was acknowledged is durable; `remove` and `insert`,
-    /// if the layer is transparent; or one of its own. Those of a layer that is out do nothing, nor do those to put
-    /// it where it is.
+    /// Carries out a command by name: `stop`, after which everything acknowledged is durable; `remove` and `insert`, if
+    /// the layer is transparent; or one of its own. Commands for a detached layer do nothing, nor do `remove` and
+    /// `insert` in the respective state.
     ///
     /// # Errors
-    /// `Unsupported` if there is no such command, else what the layer says.
+    /// `Unsupported` if there is no such command, otherwise the layer's error.
     pub async fn command(&self, name: &str, how: Hints) -> Result<(), IoError> {
         if !commands(self.entry).contains(&name) {
             return Err(unknown_command(self.entry.name, name, &commands(self.entry)));
@@ -79,12 +79,12 @@ impl Topmost {
         }
     }
 
-    /// Takes the layer out: most of what it holds goes to the origin while clients go on, the rest while they are held.
+    /// Detaches the layer: it is emptied mostly while clients continue, completely while they are held back.
     pub async fn remove(&self) -> Result<(), IoError> {
         {
             let _inside = self.gate.pass().await;
             let Some(layer) = self.layer() else { return Ok(()) };
-            // Clients that write as fast as it empties itself may keep it from its end; it is tried again without them.
+            // Fails if clients write as fast as it is emptied; retried below without them.
             let _ = layer.detach().await;
         }
         let _alone = self.gate.close().await;
@@ -98,7 +98,7 @@ impl Topmost {
         Ok(())
     }
 
-    /// Puts the layer in. Its opening sees what it lies over hold still.
+    /// Attaches the layer. Requests are held back while it opens.
     pub async fn insert(&self) -> Result<(), IoError> {
         let _alone = self.gate.close().await;
         if self.layer.borrow().is_some() {
@@ -116,13 +116,13 @@ impl Topmost {
     }
 }
 
-/// What a topmost layer of this kind can be told to do.
+/// Commands of a topmost layer of this kind.
 pub fn commands(entry: &Entry) -> Vec<&'static str> {
     let general = if entry.transparent { &COMMANDS[..] } else { &COMMANDS[..1] };
     entry.commands.iter().chain(general).copied().collect()
 }
 
-/// A command of any layer by its name, as it is listed.
+/// A command of any layer by name, with static lifetime.
 pub fn command(name: &str) -> Option<&'static str> {
     let all = LAYERS.iter().flat_map(|entry| entry.commands).chain(&COMMANDS);
     all.copied().find(|command| *command == name)

@@ -1,16 +1,16 @@
-//! Traffic above a layer and below it (BORG, sections 6 and 7): what clients ask of the layer, and what it asks of its
+//! Traffic above a layer and below it (BORG, sections 6 and 7): clients' requests to the layer, and its requests to its
 //! devices. If requests are less sequential below than above, the layer does harm.
 //!
-//! Any layer can be measured: [`Counted::above`] goes over it, [`Counted::new`] over each device that it is built on.
-//! One that tells more apart, as BORG does, notes what clients ask by itself ([`Ledger::above`]).
+//! Any layer can be measured: [`Counted::above`] wraps the layer, [`Counted::new`] each device that it is built on. A
+//! layer that distinguishes more, as BORG does, records clients' requests itself ([`Ledger::above`]).
 //!
-//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it
-//! says what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any
-//! queue has them. Distances are of addresses. Background work is counted apart, and has a last request of its own.
-//! Discards and flushes move no data and are not counted.
+//! A request that does not start at the end of the previous one of its side counts as a seek, as if there were only one
+//! head: this measures the layout, not what the drive makes of it. Requests of the same instant count in ascending
+//! order, as any queue would have them. Distances are in addresses. Background work is counted separately, with its own
+//! last request. Discards and flushes move no data and are not counted.
 //!
-//! The devices are slices of one component, or on several. Then going from one to the other is a seek that has no
-//! distance. Counting costs a request neither time nor memory; nothing here can fail.
+//! The devices are slices of one component, or of several: a change between components is a seek without a distance.
+//! Counting costs a request neither time nor memory; nothing here can fail.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use seekless_core::{
     Zeroes, runtime,
 };
 
-/// What was counted for each account.
+/// Counters of each account.
 #[derive(Debug, Default)]
 pub struct Ledger {
     accounts: Vec<LayerTraffic>,
@@ -30,12 +30,12 @@ pub struct Ledger {
     background: Stream,
 }
 
-/// Requests one after the other.
+/// A sequence of requests.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Where the last one ended.
+    /// End of the last one.
     last: Option<(Space, u64)>,
-    /// Those of the last instant there were any, not counted yet.
+    /// Requests of the last instant, not counted yet.
     waiting: Vec<Request>,
     now: Nanos,
 }
@@ -48,14 +48,14 @@ struct Request {
     write: bool,
 }
 
-/// Where addresses are counted from.
+/// Address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     /// The volume.
     Volume,
-    /// A component, by its number.
+    /// A component, by number.
     Component(u32),
-    /// A device of which nobody knows on which component it is.
+    /// A device whose component is unknown.
     Device(u8),
 }
 
@@ -63,13 +63,13 @@ enum Space {
 pub struct Counted {
     device: Rc<dyn BlockDevice>,
     space: Space,
-    /// Where the device begins in its space.
+    /// Start of the device in its space.
     from: u64,
     ledger: Rc<RefCell<Ledger>>,
 }
 
 impl Stream {
-    /// A request at an instant not before the last one's.
+    /// Adds a request, at an instant not before the last one's.
     fn note(
         &mut self,
         request: Request,
@@ -105,18 +105,18 @@ impl Stream {
 }
 
 impl Ledger {
-    /// What was counted for an account, but for requests, to be counted on.
+    /// Counters of an account, except requests, to be updated.
     pub fn of(&mut self, account: Account) -> &mut LayerTraffic {
         entry(&mut self.accounts, account)
     }
 
-    /// What was counted for an account.
+    /// Counters of an account.
     pub fn get(&mut self, account: Account) -> LayerTraffic {
         self.count_waiting();
         self.accounts.get(usize::from(account.0)).copied().unwrap_or_default()
     }
 
-    /// What was counted for all.
+    /// Counters of all accounts together.
     pub fn all(&mut self) -> LayerTraffic {
         self.count_waiting();
         let mut all = LayerTraffic::default();
@@ -124,13 +124,13 @@ impl Ledger {
         all
     }
 
-    /// A client asks.
+    /// Counts a client's request.
     pub fn above(&mut self, at: Extent, how: &Hints, write: bool) {
         let request = Request { space: Space::Volume, at, account: how.account, write };
         self.above.note(request, &mut self.accounts, |traffic| &mut traffic.above);
     }
 
-    /// The origin or BOPT is asked.
+    /// Counts a request to the origin or BOPT.
     fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
         let request = Request { space, at, account: how.account, write };
         if how.class <= Class::Foreground {
@@ -156,13 +156,13 @@ fn entry(accounts: &mut Vec<LayerTraffic>, account: Account) -> &mut LayerTraffi
 }
 
 impl Counted {
-    /// `device`, the first or second of the layer's.
+    /// Wraps `device`, the layer's first or second.
     pub fn new(device: Rc<dyn BlockDevice>, number: u8, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
         let (space, from) = place(&*device).unwrap_or((Space::Device(number), 0));
         Rc::new(Counted { device, space, from, ledger: ledger.clone() })
     }
 
-    /// `layer`, as clients ask it.
+    /// Wraps `layer`, for clients' requests.
     pub fn above(layer: Rc<dyn BlockDevice>, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
         Rc::new(Counted { device: layer, space: Space::Volume, from: 0, ledger: ledger.clone() })
     }
@@ -177,7 +177,7 @@ impl Counted {
     }
 }
 
-/// On which component a device is, in one piece, and where it begins there: if its two ends are as far apart there.
+/// The component that a device is on, contiguously, and its start there.
 fn place(device: &dyn BlockDevice) -> Option<(Space, u64)> {
     let pages = device.geometry().sectors / PAGE_SECTORS;
     let last = pages.checked_sub(1)?;

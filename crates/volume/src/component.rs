@@ -30,7 +30,7 @@ pub struct Keys {
     pub read_only: bool,
     /// The drive that the data is as slow as.
     pub emulate: Option<String>,
-    /// The drive that layers above take it for, when they try in virtual time what they are about to do.
+    /// Drive model that layers above use to rehearse their changes in virtual time.
     pub model: Option<String>,
     /// Which request comes next.
     pub scheduler: Option<String>,
@@ -44,11 +44,11 @@ pub struct Keys {
     pub depth: Option<u32>,
     /// Whether the drive's write cache is on.
     pub write_cache: Option<bool>,
-    /// What is carried out in the head's waits.
+    /// Freeblock mode.
     pub freeblock: Option<String>,
     /// How much earlier than needed the head is where it has to be.
     pub guard: Option<String>,
-    /// By how much requests may be delayed on average for what is carried out in idle time.
+    /// Limit of the average delay of requests by idle-time work.
     pub idle_delay_limit: Option<String>,
     /// The time that a request has.
     pub timeout: Option<String>,
@@ -62,9 +62,9 @@ pub struct Keys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustKeys {
-    /// The authorities whose servers are believed.
+    /// Authorities that sign the server's certificate.
     pub authority: PathBuf,
-    /// What the server wants to see of us, if it does.
+    /// Our certificate, if the server requires one.
     pub certificate: Option<PathBuf>,
     /// The key of the certificate.
     pub key: Option<PathBuf>,
@@ -75,9 +75,9 @@ pub struct TrustKeys {
 pub struct Component {
     /// The drive.
     pub drive: Model,
-    /// Its queue.
+    /// Queue in front of it.
     pub queue: QueueOptions,
-    /// Its first sectors, if no more are used: as many as the data has that it is as slow as.
+    /// Number of its sectors used; at most as many as the data of the emulated device.
     pub sectors: Option<u64>,
     /// The drive that layers above take it for, if not for itself.
     pub model: Option<Box<Component>>,
@@ -100,7 +100,7 @@ impl Keys {
     /// The drive that the data is as slow as, if there is one.
     ///
     /// # Errors
-    /// Keys of a drive's queue without a drive, or what is wrong with them.
+    /// Keys of a drive's queue without a drive, or the error in them.
     pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
         match &self.emulate {
             Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
@@ -114,7 +114,7 @@ impl Keys {
         }
     }
 
-    /// The drive that layers above take the component for, if a key says so.
+    /// The drive model that layers above use for the component, if a key names one.
     ///
     /// # Errors
     /// A drive that is not known.
@@ -178,7 +178,7 @@ impl Keys {
 /// A size of memory in sectors.
 ///
 /// # Errors
-/// What was found, where it is no size of whole sectors.
+/// The text as found, if it is not a size of whole sectors.
 pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
     match text.parse::<Size>() {
         Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => Ok(bytes / SECTOR_BYTES),
@@ -190,7 +190,7 @@ pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
     }
 }
 
-/// Sectors of a file or block device, of which nothing but its size is asked.
+/// Sectors of a file or block device, opened only for its size.
 fn size_of(path: &Path) -> std::io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     std::fs::File::open(path)?.seek(SeekFrom::End(0)).map(|bytes| bytes / SECTOR_BYTES)
@@ -225,7 +225,7 @@ fn free_options(
 impl Leaf for Component {
     type Keys = Keys;
 
-    /// A drive, or what a server would serve, by its size: as slow as the drive that `emulate` names.
+    /// A drive, or the data of a server's component, by its size: as slow as the drive that `emulate` names.
     fn read(file: &str, name: &str, keys: Keys) -> Result<Component, VolumeError> {
         let invalid = |key: &str, found: &str, expected: &str| VolumeError {
             place: format!("{file}: component.{name}{key}"),

@@ -58,7 +58,7 @@ struct ExportKeys {
     class: ExportClass,
 }
 
-/// Of which class the requests of an export's clients are.
+/// Class of the requests of an export's clients.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ExportClass {
@@ -93,7 +93,7 @@ pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
     Ok(volume)
 }
 
-/// What runs in the lab has one client, who sees one thing.
+/// A run in the lab has one client and one export.
 fn one_export(volume: Description) -> Result<Description, VolumeError> {
     match volume.exports.as_slice() {
         [_] => Ok(volume),
@@ -194,7 +194,7 @@ fn export(keys: ExportKeys) -> Export {
     Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
 }
 
-/// `over` and `bopt` are the tree's; what is left are the layer's own options.
+/// `over` and `bopt` belong to the tree; the remaining keys are the layer's own options.
 fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeError> {
     let invalid = |key: &str, found: String, expected: String| VolumeError {
         place: format!("{file}: layer.{name}{key}"),

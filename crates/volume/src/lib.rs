@@ -21,7 +21,7 @@ use seekless_core::Nanos;
 /// A time with its unit.
 ///
 /// # Errors
-/// What was found, and what was expected.
+/// Found text, and expected text.
 pub fn duration(text: &str) -> Result<Nanos, String> {
     text.parse::<Nanos>().map_err(|error| error.to_string())
 }

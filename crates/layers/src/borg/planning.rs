@@ -1,4 +1,4 @@
-//! Planning (sections 4.2 and 4.3), beside the volume: from what was learnt to a plan, and what a rehearsal says of it.
+//! Planning (sections 4.2 and 4.3), beside the volume: from the profile to a plan, and its rehearsal.
 
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
@@ -9,29 +9,29 @@ use super::planner::{Greedy, Plan, Planner as _, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Prediction, Rehearsal};
 
-/// What analysis costs in virtual time, a request. On the safe side, since it is to run on a
-/// low-priority thread: a whole comparison of the shipped `appstart2`, with four reconfigurations,
-/// takes less than 2 microseconds of processor time a request and reconfiguration.
+/// Virtual time of analysis per request. An upper estimate, since it is to run on a low-priority thread: a whole
+/// comparison of the shipped `appstart2`, with four reconfigurations, takes less than 2 microseconds of processor time
+/// per request and reconfiguration.
 const ANALYZE_NS: u64 = 2_000;
-/// What planning costs in virtual time, a vertex or edge.
+/// Virtual time of planning per vertex or edge.
 const PLAN_NS: u64 = 2_000;
-/// What a rehearsal costs in virtual time, a request played or page moved.
+/// Virtual time of a rehearsal per request played or page moved.
 const REHEARSE_NS: u64 = 10_000;
-/// One part in this many of the requests is kept back from planning, to judge the plan by.
+/// One part in this many of the requests is held out from planning, to judge the plan.
 const KEPT_BACK: u64 = 5;
 
-/// A plan, and what is known of it.
+/// A plan with its properties.
 pub(super) struct Planning {
     pub plan: Plan,
     /// Pages that it was made from.
     pub known: u64,
-    /// Whether it gains more than it costs, where it could be rehearsed.
+    /// Whether it gains more than it costs, if it could be rehearsed.
     pub wins: Option<bool>,
 }
 
 impl Borg {
-    /// A plan of what was learnt, and how many pages it was made from. Where both devices have models and the options
-    /// ask for it, the last fifth of the requests is kept back, and the plan is rehearsed on them.
+    /// Makes a plan. If both devices have models and the options ask for it, the last fifth of the requests is held
+    /// out, and the plan is rehearsed with them.
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
@@ -77,8 +77,8 @@ impl Borg {
         Planning { plan, known, wins }
     }
 
-    /// The access graph to plan from: of all that was learnt, or of the requests since the last plan. What is kept back
-    /// from planning is learnt all the same.
+    /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning
+    /// are added to the profile all the same.
     async fn analyze(
         &self,
         early: &Window,

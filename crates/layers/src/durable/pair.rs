@@ -1,27 +1,27 @@
-//! A structure in two copies: the older one is written over, sealed, and the newer one that is whole counts.
+//! A structure in two copies: the older one is overwritten, sealed, and the newer whole one is current.
 //!
-//! Invariant: what was acknowledged is never given up without a word. A copy of which a sector is rotten may have been
-//! the newest that was durable: unless the sectors that are whole show that it was not, it is refused.
+//! Invariant: acknowledged data is never dropped silently. A copy with a rotten sector may have been the newest durable
+//! one: unless its whole sectors show that it was not, it is refused.
 
 use seekless_core::{Extent, Lba, SECTOR_BYTES};
 
 use super::sector::{Part, Sector};
 
-/// What a copy holds.
+/// State of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyState {
     /// All sectors of one generation.
     Whole(u64),
     /// Zeroes.
     Blank,
-    /// Sectors of several generations, or blank ones beside others: the newest.
+    /// Sectors of several generations, or blank ones beside others; with the newest generation.
     Torn(u64),
-    /// A sector is not whole: which one, and the newest generation of those that are.
+    /// A sector is not whole; with its place, and the newest generation of the others.
     Rotten(Lba, Option<u64>),
 }
 
 impl CopyState {
-    /// What the sectors at `at` are.
+    /// State of the copy at `at`.
     pub fn of(part: Part, at: Extent, bytes: &[u8]) -> CopyState {
         let (mut newest, mut oldest, mut blank, mut rotten) = (None, None, false, None);
         for (sector, number) in bytes.chunks(SECTOR_BYTES as usize).zip(0..) {
@@ -42,7 +42,7 @@ impl CopyState {
         }
     }
 
-    /// The newest generation that any sector is of.
+    /// The newest generation of any sector.
     pub fn newest(&self) -> Option<u64> {
         match self {
             CopyState::Whole(newest) | CopyState::Torn(newest) => Some(*newest),
@@ -56,25 +56,25 @@ impl CopyState {
     }
 }
 
-/// Both copies.
+/// State of both copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair(pub [CopyState; 2]);
 
-/// What counts.
+/// The current copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Nothing was ever acknowledged.
+    /// None: nothing was ever acknowledged.
     Blank,
-    /// This copy counts.
+    /// This copy is current.
     Copy(usize),
-    /// The newest may be lost: the sector that is rotten, and the copy that is older, if it is whole.
+    /// The newest may be lost: the rotten sector, and the older copy, if it is whole.
     Refused(Lba, Option<usize>),
-    /// Neither copy is whole, and no sector is rotten: this was not left by a crash.
+    /// Neither copy is whole, and no sector is rotten: not caused by a crash.
     Neither,
 }
 
 impl Pair {
-    /// Which copy counts.
+    /// Chooses the current copy.
     pub fn choose(&self) -> Choice {
         let Pair([first, second]) = self;
         let newer = match (first.whole(), second.whole()) {
@@ -87,16 +87,16 @@ impl Pair {
         });
         match (newer, rotten) {
             (Some(newer), None) => Choice::Copy(newer),
-            // What is rotten was written before this one, or is its second copy.
+            // The rotten copy is older than this one, or a duplicate of it.
             (Some(newer), Some(_)) if self.knows(1 - newer) <= self.0[newer].newest() => Choice::Copy(newer),
             (newer, Some(sector)) => Choice::Refused(sector, newer),
-            // The first of all writes did not end.
+            // The very first write did not complete.
             (None, None) if self.0.contains(&CopyState::Blank) => Choice::Blank,
             (None, None) => Choice::Neither,
         }
     }
 
-    /// The newest generation that a copy may have had. A rotten one of which no sector is whole may have had any.
+    /// The newest generation that a copy may have had; any, if it is rotten without a whole sector.
     fn knows(&self, copy: usize) -> Option<u64> {
         match &self.0[copy] {
             CopyState::Rotten(_, None) => Some(u64::MAX),
@@ -104,8 +104,8 @@ impl Pair {
         }
     }
 
-    /// The newest generation that any sector is of: the next one has to be higher, or a write that was torn and one
-    /// that is could make up one that is whole.
+    /// The newest generation of any sector: the next one has to be higher, or a torn write and another one could make
+    /// up a whole copy.
     pub fn newest(&self) -> u64 {
         self.0.iter().filter_map(CopyState::newest).max().unwrap_or(0)
     }

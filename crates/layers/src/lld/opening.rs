@@ -65,7 +65,8 @@ pub async fn open(
     let reached = log.last().map_or(checkpoint.head.sequence, |summary| summary.key.sequence);
     if let Some(torn) = found.torn.filter(|torn| torn.reached > reached) {
         let why = format!(
-            "found a checkpoint that is damaged, and behind the one before a log up to sequence {reached}, expected one \
+            "found a checkpoint that is damaged, and after the one before it a log up to sequence {reached}, \
+             expected one \
              up to {}",
             torn.reached
         );

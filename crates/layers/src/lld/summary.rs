@@ -1,17 +1,17 @@
-//! The segment summary: the block in front of what was written to a segment with one request.
+//! The segment summary: the first block of each record, i.e. of what is written to a segment with one request.
 //!
-//! It says what the blocks behind it are, with a checksum of each, which blocks were moved and which deleted before,
-//! and where the log goes on. A segment that is filled without a flush has one, in its first block; each flush of a
-//! part of a segment begins another behind it.
+//! It lists the blocks that follow, with checksums, the blocks that were moved or deleted before, and where the log
+//! continues. A segment filled without a flush has one summary, in its first block; each flush of a partial segment
+//! starts another record.
 //!
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
-//! sequence, confirmed, its own place, the next segment, and how many entries, deletions and moves there are; then the
-//! entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, how many), and the moves,
-//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since the
-//! third one the last sector is the parity of all that was written with it (see [`crate::durable::parity`]), and the
-//! checksum is over what lies before it.
+//! sequence, stable sequence, its own place, the next segment, and the numbers of entries, deletions and moves; then
+//! the entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, count), and the
+//! moves, twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since
+//! the third one the last sector is the parity of the whole record (see [`crate::durable::parity`]), and the checksum
+//! covers what precedes it.
 //!
-//! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
+//! Invariant: a summary is used only if it is whole, is the expected one, and all its numbers are valid.
 
 use seekless_core::{PAGE_BYTES, mutant};
 
@@ -21,7 +21,7 @@ use crate::durable::parity;
 
 const PAGE: usize = PAGE_BYTES as usize;
 pub const MAGIC: [u8; 8] = *b"SKLLLDSU";
-/// With a checkpoint of the first format; else the next.
+/// Version with a checkpoint of the first format; with the present one it is the next.
 const VERSION: u32 = 2;
 const SUM: usize = 8;
 const HEAD: usize = 80;
@@ -30,57 +30,57 @@ const MOVE: usize = 12;
 /// Bytes for deletions and moves, beside the entries of the largest segment.
 const BESIDE: usize = PAGE - HEAD - ENTRY * super::layout::LARGEST_SEGMENT as usize;
 
-/// Whether there is room for so many deletions and moves, of a volume that is divided so.
+/// Whether this many deletions and moves fit, in a volume of this layout.
 pub fn fit(layout: &Layout, deletions: usize, moves: usize) -> bool {
     let room = if layout.sealed { BESIDE - (PAGE - parity::AT) } else { BESIDE };
     deletions.saturating_mul(ENTRY).saturating_add(moves.saturating_mul(MOVE)) <= room
 }
 
-/// Which summary it is.
+/// Identity of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Of the volume.
+    /// Identity of the volume.
     pub identity: u128,
-    /// How often the volume was opened and written to.
+    /// Epoch: number of sessions that wrote to the volume.
     pub epoch: u64,
-    /// Its number; never used twice in an epoch.
+    /// Sequence; never reused in an epoch.
     pub sequence: u64,
-    /// Its segment.
+    /// Segment.
     pub segment: u32,
-    /// Which block of that.
+    /// Block in the segment.
     pub offset: u32,
 }
 
 /// A block that was written elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Which one.
+    /// Its number.
     pub block: Block,
-    /// Where it is now.
+    /// Its new slot.
     pub slot: Slot,
-    /// The checksum of what was written there.
+    /// Checksum of its data.
     pub sum: u32,
 }
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Which one.
+    /// Its identity.
     pub key: Key,
-    /// All up to this sequence were durable before it was written.
+    /// The sequence up to which everything was durable before it was written.
     pub stable: u64,
-    /// The segment in which the log goes on if this one is full; `NONE` if a checkpoint will say.
+    /// The segment in which the log continues when this one is full; `NONE` if a checkpoint will say.
     pub next: u32,
-    /// Blocks that a cleaner wrote to other segments before: each with its slot and checksum.
+    /// Blocks that a cleaner wrote to other segments before: slots and checksums.
     pub moved: Vec<Moved>,
-    /// Blocks that were deleted then, and before those behind it were written: first, and how many.
+    /// Blocks deleted before those that follow were written: first, and count.
     pub deleted: Vec<(Block, u32)>,
-    /// The blocks behind it, `NONE` for one that is dead, and their checksums.
+    /// The blocks that follow, `NONE` for a dead one, and their checksums.
     pub entries: Vec<(Block, u32)>,
 }
 
 impl Summary {
-    /// Its bytes: a block. The parity is put into it by who knows what it lies in front of.
+    /// Encodes a block. The parity is added by the caller.
     pub fn encode(&self, layout: &Layout) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 0, &MAGIC);
@@ -109,14 +109,14 @@ impl Summary {
         bytes
     }
 
-    /// The same of some summary of this volume, at this place.
+    /// As `decode`, for any summary of this volume at this place.
     pub fn of_any(bytes: &[u8], identity: u128, place: (u32, u32), layout: &Layout) -> Option<Summary> {
         let (segment, offset) = place;
         let key = Key { identity, epoch: u64_at(bytes, 32), sequence: u64_at(bytes, 40), segment, offset };
         Summary::decode(bytes, &key, layout)
     }
 
-    /// What the block holds, if it is this summary.
+    /// Decodes a block, if it is this summary.
     pub fn decode(bytes: &[u8], key: &Key, layout: &Layout) -> Option<Summary> {
         let word = |index: usize| u32_at(bytes, 56 + 4 * index);
         let found = Key {
@@ -166,7 +166,7 @@ impl Summary {
     }
 }
 
-/// The bytes that a checksum is over: all but the parity, or for a bug that is let loose fewer.
+/// The bytes covered by the checksum: all except the parity, or fewer for a mutant.
 fn summed(bytes: &[u8]) -> &[u8] {
     if mutant::is("lld: a checksum without its last entry") {
         let entries = [3, 4].map(|index| u32_at(bytes, 56 + 4 * index) as usize).iter().sum::<usize>();

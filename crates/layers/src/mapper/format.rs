@@ -1,4 +1,4 @@
-//! How a volume's map is kept: as it always was, or in sealed sectors.
+//! On-disk formats of the map: the first one, and sealed sectors.
 
 use seekless_core::{BlockDevice, Buffer, Extent, IoError};
 
@@ -6,22 +6,22 @@ use super::table::{self, Map};
 use super::{Options, sealed};
 use crate::canary::Canary;
 
-/// How the map is kept, and where the newest is.
+/// Format of the map, and state of its copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// In the first format: the copy follows from the generation.
     Old,
     /// In sealed sectors.
     Sealed {
-        /// The copy that counts.
+        /// The current copy.
         copy: u64,
-        /// The other one holds the same.
+        /// Whether the other copy is the same.
         copied: bool,
     },
 }
 
 impl Format {
-    /// Reads the map that counts, and how it is kept; new ones are sealed.
+    /// Reads the current map, and its format; new ones are sealed.
     pub async fn read(
         below: &dyn BlockDevice,
         options: &Options,
@@ -37,12 +37,12 @@ impl Format {
         Ok((Format::Old, table::read(below, pages, slots, canary).await?))
     }
 
-    /// Both copies of a map of so many pages: slots are behind them.
+    /// Extent of both copies of a map of `pages` pages: slots follow.
     pub fn copies(self, pages: u64) -> Extent {
         if self == Format::Old { table::copies(pages) } else { sealed::copies(pages) }
     }
 
-    /// The next map, and the copy that it goes to.
+    /// Encodes the next map; returns the extent of its copy.
     pub fn next(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
         match self {
             Format::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
@@ -54,19 +54,19 @@ impl Format {
         (sealed::copy(copy, map.slots.len() as u64), sealed::encode(map, copy, canary))
     }
 
-    /// The next map is durable.
+    /// Records that the next map is durable.
     pub fn written(&mut self) {
         if let Format::Sealed { copy, copied } = self {
             (*copy, *copied) = (1 - *copy, false);
         }
     }
 
-    /// Whether the copy that does not count holds an older map.
+    /// Whether the other copy holds an older map.
     pub fn lacks_copy(self) -> bool {
         matches!(self, Format::Sealed { copied: false, .. })
     }
 
-    /// That copy holds the same now.
+    /// Records that the other copy is the same.
     pub fn copied(&mut self) {
         if let Format::Sealed { copied, .. } = self {
             *copied = true;

@@ -1,9 +1,9 @@
-//! The map as it is kept now: in sealed sectors, in two copies one after the other.
+//! The map in the present format: in sealed sectors, in two contiguous copies.
 //!
-//! A copy is a head (magic, features that who does not know them must not open or may pass by, number of pages, an
-//! identity, and room), and an entry of four bytes for each page, none across sectors. Zeroes are a map of generation
-//! 0. Which copy counts, and what is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a
-//! higher generation than any sector that was found, so that one which was torn does not get whole by another.
+//! A copy is a head (magic, incompatible and compatible features, number of pages, identity, reserve), and an entry of
+//! four bytes for each page, none across sectors. Zeroes are a map of generation 0. For which copy is current, and what
+//! is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a higher generation than any
+//! sector found, so that a torn map does not become whole by another write.
 
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{
@@ -17,15 +17,15 @@ use crate::durable::sector::{self, Part};
 use crate::durable::{Choice, CopyState, Pair, region};
 
 const MAGIC: &[u8; 8] = b"SKLMAP02";
-/// Magic, features, pages, identity (zero so far), and room.
+/// Magic, features, pages, identity (always zero so far), and reserve.
 const HEAD: usize = 48;
 const ENTRY: usize = 4;
 
-/// What was found.
+/// A map read from disk.
 pub struct StoredMap {
     /// The map.
     pub map: Map,
-    /// The copy that it is in.
+    /// The copy it was read from.
     pub copy: u64,
     /// Whether the other one holds it too.
     pub copied: bool,
@@ -35,18 +35,18 @@ fn part() -> Part {
     Part::of(*MAGIC, 0)
 }
 
-/// Where both copies are.
+/// Extent of both copies.
 pub fn copies(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * sector::bytes(HEAD, ENTRY, pages).div_ceil(PAGE_BYTES))
 }
 
-/// Where one of them is.
+/// Extent of one copy.
 pub fn copy(which: u64, pages: u64) -> Extent {
     let sectors = copies(pages).sectors / 2;
     Extent::new(which * sectors, sectors)
 }
 
-/// The bytes of a copy.
+/// Encodes a copy.
 pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
     let at = copy(which, pages);
@@ -61,7 +61,7 @@ pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     Buffer::from_vec(bytes)
 }
 
-/// The number of pages that a copy tells, if its first sector is one; else what was found.
+/// The number of pages of a copy, if its first sector is one; otherwise what was found.
 fn page_count(copy: &[u8]) -> Result<Option<u64>, String> {
     let features = u32_at(copy, 8);
     match copy.starts_with(MAGIC) {
@@ -70,13 +70,13 @@ fn page_count(copy: &[u8]) -> Result<Option<u64>, String> {
     }
 }
 
-/// The map that sectors tell which are whole.
+/// Decodes the map in whole sectors.
 fn decode(copy: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
     let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(copy, at)).collect();
     if page_count(copy) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
 }
 
-/// Both copies, and what is known of them.
+/// Both copies, and their states.
 struct Read {
     pages: u64,
     bytes: [Buffer; 2],
@@ -88,7 +88,7 @@ impl Read {
         let bytes = [region::read(below, copy(0, pages)).await?, region::read(below, copy(1, pages)).await?];
         let judge = |which: usize| {
             let at = copy(which as u64, pages);
-            // A bug that is let loose: the sector with the last entry may be of another map.
+            // For a mutant: the sector with the last entry may be of another map.
             let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
             let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
             let used = if cut == 0 { at.bytes() as usize } else { used };
@@ -104,13 +104,13 @@ impl Read {
         Ok(Read { pages, bytes, pair })
     }
 
-    /// Whether this is kept in sealed sectors, or will be.
+    /// Whether the map is in sealed sectors, or will be.
     fn is_ours(&self) -> bool {
         let blank = self.pair.0.iter().all(|copy| *copy == CopyState::Blank);
         blank || self.pair.0.iter().any(|copy| copy.newest().is_some())
     }
 
-    /// What counts; with `older`, of what else is refused, what is known to be older.
+    /// Chooses the current copy; with `older`, if that is refused, the one before.
     fn chosen(&self, older: bool, canary: &Canary) -> Result<Option<usize>, IoError> {
         let corrupt =
             |at: Extent, why: String| Err(IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why));
@@ -146,8 +146,7 @@ impl Read {
     }
 }
 
-/// The map that counts; `None` where it is not kept in sealed sectors. With `older`, one that is refused gives way to
-/// the one before.
+/// The current map; `None` if it is not in sealed sectors. With `older`, a refused map is replaced by the one before.
 pub async fn read(
     below: &dyn BlockDevice,
     pages: u64,
@@ -177,7 +176,7 @@ pub async fn read(
     let slots = slots(there, pages);
     let Some(which) = read.chosen(older, canary)? else {
         edge("zeroes where no map was written: a volume of zeroes");
-        // A first map that was torn is not completed by the next one.
+        // A torn first map is not completed by the next one.
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
@@ -195,7 +194,7 @@ fn refused(pages: u64, found: &str) -> IoError {
     IoError::new(ErrorKind::Corrupt, "mapper", Some(copies(pages)), why)
 }
 
-/// Slots behind the copies, on a device of so many sectors.
+/// Slots after the copies, on a device of `sectors` sectors.
 pub fn slots(sectors: u64, pages: u64) -> u64 {
     (sectors.saturating_sub(copies(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }

@@ -1,10 +1,10 @@
-//! The map: which slot holds each page; and how it was kept at first.
+//! The map: the slot of each page; and its first on-disk format.
 //!
-//! On disk it had two copies, one after the other: a header (magic, generation, number of pages, and a CRC-32C over
-//! all of the copy with this field zero), and an entry of four bytes for each page. The map of an odd generation
-//! is in the second copy. A volume that has such a map keeps it so; new ones have [`super::sealed`] ones.
+//! On disk it has two contiguous copies: a header (magic, generation, number of pages, and a CRC-32C over the whole
+//! copy with this field zero), and an entry of four bytes for each page. Odd generations are in the second copy. A
+//! volume with such a map keeps it; new ones have [`super::sealed`] ones.
 //!
-//! Invariant: what is read is followed only if it is whole, and its slots exist and hold one page each.
+//! Invariant: a map is used only if it is whole, and its slots exist and hold one page each.
 
 use std::collections::VecDeque;
 
@@ -19,40 +19,40 @@ use crate::durable::region;
 
 const MAGIC: &[u8; 8] = b"SKLMAP01";
 const HEADER: usize = 32;
-/// Where the checksum is.
+/// Offset of the checksum.
 const SUM: usize = 24;
 
-/// A page that no slot holds: it reads as zeroes.
+/// Slot of a page that has none: it reads as zeroes.
 pub const NONE: u32 = u32::MAX;
 
 /// The map in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// How many maps were written before.
+    /// Generation.
     pub generation: u64,
-    /// Of each page.
+    /// Slot of each page.
     pub slots: Vec<u32>,
-    /// The others; the last is the next to be used.
+    /// Free slots; the last is the next to be used.
     pub free: VecDeque<u32>,
 }
 
-/// Where both copies are, of a map of so many pages: at the start.
+/// Extent of both copies of a map of `pages` pages: at the start.
 pub fn copies(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * (HEADER as u64 + 4 * pages).div_ceil(PAGE_BYTES))
 }
 
-/// Where the map of this generation is, if it is of so many pages.
+/// Extent of the map of this generation.
 pub fn copy(generation: u64, pages: u64) -> Extent {
     let sectors = copies(pages).sectors / 2;
     Extent::new(generation % 2 * sectors, sectors)
 }
 
-/// Slots behind the copies, on a device of so many sectors.
+/// Slots after the copies, on a device of `sectors` sectors.
 pub fn slots(sectors: u64, pages: u64) -> u64 {
     (sectors.saturating_sub(copies(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }
 
-/// The later of the two maps, or the other if that one is not whole.
+/// The newer of the two maps, or the other if that one is not whole.
 pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Canary) -> Result<Map, IoError> {
     let refused = |found: String| {
         let why = format!("found {found}, expected one of {pages} pages, or zeroes");
@@ -79,13 +79,13 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     let map = bytes.look(|copy| decode(copy, pages, slots, canary));
     let map = map.ok_or_else(|| refused("no map that is whole".to_owned()))?;
     edge("torn home: the other counts");
-    // Or the next map of this copy, if it is torn in its turn, could make this one whole: with its first sectors
-    // from here and its last ones from there. But by then the slots that it names hold other pages.
+    // Otherwise the next map of this copy, if torn too, could make this one whole: with its first sectors from here and
+    // its last ones from there. But by then the slots that it names hold other pages.
     below.write(first(later), Buffer::zeroed(first(later).bytes()), Hints::default()).await?;
     Ok(map)
 }
 
-/// A copy's bytes.
+/// Encodes a copy.
 pub fn encode(map: &Map, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
     let mut bytes = vec![0; copies(pages).bytes() as usize / 2];
@@ -106,19 +106,19 @@ pub fn encode(map: &Map, canary: &Canary) -> Buffer {
     Buffer::from_vec(bytes)
 }
 
-/// A copy up to its last entry: for a bug that is let loose.
+/// A copy without its last entry: for a mutant.
 fn without_last(copy: &[u8]) -> Option<&[u8]> {
     let (_, pages) = header(copy)?;
     copy.get(..HEADER + 4 * (pages as usize).checked_sub(1)?)
 }
 
-/// The generation and the number of pages that a copy claims.
+/// The generation and the number of pages in the header of a copy.
 fn header(copy: &[u8]) -> Option<(u64, u64)> {
     let claims = copy.len() >= HEADER && copy.starts_with(MAGIC);
     claims.then(|| (u64_at(copy, 8), u64_at(copy, 16)))
 }
 
-/// Whether a copy is as it was written.
+/// Whether a copy is whole.
 fn is_whole(copy: &[u8]) -> bool {
     if mutant::is("mapper: a checksum without its last entry") {
         return without_last(copy).is_some_and(|copy| u32_at(copy, SUM) == sum_but(copy, SUM));
@@ -126,7 +126,7 @@ fn is_whole(copy: &[u8]) -> bool {
     u32_at(copy, SUM) == sum_but(copy, SUM)
 }
 
-/// The map that a copy tells, if it is whole and of so many pages in so many slots.
+/// Decodes the map in a copy, if it is whole and of this size.
 fn decode(copy: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
     let Some((generation, stored)) = header(copy) else {
         if copy.iter().any(|&byte| byte != 0) {
@@ -145,7 +145,7 @@ fn decode(copy: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
     checked(generation, stored, slots)
 }
 
-/// The map of these entries, if their slots exist and hold one page each.
+/// A map of these entries, if their slots exist and hold one page each.
 pub fn checked(generation: u64, stored: Vec<u32>, slots: u64) -> Option<Map> {
     let mut used = vec![false; slots as usize];
     for &slot in stored.iter().filter(|&&slot| slot != NONE) {

@@ -1,13 +1,13 @@
-//! The sectors that could not be read. Kept are as many as a drive that is worth keeping has; the others are counted.
+//! Sectors that could not be read. The list is limited to what a usable drive may have; others are counted.
 
 use std::collections::BTreeSet;
 
 use seekless_core::{Extent, Lba};
 
-/// Sectors that are kept at most.
+/// Maximum number of listed sectors.
 const MOST: usize = 1 << 16;
 
-/// What could not be read, by logical blocks of the device.
+/// Unreadable logical blocks of the device.
 #[derive(Debug, Default)]
 pub struct BadBlocks {
     bad: BTreeSet<Lba>,
@@ -17,12 +17,12 @@ pub struct BadBlocks {
 }
 
 impl BadBlocks {
-    /// A pass begins: what had no room is counted anew.
+    /// Resets the count of unlisted ones for a new pass.
     pub fn begin(&mut self) {
         self.beyond = 0;
     }
 
-    /// This block cannot be read.
+    /// Adds an unreadable block.
     pub fn bad(&mut self, at: Lba) {
         if self.bad.len() < MOST {
             self.so_far += u64::from(self.bad.insert(at));
@@ -31,24 +31,24 @@ impl BadBlocks {
         }
     }
 
-    /// These can be read, or were written.
+    /// Removes blocks that were read or written.
     pub fn well(&mut self, at: Extent) {
         while let Some(block) = self.bad.range(at.start..at.end()).next().copied() {
             self.bad.remove(&block);
         }
     }
 
-    /// Known to be bad now.
+    /// Number of bad blocks now.
     pub fn now(&self) -> u64 {
         self.bad.len() as u64 + self.beyond
     }
 
-    /// Found ever.
+    /// Number of bad blocks ever found.
     pub fn so_far(&self) -> u64 {
         self.so_far
     }
 
-    /// The parts of `at`, and whether they are known to be bad; a block of the device has so many sectors.
+    /// Splits `at` by whether blocks are known to be bad; a block of the device has `block` sectors.
     pub fn each(&self, at: Extent, block: u64, each: &mut dyn FnMut(Extent, bool)) {
         let mut next = at.start;
         let first = Lba(at.start.0 / block * block);

@@ -255,7 +255,7 @@ impl Live {
         connected.borrow().as_ref().is_some_and(Connected::is_encrypted)
     }
 
-    /// Its properties, until it is built.
+    /// Its recorded properties.
     pub fn facts(&self) -> Result<Facts, LiveError> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {

@@ -43,7 +43,7 @@ async fn create_all(
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {
         return Err(LiveError::new(format!(
-            "{}: found no layer borg below an export, expected one: others make what they keep",
+            "{}: found no layer borg below an export, expected one: others are initialised when served",
             description.file
         )));
     }

@@ -195,7 +195,7 @@ impl Pairs {
             {
                 return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
-                     with that one, and a stop brings them home; --replace gives them up",
+                     with that one, and a stop drains them; --replace gives them up",
                     record.path.display(),
                     before.bopt.unwrap_or_default(),
                     before.volume.display()
@@ -223,7 +223,7 @@ impl Pairs {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
                 environment.print(&format!(
-                    "layer.{layer}: {}: {error}: nothing will keep what is below it from being served without it",
+                    "layer.{layer}: {}: {error}: the device below it will not be protected from being served without it",
                     file.display()
                 ));
             }

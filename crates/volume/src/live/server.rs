@@ -1,4 +1,4 @@
-//! What a server of a volume file does, from its first component to its clean stop.
+//! The server of a volume file, from its first component to its clean stop.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -215,7 +215,7 @@ fn listen(
     keys: Option<&Keys>,
     trees: &BTreeMap<String, Tree>,
 ) -> Result<(), LiveError> {
-    let mut given = environment.given().at(|| "the sockets that were given (LISTEN_FDS)")?;
+    let mut given = environment.given().at(|| "the inherited sockets (LISTEN_FDS)")?;
     if !given.is_empty() && given.len() != addresses.len() {
         return Err(LiveError::new(format!(
             "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
@@ -308,14 +308,12 @@ fn report_copies(description: &Description<Live>, name: &str, layer: &dyn Layer,
     let copies = counter(layer, "copies_not_compared");
     if copies > 0 {
         environment.print(&format!(
-            "layer.{name}: nothing proves that what it lies over was not written without it: \
-             {copies} copies are compared with that before they are served"
+            "layer.{name}: the device below may have been written without this layer: \
+             {copies} copies are compared with it before they are served"
         ));
     }
     if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool) == Some(true) {
-        environment.print(&format!(
-            "layer.{name}: trust_origin: copies are served without a look at what they are copies of"
-        ));
+        environment.print(&format!("layer.{name}: trust_origin: copies are served without being compared"));
     }
 }
 
@@ -325,7 +323,7 @@ async fn drain(name: &str, layer: &Rc<dyn Layer>, environment: Environment) {
     loop {
         match select(drained, Box::pin(sleep(PROGRESS_INTERVAL))).await {
             Either::Left((Ok(()), _)) => return,
-            // The stop reports what is left.
+            // The stop reports what remains.
             Either::Left((Err(error), _)) => {
                 return environment.print(&format!("layer.{name}: not drained: {error}"));
             }
@@ -356,8 +354,8 @@ async fn stop(
             pairs.set_clean(&name, &**layer, environment);
         } else if stopped.is_ok() {
             environment.print(&format!(
-                "layer.{name}: {left} pages ({}) are in this layer's own device alone: \
-                 what is below it is old data without that",
+                "layer.{name}: {left} pages ({}) are on this layer's own device only: \
+                 without it, the device below holds stale data",
                 Size(left * PAGE_BYTES)
             ));
         }

@@ -193,7 +193,8 @@ impl Store {
             return Ok(());
         }
         let why = format!(
-            "found the copy of page {page} in slot {slot} not as it was written, expected it unchanged: it is newer than the origin, \
+            "found the copy of page {page} in slot {slot} changed since it was written, expected it unchanged: it \
+             is newer than the origin, \
              and there is no other copy; it is not written to the origin"
         );
         Err(IoError::new(ErrorKind::Corrupt, "borg", Some(Extent::of_pages(self.layout.page(slot), 1)), why))

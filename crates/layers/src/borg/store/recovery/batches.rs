@@ -171,8 +171,9 @@ async fn unless_stable(bopt: &dyn BlockDevice, disk: &Super, end: &End, missing:
     }
     let Some(later) = found else { return Ok(()) };
     let why = format!(
-        "found no whole batch here, expected batch {missing}, which was durable as batch {later} says: the log is damaged, \
-         and what was written from batch {missing} on would be lost"
+        "found no whole batch here, expected batch {missing}, which was durable as batch {later} says: the log is \
+         damaged, \
+         and writes from batch {missing} on would be lost"
     );
     Err(error(ErrorKind::Corrupt, Extent::of_pages(first + u64::from(end.offset), 1), why))
 }

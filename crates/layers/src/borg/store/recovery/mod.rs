@@ -118,8 +118,9 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
 /// Error: the log ends although a map page records that it continued.
 fn log_ends_early(layout: Layout, segment: u32, last: u64, reached: u64) -> IoError {
     let why = format!(
-        "found batch {last} as the last of the log, expected batch {reached} at least, which was durable when the map page of \
-         segment {segment} was written: the log is damaged, and what was written from batch {} on would be lost",
+        "found batch {last} as the last of the log, expected batch {reached} at least, which was durable when the \
+         map page of \
+         segment {segment} was written: the log is damaged, and writes from batch {} on would be lost",
         last + 1
     );
     let logged =
@@ -159,7 +160,7 @@ fn check(found: &Super, expected: &Super) -> Result<(), IoError> {
         };
         return refuse(format!(
             "found a BOPT of {} (read cache + write buffer), expected {} as the options say: \
-             take the layer away first to divide it anew",
+             detach the layer first to change the layout",
             decoded(found),
             decoded(expected)
         ));

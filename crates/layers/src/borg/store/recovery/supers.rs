@@ -125,7 +125,7 @@ fn newer_old(found: &[PageState<Super>], extras: &mut Extras) -> Result<Option<(
         }
         (PageState::Foreign, _) | (_, PageState::Foreign) => {
             let why =
-                "found data that is no BOPT, expected zeroes or a BOPT: clear this area if nobody needs it";
+                "found data that is no BOPT, expected zeroes or a BOPT: clear this area if it is not needed";
             Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why.to_owned()))
         }
         _ => Err(none_is_whole()),
