@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_out_is_told_nothing() {
+    fn a_detached_layer_gets_no_commands() {
         run(async |volume| {
             volume.command("insert").await.unwrap();
             volume.command("drain").await.unwrap();

@@ -90,7 +90,7 @@ impl Borg {
         let all = found.mapped == pages;
         let hits = if all { pages } else { found.dirty };
         self.tally(&how, |traffic| {
-            (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits)
+            (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits);
         });
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at home", at, at.start.0);

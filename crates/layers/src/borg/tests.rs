@@ -153,7 +153,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
 }
 
 #[test]
-fn a_full_write_buffer_sends_writes_home() {
+fn with_a_full_write_buffer_writes_go_to_the_origin() {
     run(1, async {
         let World { borg, .. } =
             world(Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() }, 20).await;

@@ -210,7 +210,7 @@ mod tests {
     proptest! {
         /// What was written is read; what is damaged is not whole.
         #[test]
-        fn a_home_is_read_as_written_or_not_whole(
+        fn a_copy_is_read_as_written_or_not_whole(
             generation in 1..sector::LAST,
             pages in 1..3_000_u64,
             which in 0..2_u64,

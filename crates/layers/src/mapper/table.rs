@@ -180,7 +180,7 @@ mod tests {
     proptest! {
         /// What was written is read; whatever is damaged is not followed.
         #[test]
-        fn a_home_is_read_as_written_or_not_at_all(
+        fn a_copy_is_read_as_written_or_not_at_all(
             generation: u64,
             pages in 1..3_000_u64,
             damage in proptest::option::of((any::<prop::sample::Index>(), 1..=255_u8)),

@@ -210,7 +210,7 @@ fn a_slot_that_cannot_be_written_fails_one_request_and_not_all() {
 }
 
 #[test]
-fn a_torn_home_leaves_the_other_and_is_the_next_to_be_written() {
+fn a_torn_copy_leaves_the_other_and_is_written_next() {
     for flushes in 1..=4_u64 {
         let ((), edges) = world(async || {
             let below = disk(2 * PAGES).await;
@@ -290,7 +290,7 @@ fn after_a_flush_that_failed_every_later_one_fails_and_data_stays_readable() {
 }
 
 #[test]
-fn who_withdraws_a_request_does_not_withdraw_the_map_of_others() {
+fn an_aborted_request_does_not_abort_the_map_of_others() {
     world(async || {
         let below = disk(2 * PAGES).await;
         let mapper = open(&below).await.unwrap();

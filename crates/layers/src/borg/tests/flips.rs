@@ -160,7 +160,7 @@ fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
 
 /// A bit of what is newer than the origin rots while it is served: no client gets it, and it does not go to the origin.
 #[test]
-fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
+fn a_dirty_copy_that_rots_is_an_error_and_stays() {
     for reopened in [false, true] {
         run(1, async {
             let World { mut borg, disk } = world(Options::default(), 400).await;

@@ -15,7 +15,7 @@ async fn write_some(borg: &Borg, pages: std::ops::Range<u64>, version: u64) {
 }
 
 #[test]
-fn when_nobody_asks_all_that_is_newer_goes_home() {
+fn in_idle_time_all_dirty_pages_are_drained() {
     for options in [Options::default(), in_place(), Options { write_buffer: 1.0, ..Options::default() }] {
         run(1, async {
             let World { borg, disk } = world(options, 1_000).await;
@@ -93,7 +93,7 @@ fn no_page_stays_newer_for_longer_than_it_may_though_clients_never_rest() {
 }
 
 #[test]
-fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
+fn copies_are_compared_in_idle_time_and_a_clean_stop_stays_one() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         for page in 0..30 {
@@ -120,7 +120,7 @@ fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
 }
 
 #[test]
-fn after_a_stop_nothing_is_done_until_somebody_asks() {
+fn after_a_stop_nothing_is_done_until_a_request() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         write_some(&borg, 0..20, 1).await;
@@ -136,7 +136,7 @@ fn after_a_stop_nothing_is_done_until_somebody_asks() {
 }
 
 #[test]
-fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
+fn a_stop_drains_until_its_deadline() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         write_some(&borg, 0..60, 1).await;
@@ -166,7 +166,7 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
 
 /// So that either may rot.
 #[test]
-fn when_nobody_asks_both_homes_come_to_be_of_one_generation() {
+fn in_idle_time_both_copies_get_one_generation() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         let once = |borg: &Borg| (borg.store.table().segments.once(), borg.store.disk().supers.twice);

@@ -65,7 +65,7 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
 }
 
 #[test]
-fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
+fn batches_after_a_failed_one_are_persisted_before_older_entries_are_invalidated() {
     run(1, async {
         let Two { borg, disk, bopt, .. } = new().await;
         // Page 5 is in the read cache, dirty and durable.
@@ -91,7 +91,7 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
 }
 
 #[test]
-fn a_claim_that_is_owed_is_made_before_older_ones_go() {
+fn a_pending_entry_is_written_before_older_ones_are_invalidated() {
     run(1, async {
         let Two { borg, disk, bopt, .. } = new().await;
         write(&borg, 5, 1).await.unwrap();
@@ -110,7 +110,7 @@ fn a_claim_that_is_owed_is_made_before_older_ones_go() {
 }
 
 #[test]
-fn a_clean_copy_is_made_of_what_is_durable_at_home() {
+fn a_clean_copy_is_made_of_durable_data_of_the_origin() {
     run(1, async {
         let Two { borg, origin, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
         version(&borg, 5).await;
@@ -154,7 +154,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
 }
 
 #[test]
-fn a_copy_that_is_not_told_is_not_overwritten_when_others_take_the_room_meanwhile() {
+fn an_unstable_copy_is_not_overwritten_when_the_log_fills_meanwhile() {
     run(1, async {
         let options = Options { overwrite: Overwrite::InPlace, ..options() };
         let Two { borg, disk, .. } = open(&disk(), options.clone()).await;

@@ -147,7 +147,7 @@ fn one_page_of_many_that_was_written_after_a_clean_stop_is_read_as_it_is() {
 }
 
 #[test]
-fn part_of_a_page_is_written_over_what_home_holds() {
+fn part_of_a_page_is_joined_with_the_origin() {
     for options in [Options::default(), in_place(), Options { write_buffer: 0.0, ..Options::default() }] {
         run(1, async {
             let volume = Volume::new(None).await;
@@ -194,7 +194,7 @@ fn a_file_that_is_as_it_was_proves_its_copies_and_a_copy_of_it_does_not() {
 }
 
 #[test]
-fn a_write_that_goes_home_alone_ends_what_the_clean_stop_proved() {
+fn a_write_to_the_origin_alone_invalidates_the_mark_of_the_clean_stop() {
     run(1, async {
         let options = Options { write_buffer: 0.0, ..Options::default() };
         let volume = Volume::new(Some(file())).await;
@@ -217,7 +217,7 @@ async fn refused(volume: &Volume) -> String {
 }
 
 #[test]
-fn home_that_was_written_under_newer_pages_is_refused_with_both_ways_out() {
+fn an_origin_written_under_dirty_pages_is_refused_with_both_ways_out() {
     run(1, async {
         let volume = Volume::new(Some(file())).await;
         let borg = volume.used(Options::default()).await;
@@ -272,7 +272,7 @@ fn after_a_kill_a_clean_copy_that_differs_refuses_what_is_newer() {
 }
 
 #[test]
-fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_home() {
+fn a_later_difference_fails_all_requests_before_anything_is_drained() {
     run(1, async {
         for reads in [false, true] {
             let volume = Volume::new(None).await;
@@ -373,7 +373,7 @@ fn trust_compares_nothing() {
 }
 
 #[test]
-fn what_nobody_compared_moves_as_home_has_it() {
+fn unproven_pages_move_with_the_data_of_the_origin() {
     run(1, async {
         let planned = Options { placement: Placement::Planned, ..Options::default() };
         let volume = Volume::new(None).await;

@@ -98,7 +98,7 @@ fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
 }
 
 #[test]
-fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
+fn copies_that_were_never_dirty_are_clean_after_a_crash() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
         read(&*borg, Extent::of_pages(3, 1)).await;
@@ -146,7 +146,7 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
 }
 
 #[test]
-fn a_home_that_was_written_without_it_is_found_out() {
+fn an_origin_written_without_the_layer_is_detected() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
@@ -158,7 +158,7 @@ fn a_home_that_was_written_without_it_is_found_out() {
 }
 
 #[test]
-fn copies_of_a_home_that_was_written_without_it_are_dropped_if_none_is_newer() {
+fn copies_of_a_changed_origin_are_dropped_if_none_is_dirty() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.drain_all(Account(1)).await.unwrap();

@@ -39,7 +39,7 @@ fn a_read_of_which_all_pages_are_mapped_goes_to_the_bopt() {
 }
 
 #[test]
-fn a_read_of_which_no_page_is_mapped_goes_home_unchanged() {
+fn a_read_without_mapped_pages_goes_to_the_origin_unchanged() {
     run(1, async {
         let World { borg, disk } = mapped(in_place()).await;
         let commands = disk.all().commands;
@@ -60,7 +60,7 @@ fn a_write_of_which_no_page_is_mapped_is_absorbed() {
 }
 
 #[test]
-fn a_read_that_is_partly_mapped_and_clean_goes_home() {
+fn a_partly_mapped_clean_read_goes_to_the_origin() {
     run(1, async {
         let World { borg, .. } = mapped(in_place()).await;
         assert_eq!(versions(&*borg, Extent::of_pages(9, 3)).await, [ORIGIN_SAYS; 3]);
@@ -109,7 +109,7 @@ fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
 }
 
 #[test]
-fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
+fn without_a_free_slot_unmapped_pages_are_written_to_the_origin() {
     run(1, async {
         for options in
             [Options { write_buffer: 0.0, ..in_place() }, Options { drain_below: 0.0, ..in_place() }]

@@ -94,7 +94,7 @@ impl Both {
 const PAGES: Extent = Extent { start: Lba(8 * 8), sectors: 6 * 8 };
 
 #[test]
-fn bad_sectors_of_home_and_copy_are_repaired_from_each_other() {
+fn bad_sectors_of_origin_and_copy_are_repaired_from_each_other() {
     run(1, async {
         let both = Both::new(Options::default()).await;
         // Of page 10 the third sector on the origin and the fourth of the copy; all of page 12 on the origin.
@@ -191,7 +191,7 @@ fn what_cannot_be_repaired_is_kept_where_it_can_be_read() {
 /// Its copy may be the only one that can be read: a reconfiguration that drops clean copies takes it to the origin
 /// first.
 #[test]
-fn a_copy_whose_home_cannot_be_repaired_counts_as_newer() {
+fn a_copy_whose_origin_cannot_be_repaired_counts_as_dirty() {
     run(1, async {
         let both = Both::new(Options::default()).await;
         let page = Extent::of_pages(40, 1);
