@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
-use crate::measure::{Cost, Reconfigured, Sides};
+use crate::measure::{Cost, LayerTraffic, Reconfigured};
 use crate::model::Modelled;
 use crate::request::{Account, Class, Hints};
 use crate::units::{Extent, Lba, Nanos};
@@ -285,7 +285,7 @@ pub trait Layer: BlockDevice {
     }
 
     /// Raises background work that others wait for to this class.
-    fn hurry(&self, _class: Class) {}
+    fn boost(&self, _class: Class) {}
 
     /// Writes data that only the layer holds, in memory or on a device of its own, to the devices below, charged to
     /// `account`. The layer stays attached.
@@ -294,7 +294,7 @@ pub trait Layer: BlockDevice {
     }
 
     /// Traffic above and below it for one account; `None` if it does not count.
-    fn traffic(&self, _account: Account) -> Option<Sides> {
+    fn traffic(&self, _account: Account) -> Option<LayerTraffic> {
         None
     }
 

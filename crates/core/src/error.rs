@@ -57,7 +57,7 @@ impl IoError {
     }
 
     /// Whether sectors are lost while the device still works: another copy can repair them.
-    pub fn is_of_the_medium(&self) -> bool {
+    pub fn is_medium_error(&self) -> bool {
         matches!(self.kind(), ErrorKind::Medium | ErrorKind::Corrupt)
     }
 

@@ -23,7 +23,7 @@ pub struct Traffic {
 
 /// Traffic above and below a layer, and the layer's work between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sides {
+pub struct LayerTraffic {
     /// Requests of clients.
     pub above: Traffic,
     /// Requests to the devices below on behalf of clients, including the layer's own metadata.
@@ -99,9 +99,9 @@ impl Traffic {
     }
 }
 
-impl Sides {
+impl LayerTraffic {
     /// Adds other counts.
-    pub fn add(&mut self, other: &Sides) {
+    pub fn add(&mut self, other: &LayerTraffic) {
         self.above.add(&other.above);
         self.below.add(&other.below);
         self.background.add(&other.background);

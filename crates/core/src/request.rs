@@ -172,12 +172,12 @@ impl Ticket {
     }
 
     /// Registers that a queue holds a request with this ticket, under number `id`.
-    pub fn held_by(&self, holder: Weak<dyn TicketHolder>, id: usize) {
+    pub fn register(&self, holder: Weak<dyn TicketHolder>, id: usize) {
         self.0.holders.borrow_mut().push((holder, id));
     }
 
     /// Registers that request `id` has left the queue.
-    pub fn left(&self, holder: &Weak<dyn TicketHolder>, id: usize) {
+    pub fn unregister(&self, holder: &Weak<dyn TicketHolder>, id: usize) {
         self.0.holders.borrow_mut().retain(|(h, i)| !(h.ptr_eq(holder) && *i == id));
     }
 }

@@ -11,8 +11,8 @@ pub fn event_lines(page: Option<u64>, mut line: impl FnMut(String) + 'static) ->
     Box::new(move |at, event| {
         let touches = |extent: seekless_core::Extent| page.is_none_or(|page| extent.pages().contains(&page));
         let text = match event {
-            Event::Did { layer, what, home, at } if touches(*home) => {
-                format!("{layer} {what}: {home}, at sector {at} of its device")
+            Event::Did { layer, what, extent, at } if touches(*extent) => {
+                format!("{layer} {what}: {extent}, at sector {at} of its device")
             }
             _ if page.is_some() => return,
             Event::Did { .. } => return,

@@ -109,7 +109,7 @@ impl Reconfigure {
     /// go on in the background. Ends with one more phase of this name after all requests, and returns its account.
     pub async fn finish(&mut self, last: &str) -> Account {
         if let Some(running) = self.running.take() {
-            self.layers.iter().for_each(|(_, layer)| layer.hurry(Class::Background));
+            self.layers.iter().for_each(|(_, layer)| layer.boost(Class::Background));
             let reports = running.await;
             self.note(reports);
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::{Runtime, Stalled};
-use seekless_core::{Account, Cost, Layer, Nanos, Sides};
+use seekless_core::{Account, Cost, Layer, LayerTraffic, Nanos};
 use seekless_drive::Work;
 use seekless_layers::replay::{Replayed, replay};
 use seekless_trace::Trace;
@@ -33,7 +33,7 @@ pub struct Played {
     /// Work of each stretch.
     work: Vec<Work>,
     /// The topmost layer that counts its traffic, and the traffic of each stretch.
-    sides: Option<(String, Vec<Sides>)>,
+    sides: Option<(String, Vec<LayerTraffic>)>,
     /// Reconfigurations, in order of time.
     pub reconfigured: Vec<Done>,
     /// Reconfigurations that never started.
@@ -58,7 +58,7 @@ pub struct Part {
     /// Work of the drives.
     pub work: Work,
     /// Traffic of the topmost layer that counts it.
-    pub sides: Option<Sides>,
+    pub sides: Option<LayerTraffic>,
 }
 
 /// Plays the trace on a volume that it fits. Stretches also begin at `cuts`, which ascend; `progress` is called with
@@ -173,7 +173,8 @@ impl Played {
 
     /// Adds stretches up into `count` parts.
     fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
-        let none = Part { work: Work::default(), sides: self.sides.as_ref().map(|_| Sides::default()) };
+        let none =
+            Part { work: Work::default(), sides: self.sides.as_ref().map(|_| LayerTraffic::default()) };
         let mut parts = vec![none; count];
         for (index, stretch) in self.stretches.iter().enumerate() {
             let part = &mut parts[place(stretch)];

@@ -1,6 +1,6 @@
 //! The figures of a run, compared with those of its base.
 
-use seekless_core::{Nanos, Sides, Traffic};
+use seekless_core::{LayerTraffic, Nanos, Traffic};
 use seekless_drive::Work;
 
 use crate::outcome::{self, DriveWork, HeadTime, Variant};
@@ -123,7 +123,7 @@ fn drive_work(work: &Work) -> DriveWork {
     }
 }
 
-fn sides_of(layer: &str, sides: &Sides) -> outcome::Sides {
+fn sides_of(layer: &str, sides: &LayerTraffic) -> outcome::Sides {
     outcome::Sides {
         above: side(&sides.above),
         below: side(&sides.below),

@@ -47,7 +47,7 @@ async fn measure(spec: &seekless_drive::Spec) {
     compared(&borg).await;
 }
 
-/// How long it takes until all clean copies are compared with home, when no client asks.
+/// How long it takes until all clean copies are compared with the origin, when no client asks.
 async fn compared(borg: &Borg) {
     let left = || counted(borg, "copies_not_compared");
     let (copies, began) = (left(), runtime::now() + Options::default().idle_after);

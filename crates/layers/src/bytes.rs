@@ -1,4 +1,4 @@
-//! What lies on disk: numbers in bytes, and checksums.
+//! Encoding: numbers as bytes, and checksums.
 
 use seekless_core::{Buffer, PAGE_BYTES};
 
@@ -17,18 +17,18 @@ pub fn u128_at(bytes: &[u8], at: usize) -> u128 {
     bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u128::from_le_bytes)
 }
 
-/// Puts bytes.
+/// Copies bytes.
 pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// The checksum over all bytes, with the four at `at` taken for zeroes.
+/// Checksum of all bytes, with the four at `at` taken as zeroes.
 pub fn sum_but(bytes: &[u8], at: usize) -> u32 {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &[0; 4]);
     crc32c::crc32c_append(sum, &bytes[at + 4..])
 }
 
-/// The checksum of a page; one that has only a length is taken for zeroes.
+/// Checksum of a page; a hollow one is taken as zeroes.
 pub fn sum_of_page(page: &Buffer) -> u32 {
     const ZEROES: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
     if page.is_hollow() { crc32c::crc32c(&ZEROES) } else { page.look(crc32c::crc32c) }

@@ -1,7 +1,7 @@
-//! Known bugs, one at a time, to prove that the tests of crashes find each of them.
+//! Canaries: known bugs, enabled one at a time, to prove that the crash tests find each of them.
 //!
-//! A build with the feature `canaries` has them, and a layer's option `canary` says which one sings. Every other
-//! build has neither the bugs nor the option: what is here is then nothing.
+//! Only a build with the feature `canaries` has them, and a layer's option `canary` to enable one. In other builds this
+//! module is empty.
 
 #[cfg(feature = "canaries")]
 pub use with::{Canary, of};
@@ -16,42 +16,42 @@ mod with {
     use rustc_hash::FxHashMap;
     use seekless_core::{Buffer, Extent, mutant};
 
-    /// The bug that a layer has, and what the bug has to know.
+    /// The enabled bug of a layer, and its state.
     #[derive(Default)]
     pub struct Canary {
         name: &'static str,
-        /// Of each page, the slot that it had before, and how often it was read since.
+        /// For each page, its former slot, and the number of reads since.
         before: RefCell<FxHashMap<u64, (u32, u32)>>,
         written: RefCell<Option<(Extent, Buffer)>>,
         repeats: Cell<bool>,
     }
 
-    /// The bug that a layer's option names, or, if it names none, the mutant that is let loose, if it is this layer's.
+    /// The canary that a layer's option names, or otherwise the enabled mutant, if it is one of this layer's.
     pub fn of<'a>(option: Option<&'a str>, layer: &str) -> Option<&'a str> {
         option.or_else(|| mutant::chosen()?.strip_prefix(layer)?.strip_prefix(": "))
     }
 
     impl Canary {
-        /// The one of this name; none, if there is no name.
+        /// The canary of this name; none without a name.
         pub fn new(name: Option<&str>, names: &[&'static str]) -> Canary {
             let known = names.iter().find(|known| Some(**known) == name);
             Canary { name: known.copied().unwrap_or_default(), ..Canary::default() }
         }
 
-        /// Whether this bug is the one.
+        /// Whether this canary is enabled.
         pub fn is(&self, name: &str) -> bool {
             self.name == name
         }
 
-        /// A page has moved from this slot.
+        /// Records that a page has moved from this slot.
         pub fn moved(&self, page: u64, from: u32) {
             if self.is("stale read") {
                 self.before.borrow_mut().insert(page, (from, 0));
             }
         }
 
-        /// The slot to read a page from, which is in `now`: of every four reads since it moved, the second goes
-        /// where it was before.
+        /// The slot to read a page from, which is in `now`: of every four reads since it moved, the second goes to the
+        /// former slot.
         pub fn read_from(&self, page: u64, now: u32) -> u32 {
             let mut before = self.before.borrow_mut();
             let Some((slot, reads)) = before.get_mut(&page) else { return now };
@@ -59,9 +59,9 @@ mod with {
             if *reads % 4 == 2 { *slot } else { now }
         }
 
-        /// A write was carried out; the one to carry out again, which was answered before.
+        /// Records a write; returns an earlier one to be repeated.
         pub fn again(&self, at: Extent, from: &Buffer) -> Option<(Extent, Buffer)> {
-            // What is carried out again is not itself carried out again.
+            // A repeated write is not repeated again.
             if !self.is("double reply") || self.repeats.take() {
                 return None;
             }
@@ -70,12 +70,12 @@ mod with {
             before
         }
 
-        /// The entries of a map that is written: every second map lacks one.
+        /// Entries of a map to be written: every second map lacks one.
         pub fn entries<'a>(&self, generation: u64, slots: &'a [u32], none: u32) -> Cow<'a, [u32]> {
             let mut slots = Cow::Borrowed(slots);
             if self.is("lost map entry") && generation % 2 == 0 {
                 let mapped = slots.iter().filter(|&&slot| slot != none).count();
-                // Not always the same one.
+                // A different one each time.
                 let lost = (generation as usize * 61).checked_rem(mapped);
                 let mut entries = slots.to_mut().iter_mut().filter(|slot| **slot != none);
                 lost.and_then(|lost| entries.nth(lost)).into_iter().for_each(|slot| *slot = none);
@@ -91,7 +91,7 @@ mod without {
 
     use seekless_core::{Buffer, Extent};
 
-    /// No bug.
+    /// No canary.
     #[derive(Default)]
     pub struct Canary(());
 
@@ -102,20 +102,20 @@ mod without {
             false
         }
 
-        /// Nobody remembers.
+        /// Does nothing.
         pub fn moved(&self, _: u64, _: u32) {}
 
-        /// Where it is.
+        /// The present slot.
         pub fn read_from(&self, _: u64, now: u32) -> u32 {
             now
         }
 
-        /// Nothing is carried out again.
+        /// No write is repeated.
         pub fn again(&self, _: Extent, _: &Buffer) -> Option<(Extent, Buffer)> {
             None
         }
 
-        /// All of them.
+        /// All entries.
         pub fn entries<'a>(&self, _: u64, slots: &'a [u32], _: u32) -> Cow<'a, [u32]> {
             Cow::Borrowed(slots)
         }

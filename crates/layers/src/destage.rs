@@ -1,15 +1,15 @@
-//! Destaging: pages are copied from one device to another in strands, all sorted by where they go.
+//! Destaging: copies pages from one device to another in strands, sorted by destination.
 //!
-//! All reads are asked for together, then all writes, so that the scheduler of each device can order them; neighbours
-//! go in one request. BORG's movers and its write buffer share this.
+//! All reads are issued together, then all writes, so that the scheduler of each device can order them; contiguous
+//! pages form one request. BORG's movers and its write buffer share this.
 //!
-//! Faults: the first error ends it; what was written before stays written.
+//! Faults: the first error ends it; pages already written stay written.
 
 use futures_util::future::join_all;
 use rustc_hash::FxHashMap;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_SECTORS};
 
-/// Pages in the longest request, 4 MiB: a request in the foreground may have to wait for it.
+/// Pages of the longest request, 4 MiB: foreground requests may have to wait for it.
 const LONGEST: u64 = if cfg!(test) { 3 } else { 1_024 };
 
 /// The strands that pages form: extents in ascending order, none longer than [`LONGEST`].
@@ -34,10 +34,10 @@ fn within(device: &dyn BlockDevice, at: Extent) -> Extent {
     Extent { sectors: at.sectors.min(device.geometry().sectors - at.start.0), ..at }
 }
 
-/// Pages by their numbers, and what they hold.
+/// Pages by number, with their data.
 pub type Pages = FxHashMap<u64, Buffer>;
 
-/// Reads pages, each into a buffer of its own; a page that the device has only in part is filled up with nothing.
+/// Reads pages, each into its own buffer; a page that is cut short by the end of the device is padded.
 pub async fn read(
     from: &dyn BlockDevice,
     pages: impl Iterator<Item = u64>,
@@ -58,7 +58,7 @@ pub async fn read(
     Ok(strands.iter().zip(read).flat_map(cut).collect())
 }
 
-/// Writes pages, by where they go.
+/// Writes pages by destination.
 pub async fn write(to: &dyn BlockDevice, pages: &Pages, how: &Hints) -> Result<(), IoError> {
     let writes = strands(pages.keys().copied()).into_iter().map(async |strand| {
         let data = Buffer::join(strand.pages().map(|page| pages[&page].clone()));

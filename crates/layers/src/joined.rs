@@ -1,7 +1,7 @@
-//! Devices one behind the other, as one: a BOPT in several pieces.
+//! Concatenation of devices: a BOPT in several pieces.
 //!
-//! Like a component it orders nothing: whoever uses it holds the ranges. Fault model: of a request that fails, any
-//! parts may have been carried out.
+//! Like a component it does not order requests: callers hold the locks. Fault model: of a request that fails, any parts
+//! may have been carried out.
 
 use std::rc::Rc;
 
@@ -16,12 +16,12 @@ pub struct Joined {
 
 struct Part {
     device: Rc<dyn BlockDevice>,
-    /// Where it begins here, and what it has.
+    /// Start in the concatenation, and the device.
     window: Extent,
 }
 
 impl Joined {
-    /// These in their order; `None` if there is none.
+    /// Concatenates these devices; `None` if there are none.
     pub fn new(devices: Vec<Rc<dyn BlockDevice>>) -> Option<Joined> {
         let mut start = Lba(0);
         let parts = devices.into_iter().map(|device| {
@@ -32,7 +32,7 @@ impl Joined {
         Some(parts.collect::<Vec<_>>()).filter(|parts| !parts.is_empty()).map(|parts| Joined { parts })
     }
 
-    /// The parts of an extent: the device, where it lies on that, and how far into the extent, in sectors.
+    /// The parts of an extent: the device, extent on it, and offset in the request, in sectors.
     fn split(&self, at: Extent) -> impl Iterator<Item = (&dyn BlockDevice, Extent, u64)> {
         let behind = self.parts.partition_point(|part| part.window.end() <= at.start);
         self.parts[behind..].iter().take_while(move |part| part.window.start < at.end()).map(move |part| {
@@ -42,7 +42,7 @@ impl Joined {
         })
     }
 
-    /// All parts go out together, and all have ended when this does.
+    /// Issues all parts together, and waits for all of them.
     async fn all(work: impl Iterator<Item = IoFuture<'_, ()>>) -> Result<(), IoError> {
         join_all(work).await.into_iter().collect()
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Task};
 use seekless_core::{Account, IoError, Layer, Nanos, Reconfigured};
 
-/// Reconfigures `layer` each time `interval` has passed since the last reconfiguration ended, for as long as the task is
-/// kept or detached. `report` gets every result, errors too.
+/// Reconfigures `layer` each time `interval` has passed since the last reconfiguration ended, for as long as the task
+/// is kept or detached. `report` gets every result, errors too.
 pub fn reconfigure_every(
     layer: Rc<dyn Layer>,
     interval: Nanos,

@@ -1,11 +1,11 @@
-//! Why options cannot be a layer's.
+//! Invalid options.
 
 use std::fmt;
 
-/// An option that cannot be.
+/// An invalid option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Which; nothing where it is not a matter of one.
+    /// Key; empty if it does not concern a single one.
     pub key: &'static str,
     /// What was found.
     pub found: String,
@@ -14,7 +14,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// At `key` something was found, and something else expected.
+    /// The option `key`, what was found, and what was expected.
     pub fn new(key: &'static str, found: impl Into<String>, expected: impl Into<String>) -> Refused {
         Refused { key, found: found.into(), expected: expected.into() }
     }

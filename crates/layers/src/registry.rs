@@ -1,4 +1,4 @@
-//! The layers there are. `ls` is the feature list; this array is the same list for programs.
+//! The registry of layers. `ls` is the feature list; this array is the same list for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,64 +23,64 @@ use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
 
-/// What is known of a layer without building it.
+/// Properties of a kind of layer.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in volume files and on the command line.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub does: &'static str,
-    /// Whether it keeps the volume's own order below it, so that it attaches and detaches at any time.
+    /// Whether it is transparent: keeps the volume's order below it, so that it attaches and detaches at any time.
     pub transparent: bool,
-    /// Its page.
+    /// Documentation page.
     pub readme: &'static str,
-    /// The keys of its devices besides `over`.
+    /// Keys of its devices besides `over`.
     pub devices: &'static [&'static str],
-    /// What it can be told to do besides requests: see [`Layer::command`].
+    /// Commands: see [`Layer::command`].
     pub commands: &'static [&'static str],
-    /// The rare places of its code that an exploration has to reach: see [`seekless_core::runtime::edge`].
+    /// Rare code paths that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],
-    /// The known bugs that its option `canary` lets loose; none, but in a build with the feature `canaries`.
+    /// Canaries for its option `canary`; none without the feature `canaries`.
     pub canaries: &'static [&'static str],
-    /// Whether it keeps metadata, in which a rotten sector is told from a torn one (see `durable/README.md`).
+    /// Whether it keeps metadata that distinguishes rotten sectors from torn ones (see `durable/README.md`).
     pub sealed: bool,
-    /// Whether devices of its own may have newer pages of what it lies over, also while it is stopped: what is below is
-    /// not served without them. Such a layer has an identity (see [`Layer::identity`]).
+    /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
+    /// without them. Such a layer has an identity (see [`Layer::identity`]).
     pub holds_newer: bool,
     /// Checks its options.
     pub check: Check,
-    /// Sectors that clients see, where that is not as much as is below.
+    /// Sectors visible to clients, if fewer than below.
     pub sectors: Option<Sectors>,
     /// Builds it.
     pub build: Build,
-    /// Makes what it keeps on devices of its own; `None` if it does so itself when it is built.
+    /// Initialises its own devices; `None` if it does so when built.
     pub create: Option<Create>,
-    /// Gives what it keeps the newest format; `None` if it keeps nothing.
+    /// Upgrades its on-disk format to the newest; `None` if it has none.
     pub upgrade: Option<Upgrade>,
 }
 
-/// A layer that is being built: it may have to read what is below.
+/// A layer being built: it may have to read the devices below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
 /// Checks options.
 pub type Check = fn(toml::Table) -> Result<(), Refused>;
-/// Sectors that clients see, by the options and the sectors below.
+/// Sectors visible to clients, by the options and the sectors below.
 pub type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
 /// Builds a layer with options.
 pub type Build = fn(Below, toml::Table) -> Building;
-/// Makes anew what a layer with these options keeps, and returns its identity, if it has one. What is there is replaced only if the
-/// last argument says so, and an error otherwise.
+/// Initialises the devices of a layer with these options, and returns its identity, if it has one. Existing contents
+/// are replaced only if the last argument is true; otherwise they are an error.
 pub type Create = fn(Below, toml::Table, bool) -> Work<Option<u128>>;
-/// Upgrades what a layer with these options keeps. No data moves: what would need that is an error.
+/// Upgrades the on-disk format of a layer with these options. No data moves: if it had to, that is an error.
 pub type Upgrade = fn(Below, toml::Table) -> Work<()>;
 /// Work on a layer that is not in use.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, IoError>>>>;
 
-/// A layer that was built. (One handle would do, but that this Rust makes no device of a `dyn Layer`.)
+/// A built layer. (Two handles, because this version of Rust cannot upcast `dyn Layer`.)
 #[derive(Clone)]
 pub struct Built {
-    /// For those who ask it for sectors.
+    /// As a block device.
     pub device: Rc<dyn BlockDevice>,
-    /// The same, for those who watch it, tell it what to do, and take it away.
+    /// As a layer, for monitoring, commands and detaching.
     pub layer: Rc<dyn Layer>,
 }
 
@@ -91,16 +91,16 @@ impl Built {
     }
 }
 
-/// What a layer is built on.
+/// The devices that a layer is built on.
 #[derive(Clone)]
 pub struct Below {
-    /// What it lies over.
+    /// The device below.
     pub over: Rc<dyn BlockDevice>,
-    /// Its other devices, by their keys.
+    /// Other devices, by key.
     pub devices: BTreeMap<String, Rc<dyn BlockDevice>>,
-    /// Whether what it keeps there may be there not yet: it is created then.
+    /// Whether on-disk state may be missing: it is created then.
     pub create: bool,
-    /// Whether data has a length only, in runs that measure time: the layer need not copy bytes.
+    /// Whether data is hollow, in runs that measure time: the layer need not copy bytes.
     pub timing_only: bool,
 }
 
@@ -117,8 +117,8 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
-    /// A layer that keeps the order of what is below it, has no options, and keeps nothing. What else it is goes over
-    /// that: `Entry { commands: ..., ..Entry::new(...) }`.
+    /// A transparent layer without options and on-disk state. Other properties are set with `Entry { commands: ...,
+    /// ..Entry::new(...) }`.
     pub const fn new(name: &'static str, does: &'static str, build: Build) -> Entry {
         Entry {
             name,
@@ -144,28 +144,28 @@ impl Entry {
         self.commands.contains(&"reconfigure")
     }
 
-    /// What is wrong with these options, if anything.
+    /// The first error in these options, if any.
     pub fn check(&self, options: &toml::Table) -> Result<(), Refused> {
         (self.check)(options.clone())
     }
 
-    /// The layer with these options. Build it inside of a runtime.
+    /// Builds the layer with these options; call it inside a runtime.
     pub fn build(&self, below: Below, options: &toml::Table) -> Building {
         (self.build)(below, options.clone())
     }
 
-    /// What clients see with these options over so many sectors.
+    /// Sectors visible to clients with these options, over this many sectors.
     pub fn sectors(&self, options: &toml::Table, over: u64) -> Result<u64, Refused> {
         self.sectors.map_or(Ok(over), |sectors| sectors(options.clone(), over))
     }
 }
 
-/// The options of a layer that has none.
+/// Options of a layer that has none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoOptions {}
 
-/// Options as a layer wants them, checked.
+/// Parses and checks a layer's options.
 pub fn read<T: DeserializeOwned>(
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
@@ -180,7 +180,7 @@ pub fn read<T: DeserializeOwned>(
     check(&options).map(|()| options)
 }
 
-/// The same for a layer that is being built.
+/// As `parse`, with the error of a layer being built.
 fn options<T: DeserializeOwned>(
     name: &'static str,
     options: toml::Table,
@@ -189,7 +189,7 @@ fn options<T: DeserializeOwned>(
     read(options, check).map_err(|refused| IoError::new(ErrorKind::Invalid, name, None, refused.to_string()))
 }
 
-/// A layer that is there at once.
+/// A layer that is built immediately.
 fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
     Box::pin(ready(layer().map(|layer| Built::new(Rc::new(layer)))))
 }
@@ -339,14 +339,10 @@ pub const LAYERS: [Entry; 10] = [
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
         check: |table| read(table, scrub::Options::check).map(drop),
-        ..Entry::new(
-            "scrub",
-            "reads everything from time to time, and finds what cannot be",
-            |below, table| {
-                let options = options("scrub", table, scrub::Options::check);
-                Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
-            },
-        )
+        ..Entry::new("scrub", "reads the whole volume periodically, to find bad sectors", |below, table| {
+            let options = options("scrub", table, scrub::Options::check);
+            Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
+        })
     },
     Entry {
         readme: include_str!("split/README.md"),
@@ -358,13 +354,13 @@ pub const LAYERS: [Entry; 10] = [
     },
 ];
 
-/// BORG on what is below.
+/// Builds BORG.
 async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
-    let (home, bopt) = (below.over.clone(), bopt(below)?);
+    let (origin, bopt) = (below.over.clone(), bopt(below)?);
     if below.create {
-        Borg::create(home, bopt, options, below.timing_only).await
+        Borg::create(origin, bopt, options, below.timing_only).await
     } else {
-        Borg::open(home, bopt, options, below.timing_only).await
+        Borg::open(origin, bopt, options, below.timing_only).await
     }
 }
 
@@ -373,7 +369,7 @@ fn bopt(below: &Below) -> Result<Rc<dyn BlockDevice>, IoError> {
     below.devices.get("bopt").cloned().ok_or_else(lacks)
 }
 
-/// The layer that the lab compares if none is named.
+/// The layer that the lab compares by default.
 pub const USUAL: &str = "borg";
 
 /// The layer of this name.

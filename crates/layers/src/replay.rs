@@ -1,9 +1,9 @@
 //! Replay: recorded requests as an async client of a block device. The laboratory plays whole traces, a rehearsal the
 //! requests that a layer has seen lately.
 //!
-//! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a bounded
-//! number are outstanding in all. Open pace: at the recorded times, whatever the device does. A request that fails is
-//! counted, and the replay goes on.
+//! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
+//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does. A request that
+//! fails is counted, and the replay goes on.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -95,8 +95,8 @@ pub struct Replayed<T> {
     pub failure: Option<IoError>,
 }
 
-/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called with the number of a request now
-/// and then.
+/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called regularly with the index of a
+/// request.
 pub async fn replay<T: Tally>(
     records: impl Iterator<Item = Record>,
     total: u64,

@@ -1,7 +1,7 @@
-//! The topmost layer of a volume: told what to do, taken out from under its clients, and put in again.
+//! The topmost layer of a volume: carries out commands, and is detached and attached while clients continue.
 //!
-//! Invariants: no command reaches a layer that is out, and none is still at work in one that goes. A layer goes out
-//! when all that it holds is home. Fault model: what fails leaves the volume as it was, and in use.
+//! Invariants: no command reaches a detached layer, and none is running when it detaches. A layer is detached once
+//! everything it holds is on the origin. Fault model: a failed operation leaves the volume as it was, and in use.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,25 +13,25 @@ use crate::registry::{Building, Built, Entry, LAYERS};
 use crate::split::{self, Split};
 use crate::units::Bytes;
 
-/// The commands that any topmost layer has, and those of one that is transparent.
+/// Commands of every topmost layer, the last two only if it is transparent.
 const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
 
-/// The topmost layer, in or out.
+/// The topmost layer, attached or detached.
 pub struct Topmost {
     entry: &'static Entry,
     switch: Rc<Switch>,
-    /// What it lies over, whole requests in the order in which they come: a component promises no order.
+    /// The device below, which gets whole requests in order of arrival: a component promises no order.
     over: Rc<Split>,
     build: Box<dyn Fn(bool) -> Building>,
-    /// Not here while it is out.
+    /// `None` while detached.
     layer: RefCell<Option<Rc<dyn Layer>>>,
-    /// Commands pass; who puts the layer in or out is alone.
+    /// Passed by commands; closed for attaching and detaching.
     gate: Gate,
 }
 
 impl Topmost {
-    /// Builds the layer over `over`, and a switch over it. `build` is called again whenever it is put in, and then told
-    /// that what the layer keeps may be there not yet.
+    /// Builds the layer over `over`, and a switch above it. `build` is called again to attach the layer, with `true`:
+    /// its on-disk state may be missing then.
     pub async fn new(
         entry: &'static Entry,
         over: Rc<dyn BlockDevice>,
@@ -49,17 +49,17 @@ impl Topmost {
         self.switch.clone()
     }
 
-    /// The layer, if it is in.
+    /// The layer, if attached.
     pub fn layer(&self) -> Option<Rc<dyn Layer>> {
         self.layer.borrow().clone()
     }
 
-    /// Carries out a command by name: `stop`, after which all that was acknowledged is durable; `remove` and `insert`,
-    /// if the layer is transparent; or one of its own. Those of a layer that is out do nothing, nor do those to put
-    /// it where it is.
+    /// Carries out a command by name: `stop`, after which everything acknowledged is durable; `remove` and `insert`, if
+    /// the layer is transparent; or one of its own. Commands for a detached layer do nothing, nor do `remove` and
+    /// `insert` in the respective state.
     ///
     /// # Errors
-    /// `Unsupported` if there is no such command, else what the layer says.
+    /// `Unsupported` if there is no such command, otherwise the layer's error.
     pub async fn command(&self, name: &str, how: Hints) -> Result<(), IoError> {
         if !commands(self.entry).contains(&name) {
             return Err(unknown_command(self.entry.name, name, &commands(self.entry)));
@@ -79,12 +79,12 @@ impl Topmost {
         }
     }
 
-    /// Takes the layer out: most of what it holds goes home while clients go on, the rest while they are held.
+    /// Detaches the layer: it is emptied mostly while clients continue, completely while they are held back.
     pub async fn remove(&self) -> Result<(), IoError> {
         {
             let _inside = self.gate.pass().await;
             let Some(layer) = self.layer() else { return Ok(()) };
-            // Clients that write as fast as it empties itself may keep it from its end; it is tried again without them.
+            // Fails if clients write as fast as it is emptied; retried below without them.
             let _ = layer.detach().await;
         }
         let _alone = self.gate.close().await;
@@ -98,7 +98,7 @@ impl Topmost {
         Ok(())
     }
 
-    /// Puts the layer in. Its opening sees what it lies over hold still.
+    /// Attaches the layer. Requests are held back while it opens.
     pub async fn insert(&self) -> Result<(), IoError> {
         let _alone = self.gate.close().await;
         if self.layer.borrow().is_some() {
@@ -116,13 +116,13 @@ impl Topmost {
     }
 }
 
-/// What a topmost layer of this kind can be told to do.
+/// Commands of a topmost layer of this kind.
 pub fn commands(entry: &Entry) -> Vec<&'static str> {
     let general = if entry.transparent { &COMMANDS[..] } else { &COMMANDS[..1] };
     entry.commands.iter().chain(general).copied().collect()
 }
 
-/// A command of any layer by its name, as it is listed.
+/// A command of any layer by name, with static lifetime.
 pub fn command(name: &str) -> Option<&'static str> {
     let all = LAYERS.iter().flat_map(|entry| entry.commands).chain(&COMMANDS);
     all.copied().find(|command| *command == name)
@@ -140,13 +140,13 @@ mod tests {
     use crate::registry;
 
     /// A layer that holds nothing, notes what it is told, and takes a while for it.
-    struct Told {
+    struct Logged {
         over: Rc<dyn BlockDevice>,
         notes: Rc<RefCell<Vec<&'static str>>>,
         stays: Rc<Cell<bool>>,
     }
 
-    impl Told {
+    impl Logged {
         async fn note(&self, what: &'static str) -> Result<(), IoError> {
             self.notes.borrow_mut().push(what);
             sleep(Nanos::from_millis(50)).await;
@@ -155,13 +155,13 @@ mod tests {
         }
     }
 
-    impl BlockDevice for Told {
+    impl BlockDevice for Logged {
         fn below(&self) -> Option<&dyn BlockDevice> {
             Some(&*self.over)
         }
     }
 
-    impl Layer for Told {
+    impl Layer for Logged {
         fn counters(&self) -> Counters {
             Counters::default()
         }
@@ -177,7 +177,8 @@ mod tests {
         fn detach(&self) -> IoFuture<'_, ()> {
             io(async {
                 self.note("detach").await?;
-                let stays = || IoError::new(ErrorKind::Medium, "told", None, "it cannot be written home");
+                let stays =
+                    || IoError::new(ErrorKind::Medium, "told", None, "it cannot be written to the origin");
                 if self.stays.get() { Err(stays()) } else { Ok(()) }
             })
         }
@@ -202,7 +203,7 @@ mod tests {
                 move |_: bool| {
                     let (over, notes, stays) = (over.clone(), notes.clone(), stays.clone());
                     let error = IoError::new(ErrorKind::Corrupt, "told", None, "it is no layer");
-                    let built = Ok(Built::new(Rc::new(Told { over, notes, stays })));
+                    let built = Ok(Built::new(Rc::new(Logged { over, notes, stays })));
                     let opened = if closed.get() { Err(error) } else { built };
                     Box::pin(std::future::ready(opened)) as Building
                 }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_out_is_told_nothing() {
+    fn a_detached_layer_gets_no_commands() {
         run(async |volume| {
             volume.command("insert").await.unwrap();
             volume.command("drain").await.unwrap();
@@ -253,15 +254,15 @@ mod tests {
     #[test]
     fn a_layer_goes_when_its_commands_have_ended_and_later_ones_find_it_gone() {
         run(async |volume| {
-            let tell = |name| {
+            let command_later = |name| {
                 let topmost = volume.topmost.clone();
                 spawn(async move { topmost.command(name, Hints::default()).await })
             };
-            let (remove, first) = (tell("remove"), tell("drain"));
+            let (remove, first) = (command_later("remove"), command_later("drain"));
             sleep(Nanos::from_millis(30)).await;
-            let second = tell("reconfigure");
+            let second = command_later("reconfigure");
             sleep(Nanos::from_millis(30)).await;
-            let late = tell("drain");
+            let late = command_later("drain");
             for task in [first, second, remove, late] {
                 task.await.unwrap();
             }

@@ -1,41 +1,41 @@
-//! Traffic above a layer and below it (BORG, sections 6 and 7): what clients ask of the layer, and what it asks of its
+//! Traffic above a layer and below it (BORG, sections 6 and 7): clients' requests to the layer, and its requests to its
 //! devices. If requests are less sequential below than above, the layer does harm.
 //!
-//! Any layer can be measured: [`Counted::above`] goes over it, [`Counted::new`] over each device that it is built on.
-//! One that tells more apart, as BORG does, notes what clients ask by itself ([`Ledger::above`]).
+//! Any layer can be measured: [`Counted::above`] wraps the layer, [`Counted::new`] each device that it is built on. A
+//! layer that distinguishes more, as BORG does, records clients' requests itself ([`Ledger::above`]).
 //!
-//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
-//! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
-//! has them. Distances are of addresses. Background work is counted apart, and has a last request of its own. Discards
-//! and flushes move no data and are not counted.
+//! A request that does not start at the end of the previous one of its side counts as a seek, as if there were only one
+//! head: this measures the layout, not what the drive makes of it. Requests of the same instant count in ascending
+//! order, as any queue would have them. Distances are in addresses. Background work is counted separately, with its own
+//! last request. Discards and flushes move no data and are not counted.
 //!
-//! The devices are slices of one component, or on several. Then going from one to the other is a seek that has no
-//! distance. Counting costs a request neither time nor memory; nothing here can fail.
+//! The devices are slices of one component, or of several: a change between components is a seek without a distance.
+//! Counting costs a request neither time nor memory; nothing here can fail.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, Sides, Traffic,
+    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, LayerTraffic, Nanos, PAGE_SECTORS, Traffic,
     Zeroes, runtime,
 };
 
-/// What was counted for each account.
+/// Counters of each account.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    accounts: Vec<Sides>,
+    accounts: Vec<LayerTraffic>,
     above: Stream,
     below: Stream,
     background: Stream,
 }
 
-/// Requests one after the other.
+/// A sequence of requests.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Where the last one ended.
+    /// End of the last one.
     last: Option<(Space, u64)>,
-    /// Those of the last instant there were any, not counted yet.
+    /// Requests of the last instant, not counted yet.
     waiting: Vec<Request>,
     now: Nanos,
 }
@@ -48,14 +48,14 @@ struct Request {
     write: bool,
 }
 
-/// Where addresses are counted from.
+/// Address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     /// The volume.
     Volume,
-    /// A component, by its number.
+    /// A component, by number.
     Component(u32),
-    /// A device of which nobody knows on which component it is.
+    /// A device whose component is unknown.
     Device(u8),
 }
 
@@ -63,14 +63,19 @@ enum Space {
 pub struct Counted {
     device: Rc<dyn BlockDevice>,
     space: Space,
-    /// Where the device begins in its space.
+    /// Start of the device in its space.
     from: u64,
     ledger: Rc<RefCell<Ledger>>,
 }
 
 impl Stream {
-    /// A request at an instant not before the last one's.
-    fn note(&mut self, request: Request, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+    /// Adds a request, at an instant not before the last one's.
+    fn note(
+        &mut self,
+        request: Request,
+        accounts: &mut Vec<LayerTraffic>,
+        of: fn(&mut LayerTraffic) -> &mut Traffic,
+    ) {
         if runtime::now() != self.now {
             self.count(accounts, of);
             self.now = runtime::now();
@@ -78,7 +83,7 @@ impl Stream {
         self.waiting.push(request);
     }
 
-    fn count(&mut self, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+    fn count(&mut self, accounts: &mut Vec<LayerTraffic>, of: fn(&mut LayerTraffic) -> &mut Traffic) {
         self.waiting.sort_by_key(|request| (request.space, request.at.start));
         for Request { space, at, account, write } in self.waiting.drain(..) {
             let traffic = of(entry(accounts, account));
@@ -100,64 +105,64 @@ impl Stream {
 }
 
 impl Ledger {
-    /// What was counted for an account, but for requests, to be counted on.
-    pub fn of(&mut self, account: Account) -> &mut Sides {
+    /// Counters of an account, except requests, to be updated.
+    pub fn of(&mut self, account: Account) -> &mut LayerTraffic {
         entry(&mut self.accounts, account)
     }
 
-    /// What was counted for an account.
-    pub fn get(&mut self, account: Account) -> Sides {
+    /// Counters of an account.
+    pub fn get(&mut self, account: Account) -> LayerTraffic {
         self.count_waiting();
         self.accounts.get(usize::from(account.0)).copied().unwrap_or_default()
     }
 
-    /// What was counted for all.
-    pub fn all(&mut self) -> Sides {
+    /// Counters of all accounts together.
+    pub fn all(&mut self) -> LayerTraffic {
         self.count_waiting();
-        let mut all = Sides::default();
-        self.accounts.iter().for_each(|sides| all.add(sides));
+        let mut all = LayerTraffic::default();
+        self.accounts.iter().for_each(|traffic| all.add(traffic));
         all
     }
 
-    /// A client asks.
+    /// Counts a client's request.
     pub fn above(&mut self, at: Extent, how: &Hints, write: bool) {
         let request = Request { space: Space::Volume, at, account: how.account, write };
-        self.above.note(request, &mut self.accounts, |sides| &mut sides.above);
+        self.above.note(request, &mut self.accounts, |traffic| &mut traffic.above);
     }
 
-    /// Home or BOPT is asked.
+    /// Counts a request to the origin or BOPT.
     fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
         let request = Request { space, at, account: how.account, write };
         if how.class <= Class::Foreground {
-            self.below.note(request, &mut self.accounts, |sides| &mut sides.below);
+            self.below.note(request, &mut self.accounts, |traffic| &mut traffic.below);
         } else {
-            self.background.note(request, &mut self.accounts, |sides| &mut sides.background);
+            self.background.note(request, &mut self.accounts, |traffic| &mut traffic.background);
         }
     }
 
     fn count_waiting(&mut self) {
-        self.above.count(&mut self.accounts, |sides| &mut sides.above);
-        self.below.count(&mut self.accounts, |sides| &mut sides.below);
-        self.background.count(&mut self.accounts, |sides| &mut sides.background);
+        self.above.count(&mut self.accounts, |traffic| &mut traffic.above);
+        self.below.count(&mut self.accounts, |traffic| &mut traffic.below);
+        self.background.count(&mut self.accounts, |traffic| &mut traffic.background);
     }
 }
 
-fn entry(accounts: &mut Vec<Sides>, account: Account) -> &mut Sides {
+fn entry(accounts: &mut Vec<LayerTraffic>, account: Account) -> &mut LayerTraffic {
     let account = usize::from(account.0);
     if account >= accounts.len() {
-        accounts.resize(account + 1, Sides::default());
+        accounts.resize(account + 1, LayerTraffic::default());
     }
     &mut accounts[account]
 }
 
 impl Counted {
-    /// `device`, the first or second of the layer's.
+    /// Wraps `device`, the layer's first or second.
     pub fn new(device: Rc<dyn BlockDevice>, number: u8, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
         let (space, from) = place(&*device).unwrap_or((Space::Device(number), 0));
         Rc::new(Counted { device, space, from, ledger: ledger.clone() })
     }
 
-    /// `layer`, as clients ask it.
+    /// Wraps `layer`, for clients' requests.
     pub fn above(layer: Rc<dyn BlockDevice>, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
         Rc::new(Counted { device: layer, space: Space::Volume, from: 0, ledger: ledger.clone() })
     }
@@ -172,7 +177,7 @@ impl Counted {
     }
 }
 
-/// On which component a device is, in one piece, and where it begins there: if its two ends are as far apart there.
+/// The component that a device is on, contiguously, and its start there.
 fn place(device: &dyn BlockDevice) -> Option<(Space, u64)> {
     let pages = device.geometry().sectors / PAGE_SECTORS;
     let last = pages.checked_sub(1)?;
@@ -230,11 +235,11 @@ mod tests {
     }
 
     /// Two devices that are asked in turn.
-    async fn ask(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Sides {
+    async fn ask(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> LayerTraffic {
         let ledger = Rc::new(RefCell::new(Ledger::default()));
-        let (home, bopt) = (Counted::new(home, 0, &ledger), Counted::new(bopt, 1, &ledger));
+        let (origin, bopt) = (Counted::new(origin, 0, &ledger), Counted::new(bopt, 1, &ledger));
         let foreground = || of_class(Class::Foreground);
-        for (device, start) in [(&home, 100), (&home, 108), (&bopt, 0), (&bopt, 8), (&home, 84)] {
+        for (device, start) in [(&origin, 100), (&origin, 108), (&bopt, 0), (&bopt, 8), (&origin, 84)] {
             device.read(Extent::new(start, 8), Buffer::hollow_sectors(8), foreground()).await.unwrap();
             let (copy, how) = (Extent::new(8_000 - start, 1), of_class(Class::Background));
             device.write(copy, Buffer::hollow_sectors(1), how).await.unwrap();
@@ -249,7 +254,7 @@ mod tests {
             let slice = |start| Rc::new(Slice::new(disk.clone(), Extent::new(start, 10_000)).unwrap());
             ask(slice(0), slice(10_000)).await
         };
-        let sides = Runtime::new(1).run(both).unwrap();
+        let traffic = Runtime::new(1).run(both).unwrap();
         let below = Traffic {
             requests: 5,
             blocks_read: 40,
@@ -258,16 +263,16 @@ mod tests {
             crossings: 0,
             distance_blocks: (10_000 - 116) + (10_016 - 84),
         };
-        assert_eq!(sides.below, below);
-        assert_eq!((sides.background.requests, sides.background.blocks_written), (5, 5));
-        assert_eq!((sides.background.seeks, sides.above), (4, Traffic::default()));
+        assert_eq!(traffic.below, below);
+        assert_eq!((traffic.background.requests, traffic.background.blocks_written), (5, 5));
+        assert_eq!((traffic.background.seeks, traffic.above), (4, Traffic::default()));
     }
 
     #[test]
     fn from_one_component_to_another_there_is_no_distance() {
-        let sides = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
-        assert_eq!((sides.below.seeks, sides.below.crossings, sides.below.distance_blocks), (2, 2, 0));
-        assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
+        let traffic = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
+        assert_eq!((traffic.below.seeks, traffic.below.crossings, traffic.below.distance_blocks), (2, 2, 0));
+        assert_eq!(traffic.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
@@ -285,7 +290,7 @@ mod tests {
             top.write_zeroes(zeroes, of_class(Class::Foreground), Zeroes::default()).await.unwrap();
             ledger.borrow_mut().all()
         };
-        let Sides { above, below, .. } = Runtime::new(1).run(both).unwrap();
+        let LayerTraffic { above, below, .. } = Runtime::new(1).run(both).unwrap();
         assert_eq!((above.requests, above.blocks_written, above.seeks), (3, 72, 1));
         assert_eq!(
             (below.requests, below.blocks_written, below.seeks),
@@ -294,7 +299,8 @@ mod tests {
         );
     }
 
-    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).
+    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks
+    /// between).
     fn above(asked: Vec<(u64, u16, u64)>, accounts: u16) -> Vec<(u64, u64, u64)> {
         let counted = async move {
             let mut ledger = Ledger::default();

@@ -1,4 +1,4 @@
-//! For the tests of layers: a register for each sector of a small volume, and what is done to both.
+//! For the tests of layers: a register for each sector of a small volume, and steps applied to both.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

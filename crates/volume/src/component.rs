@@ -1,5 +1,5 @@
-//! Components as a volume file describes them: the same keys for the laboratory, which simulates each, and for the server,
-//! which opens it.
+//! Components as a volume file describes them: the same keys for the laboratory, which simulates each, and for the
+//! server, which opens it.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub struct Keys {
     pub read_only: bool,
     /// The drive that the data is as slow as.
     pub emulate: Option<String>,
-    /// The drive that layers above take it for, when they try in virtual time what they are about to do.
+    /// Drive model that layers above use to rehearse their changes in virtual time.
     pub model: Option<String>,
     /// Which request comes next.
     pub scheduler: Option<String>,
@@ -44,11 +44,11 @@ pub struct Keys {
     pub depth: Option<u32>,
     /// Whether the drive's write cache is on.
     pub write_cache: Option<bool>,
-    /// What is carried out in the head's waits.
+    /// Freeblock mode.
     pub freeblock: Option<String>,
     /// How much earlier than needed the head is where it has to be.
     pub guard: Option<String>,
-    /// By how much requests may be delayed on average for what is carried out in idle time.
+    /// Limit of the average delay of requests by idle-time work.
     pub idle_delay_limit: Option<String>,
     /// The time that a request has.
     pub timeout: Option<String>,
@@ -62,9 +62,9 @@ pub struct Keys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustKeys {
-    /// The authorities whose servers are believed.
+    /// Authorities that sign the server's certificate.
     pub authority: PathBuf,
-    /// What the server wants to see of us, if it does.
+    /// Our certificate, if the server requires one.
     pub certificate: Option<PathBuf>,
     /// The key of the certificate.
     pub key: Option<PathBuf>,
@@ -75,9 +75,9 @@ pub struct TrustKeys {
 pub struct Component {
     /// The drive.
     pub drive: Model,
-    /// Its queue.
+    /// Queue in front of it.
     pub queue: QueueOptions,
-    /// Its first sectors, if no more are used: as many as the data has that it is as slow as.
+    /// Number of its sectors used; at most as many as the data of the emulated device.
     pub sectors: Option<u64>,
     /// The drive that layers above take it for, if not for itself.
     pub model: Option<Box<Component>>,
@@ -100,7 +100,7 @@ impl Keys {
     /// The drive that the data is as slow as, if there is one.
     ///
     /// # Errors
-    /// Keys of a drive's queue without a drive, or what is wrong with them.
+    /// Keys of a drive's queue without a drive, or the error in them.
     pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
         match &self.emulate {
             Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
@@ -114,7 +114,7 @@ impl Keys {
         }
     }
 
-    /// The drive that layers above take the component for, if a key says so.
+    /// The drive model that layers above use for the component, if a key names one.
     ///
     /// # Errors
     /// A drive that is not known.
@@ -135,9 +135,10 @@ impl Keys {
             || self.idle_delay_limit.is_some()
     }
 
-    /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for messages.
+    /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for
+    /// messages.
     fn drive(&self, file: &str, name: &str, named: &str, key: &str) -> Result<Component, VolumeError> {
-        let wrong = |key: &str, found: String, expected: &str| VolumeError {
+        let invalid = |key: &str, found: String, expected: &str| VolumeError {
             place: format!("{file}: component.{name}.{key}"),
             found,
             expected: expected.to_owned(),
@@ -145,20 +146,20 @@ impl Keys {
         let beside = Path::new(file).parent().map(|folder| folder.join(named)).filter(|path| path.is_file());
         let drive = beside.map_or_else(|| named.to_owned(), |path| path.display().to_string());
         let mut drive =
-            Model::find(&drive).map_err(|error| wrong(key, format!("'{named}' ({error})"), "a drive"))?;
+            Model::find(&drive).map_err(|error| invalid(key, format!("'{named}' ({error})"), "a drive"))?;
         let defaults = QueueOptions::default();
         let policy = self.scheduler.as_ref().map(|text| {
-            text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
+            text.parse::<Policy>().map_err(|_| invalid("scheduler", format!("'{text}'"), Policy::NAMES))
         });
         let starvation_limit = self.starvation_limit.as_ref().map(|text| {
             let expected = "a time with its unit, 0s for never";
-            duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
+            duration(text).map_err(|_| invalid("starvation_limit", format!("'{text}'"), expected))
         });
         let background_share_pct = self.background_share.unwrap_or(defaults.background_share_pct);
         if !(1..=99).contains(&background_share_pct) {
-            return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
+            return Err(invalid("background_share", background_share_pct.to_string(), "1 to 99"));
         }
-        let freeblock = free_options(self, &wrong)?;
+        let freeblock = free_options(self, &invalid)?;
         let queue = QueueOptions {
             policy: policy.transpose()?.unwrap_or(defaults.policy),
             merge: self.merge.unwrap_or(defaults.merge),
@@ -177,7 +178,7 @@ impl Keys {
 /// A size of memory in sectors.
 ///
 /// # Errors
-/// What was found, where it is no size of whole sectors.
+/// The text as found, if it is not a size of whole sectors.
 pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
     match text.parse::<Size>() {
         Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => Ok(bytes / SECTOR_BYTES),
@@ -189,7 +190,7 @@ pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
     }
 }
 
-/// Sectors of a file or block device, of which nothing but its size is asked.
+/// Sectors of a file or block device, opened only for its size.
 fn size_of(path: &Path) -> std::io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     std::fs::File::open(path)?.seek(SeekFrom::End(0)).map(|bytes| bytes / SECTOR_BYTES)
@@ -198,24 +199,25 @@ fn size_of(path: &Path) -> std::io::Result<u64> {
 /// How the waits of a component's head are filled, if they are.
 fn free_options(
     keys: &Keys,
-    wrong: &dyn Fn(&str, String, &str) -> VolumeError,
+    invalid: &dyn Fn(&str, String, &str) -> VolumeError,
 ) -> Result<Option<FreeOptions>, VolumeError> {
     let time = |key: &str, text: &Option<String>| {
         let read = |text: &String| {
-            duration(text).map_err(|_| wrong(key, format!("'{text}'"), "a time with its unit, such as 100us"))
+            duration(text)
+                .map_err(|_| invalid(key, format!("'{text}'"), "a time with its unit, such as 100us"))
         };
         text.as_ref().map(read).transpose()
     };
     let guard = time("guard", &keys.guard)?;
     let idle = time("idle_delay_limit", &keys.idle_delay_limit)?;
     let Some(text) = keys.freeblock.as_deref().filter(|&text| text != "off") else {
-        let told = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
-        return told.map_or(Ok(None), |key| {
-            Err(wrong(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
+        let key = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
+        return key.map_or(Ok(None), |key| {
+            Err(invalid(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
         });
     };
     let expected = "paper, weighted or off";
-    let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
+    let policy = text.parse().map_err(|_| invalid("freeblock", format!("'{text}'"), expected))?;
     let (guard, idle_delay_limit) = (guard.unwrap_or_default(), idle.unwrap_or_default());
     Ok(Some(FreeOptions { policy, guard, idle_delay_limit, ..FreeOptions::default() }))
 }
@@ -223,9 +225,9 @@ fn free_options(
 impl Leaf for Component {
     type Keys = Keys;
 
-    /// A drive, or what a server would serve, by its size: as slow as the drive that `emulate` names.
+    /// A drive, or the data of a server's component, by its size: as slow as the drive that `emulate` names.
     fn read(file: &str, name: &str, keys: Keys) -> Result<Component, VolumeError> {
-        let wrong = |key: &str, found: &str, expected: &str| VolumeError {
+        let invalid = |key: &str, found: &str, expected: &str| VolumeError {
             place: format!("{file}: component.{name}{key}"),
             found: found.to_owned(),
             expected: expected.to_owned(),
@@ -233,7 +235,7 @@ impl Leaf for Component {
         let data = keys.file.is_some() || keys.ram.is_some() || keys.nbd.is_some();
         let (key, drive) = match (&keys.drive, &keys.emulate) {
             (Some(_), _) if data => {
-                return Err(wrong(
+                return Err(invalid(
                     ".drive",
                     "a simulated drive with data",
                     "one of them: emulate = \"...\" with data",
@@ -244,32 +246,32 @@ impl Leaf for Component {
             (None, None) if data => {
                 let expected =
                     "emulate = \"DRIVE\", the drive that the laboratory takes it for (seekless drive list)";
-                return Err(wrong("", "data without a drive", expected));
+                return Err(invalid("", "data without a drive", expected));
             }
-            (None, _) => return Err(wrong("", "no drive", "drive = \"...\", or file or ram with emulate")),
-            (Some(_), Some(_)) => return Err(wrong(".emulate", "drive and emulate", "one of them")),
+            (None, _) => return Err(invalid("", "no drive", "drive = \"...\", or file or ram with emulate")),
+            (Some(_), Some(_)) => return Err(invalid(".emulate", "drive and emulate", "one of them")),
         };
         let sectors = match (&keys.file, &keys.ram, &keys.nbd) {
             (None, None, None) => None,
             (Some(path), None, None) => {
                 let path = beside(file, path.clone());
                 let size = size_of(&path).map_err(|error| {
-                    wrong(".file", &format!("{}: {error}", path.display()), "a file or block device")
+                    invalid(".file", &format!("{}: {error}", path.display()), "a file or block device")
                 })?;
                 Some(size)
             }
             (None, Some(text), None) => Some(memory(file, name, text)?),
             (None, None, Some(_)) => {
                 let expected = "file or ram: the laboratory connects to no server, and asks for a size";
-                return Err(wrong(".nbd", "another server's export", expected));
+                return Err(invalid(".nbd", "another server's export", expected));
             }
-            _ => return Err(wrong("", "several of file, ram and nbd", "one of them")),
+            _ => return Err(invalid("", "several of file, ram and nbd", "one of them")),
         };
         let model = keys.modelled(file, name)?.map(Box::new);
         let component = Component { sectors, model, ..keys.drive(file, name, drive, key)? };
         let most = component.drive.sectors();
         match sectors {
-            Some(found) if found > most || found == 0 => Err(wrong(
+            Some(found) if found > most || found == 0 => Err(invalid(
                 &format!(".{key}"),
                 &format!("{}, for {} of data", component.drive.name(), Size(found * SECTOR_BYTES)),
                 &format!("a drive that is as large; this one has {}", Size(most * SECTOR_BYTES)),

@@ -1,4 +1,4 @@
-//! What a volume is made of: components, slices on them, layers over those, and the top that clients see.
+//! Description of a volume: components, slices of them, layers over those, and exports to clients.
 //! The flags of the program and a volume file both end up as this.
 //!
 //! Invariants of a checked description: every name leads somewhere, nothing is made of itself, and no
@@ -18,23 +18,23 @@ use serde::de::DeserializeOwned;
 use crate::component::Component;
 use crate::settings::Ranges;
 
-/// What the components of a description are: simulated drives here, devices and files where a volume is served.
+/// The kinds of components of a description: simulated drives here, devices and files in a served volume.
 pub trait Leaf: Sized {
-    /// Its keys in a volume file; unknown ones are errors.
+    /// Keys of a component in a volume file; unknown ones are errors.
     type Keys: DeserializeOwned;
 
     /// The component called `name` in a volume file.
     fn read(file: &str, name: &str, keys: Self::Keys) -> Result<Self, VolumeError>;
 
-    /// Its size.
+    /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// Whether it can be: the key, what was found and what was expected.
+    /// Checks it; the key, what was found and what was expected.
     fn check(&self) -> Result<(), Refused> {
         Ok(())
     }
 
-    /// It in a few words.
+    /// Short description.
     fn line(&self) -> String;
 }
 
@@ -49,17 +49,17 @@ pub struct Description<C = Component> {
     pub slices: BTreeMap<String, Window>,
     /// Layers, by name.
     pub layers: BTreeMap<String, Layer>,
-    /// What clients see: one of all those names. With several exports, that of the first.
+    /// The device that clients see: one of these names. With several exports, that of the first.
     pub top: String,
-    /// Where clients see it; empty if nobody is to.
+    /// Addresses of the server; empty for none.
     pub exports: Vec<Export>,
-    /// The socket at which a server of it is asked how it is, if it is told.
+    /// Control socket of the server, if any.
     pub control: Option<PathBuf>,
-    /// Who the server is and whom it lets in, if it is to be encrypted. The lab serves nothing.
+    /// Certificates, if connections are encrypted. Not used by the lab.
     pub tls: Option<Tls>,
-    /// What runs of an exploration draw: by layer or slice and key, the values.
+    /// Values drawn by runs of an exploration, by layer or slice and key.
     pub explore: Ranges,
-    /// Clients of a server of it at once, if it is told. The lab serves nothing.
+    /// Maximum number of clients at a time, if set. Not used by the lab.
     pub clients: Option<NonZeroU32>,
 }
 
@@ -69,9 +69,9 @@ pub struct Description<C = Component> {
 pub struct Tls {
     /// The server's certificate, and those between it and its authority.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
-    /// The authorities whose clients are let in.
+    /// Authorities whose clients are admitted.
     pub clients: PathBuf,
 }
 
@@ -97,13 +97,13 @@ impl<C> Default for Description<C> {
 pub struct Export {
     /// The device.
     pub top: String,
-    /// What clients ask for; the device's name if they are not told another.
+    /// Name of the export; by default the device's.
     pub name: String,
     /// Where an NBD server listens for it: `unix:PATH` or `tcp:HOST:PORT`. The lab serves nothing.
     pub nbd: Option<String>,
     /// Clients may not write.
     pub read_only: bool,
-    /// Of which class their requests are: so that a backup or a scan by any program waits for the others.
+    /// Class of its clients' requests: with a lower one, a backup or a scan by any program yields to others.
     pub class: Class,
 }
 
@@ -121,13 +121,13 @@ pub struct Window {
 pub struct Layer {
     /// Which.
     pub entry: &'static Entry,
-    /// What it lies over.
+    /// The device below.
     pub over: String,
-    /// Its other devices, by their keys; several are one behind the other.
+    /// Other devices, by key; several are concatenated.
     pub devices: BTreeMap<String, Vec<String>>,
-    /// How often its layout is reconfigured, if it is a layer that does; `None`: nothing here says so.
+    /// Interval of reconfigurations, if the layer has any; `None` if not set.
     pub reconfigure: Option<Nanos>,
-    /// Its options.
+    /// Options of the layer.
     pub options: toml::Table,
 }
 
@@ -137,9 +137,9 @@ pub struct Layer {
 pub struct VolumeError {
     /// The file and the key.
     pub place: String,
-    /// What was found.
+    /// Found text.
     pub found: String,
-    /// What was expected.
+    /// Expected text.
     pub expected: String,
 }
 
@@ -164,7 +164,7 @@ impl Description {
 }
 
 impl<C> Description<C> {
-    /// This volume with one more layer, of the layer's own name, between it and its clients.
+    /// This volume with one more layer, named after its kind, at the top.
     pub fn with_layer(mut self, entry: &'static Entry, options: toml::Table) -> Description<C> {
         let (name, over) = (entry.name.to_owned(), std::mem::replace(&mut self.top, entry.name.to_owned()));
         for export in self.exports.iter_mut().filter(|export| export.top == over) {
@@ -184,7 +184,7 @@ impl<C> Description<C> {
         BTreeSet::from([of.to_owned()])
     }
 
-    /// Whether `name`, or a layer below it, is opened as it was before what it wrote last: it takes no writes then.
+    /// Whether `name`, or a layer below it, is opened in an earlier state, and so read-only.
     pub fn is_older(&self, name: &str) -> bool {
         self.layers.get(name).is_some_and(|layer| {
             let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
@@ -199,21 +199,22 @@ impl<C: Leaf> Description<C> {
     pub fn check(&self) -> Result<u64, VolumeError> {
         for (name, component) in &self.components {
             component.check().map_err(|refused| {
-                self.wrong(&format!("component.{name}.{}", refused.key), refused.found, refused.expected)
+                self.invalid(&format!("component.{name}.{}", refused.key), refused.found, refused.expected)
             })?;
         }
         for (name, window) in &self.slices {
             let place = format!("slice.{name}");
             let Some(component) = self.components.get(&window.of) else {
                 let found = format!("of = '{}'", window.of);
-                return Err(self.wrong(&place, found, format!("a component: {}", names(&self.components))));
+                return Err(self.invalid(&place, found, format!("a component: {}", names(&self.components))));
             };
             let size = component.sectors();
             let end = window.extent.start.0.checked_add(window.extent.sectors);
             if window.extent.sectors == 0 || end.is_none_or(|end| end > size) {
-                let found = format!("{} from {}", told(window.extent.sectors), told(window.extent.start.0));
-                let expected = format!("a part of {} ({})", window.of, told(size));
-                return Err(self.wrong(&place, found, expected));
+                let found =
+                    format!("{} from {}", size_text(window.extent.sectors), size_text(window.extent.start.0));
+                let expected = format!("a part of {} ({})", window.of, size_text(size));
+                return Err(self.invalid(&place, found, expected));
             }
         }
         let mut claims = Vec::new();
@@ -227,13 +228,13 @@ impl<C: Leaf> Description<C> {
                 |other: &&Claim| other.component == claim.component && other.extent.overlaps(claim.extent);
             if let Some(other) = claims[..index].iter().find(same) {
                 let found = format!("sectors of {} that {} has too", claim.component, other.by);
-                return Err(self.wrong(&claim.by, found, "sectors that nothing else uses".to_owned()));
+                return Err(self.invalid(&claim.by, found, "sectors that nothing else uses".to_owned()));
             }
         }
         Ok(sectors)
     }
 
-    /// Notes what the device `name` uses, and returns its size; `by` asks for it.
+    /// Records the extents that the device `name` uses, and returns its size; `by` is the user.
     fn claim(
         &self,
         name: &str,
@@ -254,10 +255,14 @@ impl<C: Leaf> Description<C> {
         let Some(layer) = self.layers.get(name) else {
             let all = [names(&self.components), names(&self.slices), names(&self.layers)];
             let known: Vec<String> = all.into_iter().filter(|some| !some.is_empty()).collect();
-            return Err(self.wrong(by, format!("'{name}'"), format!("one of: {}", known.join(", "))));
+            return Err(self.invalid(by, format!("'{name}'"), format!("one of: {}", known.join(", "))));
         };
         if above.iter().any(|above| above == name) {
-            return Err(self.wrong(by, format!("'{name}', which is above it"), "something below".to_owned()));
+            return Err(self.invalid(
+                by,
+                format!("'{name}', which is above it"),
+                "something below".to_owned(),
+            ));
         }
         above.push(name.to_owned());
         let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
@@ -268,12 +273,12 @@ impl<C: Leaf> Description<C> {
         }
         above.pop();
         layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
-            self.wrong(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
+            self.invalid(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
         })
     }
 
     /// The error at a key.
-    fn wrong(&self, key: &str, found: String, expected: String) -> VolumeError {
+    fn invalid(&self, key: &str, found: String, expected: String) -> VolumeError {
         let place = if self.file.is_empty() { key.to_owned() } else { format!("{}: {key}", self.file) };
         VolumeError { place, found, expected }
     }
@@ -291,7 +296,7 @@ impl<C: Leaf> Description<C> {
     }
 
     /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.
-    pub fn home_of(&self, top: &str) -> (String, Lba) {
+    pub fn origin_of(&self, top: &str) -> (String, Lba) {
         let mut name = top;
         while let Some(layer) = self.layers.get(name) {
             name = &layer.over;
@@ -310,7 +315,7 @@ impl<C: Leaf> Description<C> {
             let pieces = layer.devices.get("bopt").map(Vec::as_slice).unwrap_or_default();
             let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
             let bopt = sizes.sum::<Option<u64>>().filter(|sectors| *sectors > 0);
-            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", told(sectors)));
+            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", size_text(sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
             parts.push(format!("{}{words}", layer.entry.name));
@@ -325,7 +330,7 @@ impl<C: Leaf> Description<C> {
     }
 }
 
-fn told(sectors: u64) -> String {
+fn size_text(sectors: u64) -> String {
     Size(sectors.saturating_mul(512)).to_string()
 }
 

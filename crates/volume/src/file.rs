@@ -58,7 +58,7 @@ struct ExportKeys {
     class: ExportClass,
 }
 
-/// Of which class the requests of an export's clients are.
+/// Class of the requests of an export's clients.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ExportClass {
@@ -93,7 +93,7 @@ pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
     Ok(volume)
 }
 
-/// What runs in the lab has one client, who sees one thing.
+/// A run in the lab has one client and one export.
 fn one_export(volume: Description) -> Result<Description, VolumeError> {
     match volume.exports.as_slice() {
         [_] => Ok(volume),
@@ -123,18 +123,19 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         let keys =
             "the keys of a volume file: component, slice, layer, export, control, tls, clients, explore"
                 .to_owned();
-        let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
+        let meant =
+            found.split_once("expected").and_then(|(invalid, known)| nearest(error_line(invalid), known));
         let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
     })?;
-    let wrong = |key: String, found: String, expected: &str| VolumeError {
+    let invalid = |key: String, found: String, expected: &str| VolumeError {
         place: format!("{file}: {key}"),
         found,
         expected: expected.to_owned(),
     };
     let exports: Vec<Export> = read.export.into_iter().map(export).collect();
     let [first, ..] = exports.as_slice() else {
-        return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
+        return Err(invalid("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
     let File { control, tls, clients, explore, .. } = read;
@@ -154,19 +155,20 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     }
     for (name, keys) in read.slice {
         if volume.components.contains_key(&name) {
-            return Err(wrong(
+            return Err(invalid(
                 format!("slice.{name}"),
                 "a component of the same name".to_owned(),
                 "another name",
             ));
         }
         let size = |key: &str, text: &Option<String>| {
-            let told = |found: String| {
-                wrong(format!("slice.{name}.{key}"), found, "a size of whole sectors such as 4GiB")
+            let bad_size = |found: String| {
+                invalid(format!("slice.{name}.{key}"), found, "a size of whole sectors such as 4GiB")
             };
-            let read = text.as_ref().map(|text| text.parse::<Size>().map_err(|_| told(format!("'{text}'"))));
+            let read =
+                text.as_ref().map(|text| text.parse::<Size>().map_err(|_| bad_size(format!("'{text}'"))));
             match read.transpose()? {
-                Some(Size(bytes)) if bytes % SECTOR_BYTES != 0 => Err(told(format!("{bytes} bytes"))),
+                Some(Size(bytes)) if bytes % SECTOR_BYTES != 0 => Err(bad_size(format!("{bytes} bytes"))),
                 size => Ok(size.map(Size::sectors)),
             }
         };
@@ -178,7 +180,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     for (name, keys) in read.layer {
         if volume.components.contains_key(&name) || volume.slices.contains_key(&name) {
             let found = "a component or slice of the same name".to_owned();
-            return Err(wrong(format!("layer.{name}"), found, "another name"));
+            return Err(invalid(format!("layer.{name}"), found, "another name"));
         }
         let layer = layer(file, &name, keys)?;
         volume.layers.insert(name, layer);
@@ -192,25 +194,25 @@ fn export(keys: ExportKeys) -> Export {
     Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
 }
 
-/// `over` and `bopt` are the tree's; what is left are the layer's own options.
+/// `over` and `bopt` belong to the tree; the remaining keys are the layer's own options.
 fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeError> {
-    let wrong = |key: &str, found: String, expected: String| VolumeError {
+    let invalid = |key: &str, found: String, expected: String| VolumeError {
         place: format!("{file}: layer.{name}{key}"),
         found,
         expected,
     };
     let (key, is) = match keys.remove("is") {
         Some(toml::Value::String(is)) => (".is", is),
-        Some(other) => return Err(wrong(".is", other.to_string(), "the name of a layer".to_owned())),
+        Some(other) => return Err(invalid(".is", other.to_string(), "the name of a layer".to_owned())),
         None => ("", name.to_owned()),
     };
     let Some(entry) = registry::find(&is) else {
         let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
-        return Err(wrong(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
+        return Err(invalid(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
     };
     let no_device = |key: &str, found: Option<toml::Value>, expected: &str| {
         let found = found.map_or("nothing".to_owned(), |value| value.to_string());
-        wrong(&format!(".{key}"), found, expected.to_owned())
+        invalid(&format!(".{key}"), found, expected.to_owned())
     };
     let over = match keys.remove("over") {
         Some(toml::Value::String(device)) => device,
@@ -233,7 +235,7 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     let reconfigure = if entry.reconfigures() { keys.remove("reconfigure") } else { None };
     let reconfigure = reconfigure.map(|value| {
         let time = every(&value).filter(|time| *time > Nanos::ZERO);
-        time.ok_or_else(|| wrong(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))
+        time.ok_or_else(|| invalid(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))
     });
     let reconfigure = reconfigure.transpose()?;
     entry.check(&keys).map_err(|Refused { key, found, expected }| {
@@ -242,7 +244,7 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
             _ => expected,
         };
         let key = if key.is_empty() { String::new() } else { format!(".{key}") };
-        wrong(&key, found, expected)
+        invalid(&key, found, expected)
     })?;
     Ok(Layer { entry, over, devices, reconfigure, options: keys })
 }

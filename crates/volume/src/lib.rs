@@ -1,5 +1,5 @@
-//! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the server
-//! alike.
+//! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the
+//! server alike.
 
 pub mod component;
 pub mod description;
@@ -21,7 +21,7 @@ use seekless_core::Nanos;
 /// A time with its unit.
 ///
 /// # Errors
-/// What was found, and what was expected.
+/// Found text, and expected text.
 pub fn duration(text: &str) -> Result<Nanos, String> {
     text.parse::<Nanos>().map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Models of components: a simulated drive as a maker of twins, for the layers above.
 //!
 //! A component is modelled by the drive that its key `model` names; without that, one that is simulated or as slow as a
-//! drive by that drive. Any other has no model, and layers do what needs none.
+//! drive by that drive. Others have no model, and layers do without one.
 
 use std::rc::Rc;
 use std::sync::Arc;

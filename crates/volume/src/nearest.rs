@@ -1,4 +1,4 @@
-//! What somebody meant who wrote a key that is none.
+//! Suggestions for misspelt keys.
 
 /// The word among those in backticks in `expected` that is the nearest to the first in backticks in `found`; `None` if
 /// none is near.
@@ -8,7 +8,7 @@ pub fn nearest<'a>(found: &str, expected: &'a str) -> Option<&'a str> {
     words(expected).min_by_key(steps).filter(|word| steps(word) <= 1 + wrong.len() / 3)
 }
 
-/// What stands between backticks.
+/// Text between backticks.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

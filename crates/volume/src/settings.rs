@@ -13,15 +13,15 @@ use seekless_core::{Lba, Size};
 
 use crate::description::{Description, VolumeError};
 
-/// What runs may draw: by layer or slice, and by key, the values as TOML.
+/// Values that runs may draw, as TOML, by layer or slice, and by key.
 pub type Ranges = BTreeMap<String, BTreeMap<String, Vec<toml::Value>>>;
 
-/// A key of a layer or a slice, and what it is set to.
+/// A key of a layer or a slice, and its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
     /// The layer or slice.
     pub of: String,
-    /// Its key.
+    /// Key.
     pub key: String,
     /// The value, as TOML.
     pub value: String,

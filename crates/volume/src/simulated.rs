@@ -12,7 +12,7 @@ use crate::tree::{Bytes, Tree, over};
 
 /// A simulated volume. Build it inside of a runtime.
 pub struct Volume {
-    /// What clients use.
+    /// The device that clients use.
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
@@ -58,12 +58,12 @@ impl Volume {
         self.downwards.iter().filter_map(|name| Some((name.as_str(), self.layers.get(name)?)))
     }
 
-    /// What all drives did, for one account.
+    /// Work of all drives, for one account.
     pub fn account(&self, account: Account) -> Work {
         self.sum(|drive| drive.account(account))
     }
 
-    /// What all drives did.
+    /// Work of all drives.
     pub fn all(&self) -> Work {
         self.sum(|drive| drive.all())
     }
@@ -73,7 +73,7 @@ impl Volume {
         self.drives.values().map(|drive| drive.arms()).sum()
     }
 
-    /// What each layer counted, by its name.
+    /// Counters of each layer, by name.
     pub fn counted(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
         let counters = |layer: &Rc<dyn Layer>| {
             layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count))
@@ -81,7 +81,7 @@ impl Volume {
         self.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
     }
 
-    /// What all drives drew so far, in joules; `None` if one's description does not say.
+    /// Energy of all drives so far, in joules; `None` if one's description does not include it.
     pub fn joules(&self) -> Option<f64> {
         self.drives.values().map(|drive| drive.joules()).sum()
     }

@@ -11,10 +11,10 @@ use seekless_layers::{Joined, Topmost};
 
 use crate::description::{self, Description};
 
-/// Whether what layers copy has bytes.
+/// Whether copies of layers carry data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// It has.
+    /// They carry data.
     Real,
     /// Data that they copy has a length only: for runs that measure time.
     Hollow,
@@ -24,7 +24,7 @@ pub enum Bytes {
 pub struct Tree {
     /// The name of the device that clients use.
     pub name: String,
-    /// What clients use.
+    /// The device that clients use.
     pub top: Rc<dyn BlockDevice>,
     /// The topmost layer with the switch over it, if any layer is there.
     pub topmost: Option<Rc<Topmost>>,
@@ -32,7 +32,7 @@ pub struct Tree {
     pub layers: BTreeMap<String, Rc<dyn Layer>>,
 }
 
-/// The tree that a checked description describes, over these components. What layers keep there may be there not yet.
+/// Builds the tree of a checked description over these components. On-disk state of layers may be missing.
 pub async fn over<C>(
     description: &Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
@@ -50,7 +50,8 @@ pub async fn under<C>(
     bytes: Bytes,
     new: &dyn Fn(&str) -> bool,
 ) -> Result<Tree, IoError> {
-    // What layers make of a flush that failed is theirs to say; clients of a bare component are told once, as by a disk.
+    // What layers make of a flush that failed is theirs to say; clients of a bare component are told once, as by a
+    // disk.
     let layered = description.layers.contains_key(name);
     let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
     let components = components
@@ -87,7 +88,7 @@ impl<C> Builder<'_, C> {
         Ok((Top::over(topmost.switch()), Some(topmost)))
     }
 
-    /// The device called `name`. What is described wrongly was refused before; here it is an error still.
+    /// Builds the device `name`. Errors in the description were reported before; here they are errors still.
     async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         if let Some(component) = self.components.get(name) {
             return Ok(component.clone());
@@ -126,7 +127,7 @@ impl<C> Builder<'_, C> {
     }
 }
 
-/// Builds a layer, as often as it is asked to.
+/// Builds a layer each time it is called.
 fn build(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
     let (entry, options) = (layer.entry, layer.options.clone());
     move |create| {

@@ -51,7 +51,7 @@ enum Io {
 }
 
 /// This program, as a server's environment.
-pub const PROGRAM: Program = Program { say: output::complain, abort: || std::process::exit(1) };
+pub const PROGRAM: Program = Program { print: output::complain, abort: || std::process::exit(1) };
 
 /// Serves until a signal to stop arrives.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -45,7 +45,7 @@ pub enum Event {
         /// The action, in the paper's words.
         what: &'static str,
         /// The extent as clients see it.
-        home: Extent,
+        extent: Extent,
         /// The sector where it is, or goes to.
         at: u64,
     },
@@ -80,12 +80,12 @@ impl Log {
                 self.mix(u64::from(device) << 1 | u64::from(ok));
             }
             Event::Offloaded { cost } => self.mix(cost.0 << 3 | 4),
-            Event::Did { layer, what, home, at } => {
+            Event::Did { layer, what, extent, at } => {
                 self.mix(at << 3 | 5);
                 self.mix_text(layer);
                 self.mix_text(what);
-                self.mix(home.start.0);
-                self.mix(home.sectors);
+                self.mix(extent.start.0);
+                self.mix(extent.sectors);
             }
         }
         if let Some(sink) = &mut self.sink {

@@ -152,7 +152,7 @@ impl Queue {
         }
         drop(waiting);
         if let Some(ticket) = ticket {
-            ticket.held_by(self.holder.clone(), slot);
+            ticket.register(self.holder.clone(), slot);
             if ticket.is_aborted() {
                 self.abort(slot);
             }

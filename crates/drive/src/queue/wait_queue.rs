@@ -261,7 +261,7 @@ impl WaitQueue {
         let entry = &mut self.entries[slot];
         runtime::event(&Event::Complete { device, id: entry.waiter.arrival, ok: result.is_ok() });
         if let Some(ticket) = entry.how.ticket.take() {
-            ticket.left(holder, slot);
+            ticket.unregister(holder, slot);
         }
         if entry.abandoned {
             self.entries.remove(slot);

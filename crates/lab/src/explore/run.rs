@@ -114,6 +114,6 @@ impl Plan {
             }
             Err(error) => Some(error.to_string()),
         };
-        (closed, faulty.map_or(0, |fault| fault.fault().met()))
+        (closed, faulty.map_or(0, |fault| fault.fault().matched()))
     }
 }

@@ -1,7 +1,7 @@
-//! A new BOPT, where nobody needs what is there.
+//! Creation of a BOPT, where existing contents are not needed.
 //!
-//! Invariants: nothing is overwritten but zeroes and what a creation that did not end has left, unless it is told to be;
-//! a BOPT passes for one only when all of it is there. Faults: whoever is interrupted begins anew.
+//! Invariants: only zeroes and the rest of an interrupted creation are overwritten, unless replacing is requested; a
+//! BOPT is valid only when complete. Faults: an interrupted creation is restarted.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::{Borg, Options};
 /// Pages at both ends in which file systems, partition tables and the like have their signatures.
 const LOOKED_AT: u64 = 33;
 
-/// What is known by some bytes at a place.
+/// A signature: its name, offset and bytes.
 const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("an ext2, ext3 or ext4 file system", 1_080, b"\x53\xef"),
     ("an XFS file system", 0, b"XFSB"),
@@ -32,7 +32,7 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a BOPT", 4_096, b"SKLBORG2"),
 ];
 
-/// What bytes at the beginning of a device are, if they are more than zeroes and pages of a BOPT that was not finished.
+/// Contents of the beginning of a device, if more than zeroes and pages of an unfinished BOPT.
 fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
     let known = SIGNATURES.iter().find(|(_, at, bytes)| begin.get(*at..*at + bytes.len()) == Some(*bytes));
     let ours = |page: &[u8]| {
@@ -44,15 +44,15 @@ fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
 }
 
 impl Borg {
-    /// Makes a BOPT of version 1 one of version 2, which programs of before do not open any more. One of version 2 stays
-    /// as it is. Fails as opening does, or as its devices do: then it is of one version or the other, and can be opened
-    /// and upgraded again.
+    /// Upgrades a BOPT from version 1 to version 2, which older programs do not open. One of version 2 is unchanged.
+    /// Fails as opening does, or with its devices' errors: then it is of either version, and can be opened and upgraded
+    /// again.
     pub async fn upgrade(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
     ) -> Result<(), IoError> {
-        let borg = Borg::open(home, bopt, options, false).await?;
+        let borg = Borg::open(origin, bopt, options, false).await?;
         if !borg.store.is_old() {
             return Ok(());
         }
@@ -62,10 +62,10 @@ impl Borg {
         borg.store.upgrade(&how).await
     }
 
-    /// Creates a BOPT for `home` in `bopt`, empty, and stops clean. What is there is refused, unless `replace`: then it is
-    /// given up, a BOPT with newer pages too. Returns the identity of the new one.
+    /// Creates an empty BOPT for `origin` in `bopt`, and stops clean. Existing contents are refused, unless `replace`:
+    /// then they are given up, even a BOPT with dirty pages. Returns the new identity.
     pub async fn create_anew(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         replace: bool,
@@ -79,7 +79,7 @@ impl Borg {
         };
         if let Some(found) = found(&read(begin).await?, &read(end).await?) {
             if !replace {
-                let why = format!("found {found}, expected zeroes: --replace gives up what is there");
+                let why = format!("found {found}, expected zeroes: --replace discards the present contents");
                 return Err(IoError::new(ErrorKind::Invalid, "bopt", Some(begin), why));
             }
             for at in [begin, end] {
@@ -87,7 +87,7 @@ impl Borg {
             }
             bopt.flush(how.clone()).await?;
         }
-        let borg = Borg::create(home, bopt, options, false).await?;
+        let borg = Borg::create(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;
         Ok(borg.identity())

@@ -1,8 +1,8 @@
-//! Draining: dirty pages go home (section 4.4), when the write buffer is nearly full, or because somebody asks.
+//! Draining: writing dirty pages to the origin (section 4.4) when the write buffer is nearly full, or on command.
 //!
-//! Invariant: of the log's segments those go first whose emptying costs little for what it frees, the older the better.
+//! Invariant: segments of the log are drained by cost and benefit, older ones first.
 //!
-//! Faults: what fails in the background is tried again with the next write.
+//! Faults: a failed drain in the background is retried after the next write.
 
 use std::rc::Rc;
 
@@ -11,36 +11,36 @@ use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
 
 use super::Borg;
 use super::mover::{BATCH, Mover};
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::policy::Due;
 
 impl Borg {
-    /// Writes all that is dirty home, and drops those copies.
-    pub async fn write_home(&self, account: Account) -> Result<(), IoError> {
+    /// Writes all dirty pages to the origin, and drops their copies.
+    pub async fn drain_all(&self, account: Account) -> Result<(), IoError> {
         self.empty(account, |dirty| dirty).await
     }
 
-    /// Takes the pages out of the BOPT that `wanted` accepts by whether they are dirty, home if they are. While clients
-    /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
-    async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
+    /// Evicts the pages that `accepts` accepts by their dirty bit. Pages that clients dirty meanwhile are retried;
+    /// without holding writers back this may not end.
+    async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
-        let Some(mover) = Mover::start(self, account, Manner::AtOnce).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
         for _ in 0..TRIES {
-            let left = self.store.pages_where(|_, entry| wanted(entry.dirty));
+            let left = self.store.pages_where(|_, entry| accepts(entry.dirty));
             if left.is_empty() {
                 self.store.checkpoint(&mover.raisable()).await?;
                 return self.store.flush_origin(&mover.raisable()).await;
             }
             mover.outgoing(&left).await?;
         }
-        let left = self.store.pages_where(|_, entry| wanted(entry.dirty)).len();
+        let left = self.store.pages_where(|_, entry| accepts(entry.dirty)).len();
         let why =
             format!("{left} pages are still written as fast as they are moved: hold the writers back first");
         Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
     }
 
-    /// Takes all pages out of the BOPT, and the BOPT's marks with them: from then on the layer only hands on.
-    pub(super) async fn leave(&self, account: Account) -> Result<(), IoError> {
+    /// Evicts all pages, and marks the BOPT as detached: from then on the layer passes requests through.
+    pub(super) async fn detach_now(&self, account: Account) -> Result<(), IoError> {
         self.empty(account, |_| true).await?;
         if !self.store.is_detached() && !self.store.is_empty() {
             let why = "pages were written as the last ones left: hold the writers back first";
@@ -49,15 +49,15 @@ impl Borg {
         self.store.erase(&Hints::default()).await
     }
 
-    /// Pages of the segments that are the best to drain, until so many slots are free: those whose emptying costs
-    /// little for what it frees, the older the better. Only pages that `wanted` accepts, and about `most`.
-    pub(super) fn best_to_drain(&self, goal: u64, most: usize, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+    /// Pages of the segments to drain to free `goal` slots: best ratio of freed slots to cost first, older before
+    /// younger. Only pages that `accepts` accepts, and about `most`.
+    pub(super) fn best_to_drain(&self, goal: u64, most: usize, accepts: impl Fn(u64) -> bool) -> Vec<u64> {
         let size = u64::from(self.store.layout().segment);
         let mut segments: Vec<(u64, u32)> = self
             .store
             .used_segments()
             .into_iter()
-            // (1 - u) age / (1 + u), in a thousand parts.
+            // (1 - u) age / (1 + u), in thousandths.
             .map(|used| (1_000 * (size - used.pages) * used.age / (size + used.pages), used.segment))
             .collect();
         segments.sort_unstable_by_key(|&(benefit, number)| (std::cmp::Reverse(benefit), number));
@@ -66,18 +66,18 @@ impl Borg {
             if free >= goal || pages.len() >= most {
                 break;
             }
-            pages.extend(self.store.pages_of(number).into_iter().filter(|page| wanted(*page)));
+            pages.extend(self.store.pages_of(number).into_iter().filter(|page| accepts(*page)));
             free += size;
         }
         pages
     }
 
-    /// What is due in the background once a write was absorbed: to drain segments of the write buffer, if few are
-    /// free; or a checkpoint, if recovery would have to read much of the log.
+    /// Starts maintenance that is due after a write was absorbed: drains segments if few slots are free, or writes a
+    /// checkpoint if recovery would have to read much of the log.
     pub(super) fn maintain_the_log(&self) {
         if self.is_nearly_full() {
-            // Clients will soon wait for room: nothing that is copied for free is to keep them waiting.
-            self.hurry(Class::Background);
+            // Clients will soon wait for room: freeblock copies are promoted.
+            self.boost(Class::Background);
         }
         if self.idle.borrow().maintaining || self.store.is_detached() {
             return;
@@ -85,7 +85,7 @@ impl Borg {
         let Some((due, borg)) = self.due().zip(self.me.upgrade()) else { return };
         self.idle.borrow_mut().maintaining = true;
         let work = async move {
-            // What fails is tried again with the next write.
+            // Failures are retried after the next write.
             match due {
                 Due::Drain { goal } => {
                     edge("the write buffer is drained in the background");
@@ -102,9 +102,10 @@ impl Borg {
         runtime::spawn(work).detach();
     }
 
-    /// Drains until so many slots of the write buffer are free, or it does not get on.
+    /// Drains until `goal` slots are free, or there is no progress.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let mover = Mover::start(self, Account::default(), Manner::Gentle).await?.map(Mover::in_its_class);
+        let mover =
+            Mover::start(self, Account::default(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         loop {
             let before = self.store.room();

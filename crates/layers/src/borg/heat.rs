@@ -1,13 +1,13 @@
-//! How often parts of the volume were asked for: what people are shown of the profile, at once and at no cost, where
-//! the graph that plans are made of has it page by page and only when a plan is made.
+//! Heat: the number of requests to each part of the volume, for display at any time and at no cost. (The graph used for
+//! planning has it page by page, but only once a plan is made.)
 //!
-//! Invariants: all parts are as large, and there are at most [`MOST`] of them, whatever the size of the volume.
+//! Invariants: all parts have the same size, and there are at most [`MOST`] of them, whatever the size of the volume.
 
 use seekless_core::{Extent, PAGE_SECTORS};
 
-/// Pages of a part, at least: 1 MiB.
+/// Minimum size of a part in pages: 1 MiB.
 const SMALLEST: u64 = 256;
-/// Parts at most, four bytes each.
+/// Maximum number of parts, four bytes each.
 const MOST: u64 = 1 << 20;
 
 /// Counted requests.
@@ -15,18 +15,18 @@ const MOST: u64 = 1 << 20;
 pub struct Heat {
     /// Sectors of a part.
     part: u64,
-    /// Parts behind the last were never asked for.
+    /// Parts after the last one have no requests.
     counts: Vec<u32>,
 }
 
 impl Heat {
-    /// Nothing was asked for of a volume of so many pages.
+    /// No requests yet, for a volume of `pages` pages.
     pub fn new(pages: u64) -> Heat {
         let part = pages.div_ceil(MOST).next_power_of_two().max(SMALLEST);
         Heat { part: part * PAGE_SECTORS, counts: Vec::new() }
     }
 
-    /// A request.
+    /// Counts a request.
     pub fn note(&mut self, at: Extent) {
         let (first, last) = ((at.start.0 / self.part) as usize, ((at.end().0 - 1) / self.part) as usize);
         if self.counts.len() <= last {
@@ -37,7 +37,7 @@ impl Heat {
         }
     }
 
-    /// Halves what was seen so far against what is to come.
+    /// Halves all counts.
     pub fn age(&mut self) {
         self.counts.iter_mut().for_each(|count| *count /= 2);
     }
@@ -58,19 +58,19 @@ mod tests {
     #[test]
     fn parts_are_counted_and_cool_down() {
         let mut heat = Heat::new(1 << 18);
-        let told = |heat: &Heat, at: Extent| {
-            let mut told = Vec::new();
-            heat.each(at, &mut |part, count| told.push((part.start.0, part.sectors, count)));
-            told
+        let ranges = |heat: &Heat, at: Extent| {
+            let mut ranges = Vec::new();
+            heat.each(at, &mut |part, count| ranges.push((part.start.0, part.sectors, count)));
+            ranges
         };
         for _ in 0..5 {
             heat.note(Extent::new(2048, 8));
         }
         heat.note(Extent::new(4095, 2));
-        assert_eq!(told(&heat, Extent::new(2000, 3000)), [(2000, 48, 0), (2048, 2048, 6), (4096, 904, 1)]);
+        assert_eq!(ranges(&heat, Extent::new(2000, 3000)), [(2000, 48, 0), (2048, 2048, 6), (4096, 904, 1)]);
         heat.age();
         assert_eq!(
-            told(&heat, Extent::new(0, 8192))[1..],
+            ranges(&heat, Extent::new(0, 8192))[1..],
             [(2048, 2048, 3), (4096, 2048, 0), (6144, 2048, 0)]
         );
     }

@@ -1,12 +1,11 @@
-//! What is done when no client asks: clean copies that nobody compared with home are compared, and pages that are newer
-//! than home go there, until none is left; then what counts of the metadata is copied to its other homes. And none stays newer for longer than the options allow, whatever is planned
-//! and however busy clients are.
+//! Idle-time work: compares unproven copies with the origin, drains dirty pages until there are none, then duplicates
+//! current metadata. Also drains pages that reach the maximum age of the options, however busy clients are.
 //!
-//! Invariants: a client waits for one request of this at most; nobody waits where there is nothing to do, and nothing is
-//! waited for once the layer was stopped or taken away. How old a page is, is known by thirds of what is allowed: who was
-//! newer at the end of one is seen, and goes home at the end of the next.
+//! Invariants: a client waits for at most one request of idle-time work; no task waits when there is no work, or once
+//! the layer was stopped or detached. Age is tracked in thirds of the maximum: a page that was dirty at the end of one
+//! third is drained at the end of the next.
 //!
-//! Faults: what fails ends it; it begins anew with the next request.
+//! Faults: an error ends the work; it starts again with the next request.
 
 use std::rc::Weak;
 
@@ -16,34 +15,34 @@ use seekless_core::{Account, IoError, Nanos};
 use super::Borg;
 use super::mover::Mover;
 use super::options::AtStop;
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::store::Slot;
 
-/// Whether clients rest.
+/// State of idle-time work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
-    /// When one asked last.
-    pub asked: Nanos,
-    /// Nobody asked since it was stopped.
+    /// Time of the last request.
+    pub last_request: Nanos,
+    /// Whether there was no request since the stop.
     pub stopped: bool,
-    /// Somebody waits until they rest.
-    pub resting: bool,
-    /// The log is drained, or checkpointed, in the background.
+    /// Whether a task waits for idle time.
+    pub waiting: bool,
+    /// Whether maintenance of the log (drain or checkpoint) is running in the background.
     pub maintaining: bool,
 }
 
 impl Idle {
-    /// A client asks.
+    /// Records a client request.
     pub fn request(&mut self, now: Nanos) {
-        (self.asked, self.stopped) = (now, false);
+        (self.last_request, self.stopped) = (now, false);
     }
 }
 
-/// Which pages were newer than home a while ago.
+/// Pages that were dirty at the last check.
 struct Aging {
-    /// When to look again.
+    /// Time of the next check.
     next: Nanos,
-    /// A bit a slot.
+    /// One bit per slot.
     seen: Vec<u64>,
 }
 
@@ -53,30 +52,30 @@ impl Aging {
     }
 }
 
-/// A time that never comes, if `span` is zero.
+/// `span` after `begin`; never, if `span` is zero.
 fn after(begin: Nanos, span: Nanos) -> Nanos {
     if span == Nanos::ZERO { Nanos(u64::MAX) } else { Nanos(begin.0.saturating_add(span.0)) }
 }
 
 impl Borg {
-    /// Sees to it that somebody waits until clients rest, or pages are too old, as long as there is something to do then.
-    pub(super) fn tend_in_idle_time(&self) {
-        if self.idle.borrow().resting || self.is_at_rest() || self.origin.borrow().refused.is_some() {
+    /// Starts a task that waits for idle time or overdue pages, if there is work and no such task.
+    pub(super) fn start_idle_work(&self) {
+        if self.idle.borrow().waiting || self.is_at_rest() || self.origin_state.borrow().refused.is_some() {
             return;
         }
-        self.idle.borrow_mut().resting = true;
+        self.idle.borrow_mut().waiting = true;
         let me = self.me.clone();
         runtime::spawn(async move {
-            // What fails is tried again after the next request.
+            // Retried after the next request.
             let _ = Borg::rest(&me).await;
             if let Some(borg) = me.upgrade() {
-                borg.idle.borrow_mut().resting = false;
+                borg.idle.borrow_mut().waiting = false;
             }
         })
         .detach();
     }
 
-    /// Ends when there is nothing to do.
+    /// Waits and works until there is nothing to do.
     async fn rest(me: &Weak<Borg>) -> Result<(), IoError> {
         let third = |borg: &Borg| Nanos(borg.options.dirty_max_age.0.div_ceil(3));
         let Some(borg) = me.upgrade() else { return Ok(()) };
@@ -85,7 +84,7 @@ impl Borg {
         drop(borg);
         loop {
             let Some(borg) = me.upgrade() else { return Ok(()) };
-            let idle = after(borg.idle.borrow().asked.max(tried), borg.options.idle_after);
+            let idle = after(borg.idle.borrow().last_request.max(tried), borg.options.idle_after);
             drop(borg);
             runtime::sleep_until(idle.min(aging.next)).await;
             let Some(borg) = me.upgrade() else { return Ok(()) };
@@ -93,10 +92,10 @@ impl Borg {
                 return Ok(());
             }
             if runtime::now() >= aging.next {
-                borg.drain_the_old(&aging).await?;
+                borg.drain_overdue(&aging).await?;
                 aging.seen = borg.store.dirty_bits();
                 aging.next = after(runtime::now(), third(&borg));
-            } else if runtime::now() >= after(borg.idle.borrow().asked, borg.options.idle_after) {
+            } else if runtime::now() >= after(borg.idle.borrow().last_request, borg.options.idle_after) {
                 borg.work_while_idle().await?;
                 tried = runtime::now();
             }
@@ -104,68 +103,70 @@ impl Borg {
     }
 
     fn has_nothing_to_do(&self) -> bool {
-        self.is_at_rest() || self.idle.borrow().stopped || self.origin.borrow().refused.is_some()
+        self.is_at_rest() || self.idle.borrow().stopped || self.origin_state.borrow().refused.is_some()
     }
 
-    /// Whether there is nothing to do: nothing is newer than home or unproven, and what counts is in both homes.
+    /// Whether there is nothing to do: no copy is dirty or unproven, and both copies of all metadata are current.
     fn is_at_rest(&self) -> bool {
         let store = &self.store;
         store.is_detached() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
     }
 
-    /// Compares, drains and copies all there is, as long as no client asks.
+    /// Compares, drains and duplicates until done or a client request arrives.
     async fn work_while_idle(&self) -> Result<(), IoError> {
         edge("nobody asks: pages are compared, and go home");
-        let Some(mover) = Mover::start(self, Account::default(), Manner::Idle).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, Account::default(), Throttle::Idle).await? else {
+            return Ok(());
+        };
         let done = async {
             if !mover.compare_all().await? {
                 return Ok(());
             }
-            self.drain_these(&mover, self.dirty_pages()).await?;
+            self.drain_pages(&mover, self.dirty_pages()).await?;
             let mut more = true;
-            while more && mover.pace.goes_on(1).await {
-                more = self.store.duplicate_some(&mover.raisable()).await?;
+            while more && mover.pace.may_continue(1).await {
+                more = self.store.duplicate_batch(&mover.raisable()).await?;
             }
             Ok(())
         };
         let done = done.await;
-        if mover.pace.is_disturbed() {
+        if mover.pace.is_interrupted() {
             edge("a client asks: what is done in idle time ends");
             return Ok(());
         }
         done
     }
 
-    /// Drains what has been newer than home for two thirds of what is allowed, or nearly.
-    async fn drain_the_old(&self, aging: &Aging) -> Result<(), IoError> {
+    /// Drains pages that have been dirty for about two thirds of the maximum age.
+    async fn drain_overdue(&self, aging: &Aging) -> Result<(), IoError> {
         let old = self.store.pages_where(|_, entry| entry.dirty && aging.has_seen(entry.slot));
         if old.is_empty() {
             return Ok(());
         }
-        let Some(mover) = Mover::start(self, Account::default(), Manner::Due).await? else { return Ok(()) };
-        self.drain_these(&mover, old).await
+        let Some(mover) = Mover::start(self, Account::default(), Throttle::Due).await? else { return Ok(()) };
+        self.drain_pages(&mover, old).await
     }
 
-    /// Drains what there is before a stop, if the options say so, for so long.
+    /// Drains before a stop, for at most `limit`, if the options say so.
     pub(super) async fn drain_for(&self, limit: Nanos) -> Result<(), IoError> {
         if self.options.at_stop == AtStop::Keep || self.store.dirty() == 0 {
             return Ok(());
         }
         let end = runtime::now() + limit;
         let mover = {
-            let _awaited = self.await_movers();
-            Mover::start(self, Account::default(), Manner::Until(end)).await?
+            let _stopping = self.request_movers_stop();
+            Mover::start(self, Account::default(), Throttle::Until(end)).await?
         };
         let Some(mover) = mover else { return Ok(()) };
-        self.drain_these(&mover, self.dirty_pages()).await
+        self.drain_pages(&mover, self.dirty_pages()).await
     }
 
     fn dirty_pages(&self) -> Vec<u64> {
         self.store.pages_where(|_, entry| entry.dirty)
     }
 
-    /// In the order of home.
-    async fn drain_these(&self, mover: &Mover<'_>, mut pages: Vec<u64>) -> Result<(), IoError> {
+    /// Drains in the order of the origin.
+    async fn drain_pages(&self, mover: &Mover<'_>, mut pages: Vec<u64>) -> Result<(), IoError> {
         pages.sort_unstable();
         if pages.is_empty() {
             return Ok(());

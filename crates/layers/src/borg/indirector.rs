@@ -1,19 +1,20 @@
-//! The indirector (section 4.5): where each request goes.
+//! The indirector (section 4.5): decides where each request goes.
 //!
-//! Top to bottom, a request: its pages are locked; it is split by where its pages are; the parts go out together; the
-//! answer is put together.
+//! The path of a request: its pages are locked; it is split by where its pages are; the parts are issued together; the
+//! result is assembled.
 //!
-//! The rules. A read: all pages mapped, to the BOPT; none mapped, home unchanged; some mapped and these all clean, the
-//! whole read goes home; some dirty, those from the BOPT and the rest from home, joined. A write: mapped pages in
-//! place, or logged anew if the options say so; the others into the write buffer as far as there is room, else home.
-//! Part of an unmapped page goes home, part of a mapped page to its copy in place (section 5.3).
+//! Rules for a read: all pages mapped: to the BOPT; none mapped: to the origin unchanged; some mapped and all of these
+//! clean: to the origin as a whole; some dirty: these from the BOPT and the others from the origin, joined. Rules for a
+//! write: mapped pages in place, or logged anew if the options say so; the others into the write buffer as far as there
+//! is room, else to the origin. Part of an unmapped page goes to the origin, part of a mapped page to its copy in place
+//! (section 5.3).
 //!
-//! What was absorbed a moment ago is not overwritten in place: its checksum is what tells after a crash that it is
-//! whole. It is absorbed anew, part of a page joined with the rest of it.
+//! A copy that is not stable yet is not overwritten in place, since recovery validates it by its checksum. It is
+//! absorbed anew; a partial write is joined with the rest of the page.
 //!
-//! Faults: a part that fails fails its request, not the volume. A clean copy that cannot be read is read at home; a
-//! dirty one is an error, never stale data from home. A copy is marked dirty before it is overwritten, so that a write
-//! which failed half way cannot bring the old data from home back.
+//! Faults: a part that fails fails its request, not the volume. A clean copy that cannot be read is read from the
+//! origin; a dirty one is an error, never stale data from the origin. A copy is marked dirty before it is overwritten,
+//! so that after a partial write the old data of the origin is not served.
 
 use std::collections::BTreeMap;
 
@@ -26,44 +27,44 @@ use super::options::Overwrite;
 use super::store::{Appended, Entry, Slot};
 use super::{Borg, did};
 
-/// Where a part of a request goes.
+/// Destination of a part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    Home,
+    Origin,
     Bopt,
 }
 
-/// A part of a request: sectors that are contiguous where they go.
+/// Part of a request: contiguous sectors at their destination.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     side: Side,
-    /// Where they go.
+    /// Extent at the destination.
     at: Extent,
-    /// How far into the request they start, in sectors.
+    /// Offset in the request, in sectors.
     from: u64,
 }
 
-/// A part of a write.
+/// Part of a write.
 enum Piece {
-    /// Sectors that are written in place.
+    /// Sectors written in place.
     Placed { side: Side, at: Extent, data: Buffer },
-    /// Pages that are appended to the log.
+    /// Pages appended to the log.
     Appended(Appended),
 }
 
-/// What a request found in the map.
+/// Mapped pages of a request.
 #[derive(Default)]
-struct Found {
+struct MappedPages {
     mapped: u64,
     dirty: u64,
 }
 
 impl Piece {
-    /// Pages that go to the BOPT, and whether they were absorbed.
+    /// Pages that go to the BOPT, and whether they are absorbed.
     fn in_bopt(&self) -> Option<(u64, bool)> {
         let pages = |at: &Extent| at.pages().end - at.pages().start;
         match self {
-            Piece::Placed { side: Side::Home, .. } => None,
+            Piece::Placed { side: Side::Origin, .. } => None,
             Piece::Placed { at, .. } => Some((pages(at), false)),
             Piece::Appended(appended) => Some((pages(&appended.at), true)),
         }
@@ -71,7 +72,7 @@ impl Piece {
 }
 
 impl Borg {
-    /// Reads `at`: lock, look up, split, ask, join.
+    /// Reads `at`: lock, look up, split, issue, join.
     pub(super) async fn read_indirected(
         &self,
         at: Extent,
@@ -88,20 +89,22 @@ impl Borg {
         let pages = at.pages().end - at.pages().start;
         let all = found.mapped == pages;
         let hits = if all { pages } else { found.dirty };
-        self.tally(&how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
+        self.tally(&how, |traffic| {
+            (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits);
+        });
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at home", at, at.start.0);
-            return self.home.read(at, into, how).await;
+            return self.origin.read(at, into, how).await;
         }
-        // Boxed, so that the future of a request that goes home stays small: it is allocated for each.
+        // Boxed to keep the future of a request to the origin small: one is allocated per request.
         Box::pin(self.read_parts(at, into, how, all)).await
     }
 
-    /// Reads from where the copies are: all of them, or only the dirty ones.
+    /// Reads from the copies: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let misses = mutant::is("borg: a read in parts misses what is dirty");
         let parts = self.split(at, |entry| (all && entry.proven) || (entry.dirty && !misses));
-        self.tally(&how, |sides| sides.splits += u64::from(parts.len() > 1));
+        self.tally(&how, |traffic| traffic.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
             did("read in part", here, part.at.start.0);
@@ -115,14 +118,14 @@ impl Borg {
         if read.is_ok() && part.side == Side::Bopt {
             self.unless_some_rotten(here, &into)?;
         }
-        if read.is_ok() || part.side == Side::Home || self.look_up(here).dirty > 0 {
+        if read.is_ok() || part.side == Side::Origin || self.look_up(here).dirty > 0 {
             return read.map(drop);
         }
         edge("a clean copy cannot be read: home can");
-        self.home.read(here, into, how.clone()).await.map(drop)
+        self.origin.read(here, into, how.clone()).await.map(drop)
     }
 
-    /// Whether the whole pages of what was read are as they were written; for who holds them.
+    /// Verifies the checksums of the whole pages that were read; the caller holds their locks.
     fn unless_some_rotten(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
         for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
             let page = part.start.page();
@@ -131,7 +134,7 @@ impl Borg {
         Ok(())
     }
 
-    /// Writes `at`: lock, absorb, split, write; what was absorbed is mapped when it is settled.
+    /// Writes `at`: lock, absorb, split, write; absorbed pages are mapped when their batch is committed.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.unless_refused()?;
@@ -142,23 +145,23 @@ impl Borg {
         } else if changes && !self.store.is_detached() {
             self.store.begin_writing(&how).await?;
         } else {
-            self.begin_for_home(&how).await?;
+            self.begin_for_origin(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
         let (pieces, absorbed) = self.sort(at, &from, &joined);
-        self.tally(&how, |sides| {
-            sides.pages += at.pages().end - at.pages().start;
-            sides.splits += u64::from(pieces.len() > 1);
+        self.tally(&how, |traffic| {
+            traffic.pages += at.pages().end - at.pages().start;
+            traffic.splits += u64::from(pieces.len() > 1);
             for (pages, absorbed) in pieces.iter().filter_map(Piece::in_bopt) {
-                sides.hits += pages;
-                sides.absorbed += if absorbed { pages } else { 0 };
+                traffic.hits += pages;
+                traffic.absorbed += if absorbed { pages } else { 0 };
             }
         });
-        // With a cache below, what is durable on its own does not make the runs before it so.
+        // With a volatile cache below, FUA on this batch alone does not make earlier batches durable.
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
         let how = Hints { fua: how.fua && !flushes, ..how };
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
-        if !mutant::is("borg: a write is not told to the mover") && self.touch(at) {
+        if !mutant::is("borg: a write is not told to the mover") && self.invalidate_copies(at) {
             edge("a page is written while it is copied");
         }
         if absorbed {
@@ -183,13 +186,13 @@ impl Borg {
         }
     }
 
-    /// Home alone is written: copies that a clean stop left do not prove any more that it is as it was then.
-    async fn begin_for_home(&self, how: &Hints) -> Result<(), IoError> {
+    /// Begins a session for a write to the origin alone: the mark of the last clean stop no longer proves the copies.
+    async fn begin_for_origin(&self, how: &Hints) -> Result<(), IoError> {
         if self.store.mapped() > 0 { self.store.begin_mapping(how).await } else { Ok(()) }
     }
 
-    /// Sees to it that a page whose copy must not be overwritten now can be absorbed anew, or else may be overwritten:
-    /// whole pages for those of which the write has a part.
+    /// Ensures that pages whose copies must not be overwritten now can be absorbed anew, or become stable. Returns the
+    /// whole pages for those that the write covers partly.
     async fn prepare(
         &self,
         at: Extent,
@@ -198,7 +201,7 @@ impl Borg {
     ) -> Result<BTreeMap<u64, Buffer>, IoError> {
         let how = Hints { fua: false, ..how.clone() };
         let joined = self.join_parts(at, from, &how).await?;
-        // Anew after each wait: there may be less room in the log by then.
+        // Repeated after each wait: there may be less room in the log by then.
         loop {
             if self.has_to_be_told(at) {
                 edge("the write buffer is full of what must not be overwritten: it is told first");
@@ -214,20 +217,20 @@ impl Borg {
         }
     }
 
-    /// Whether a write would overwrite a copy of which only the log tells, as things are: there is no room to absorb it anew.
+    /// Whether the write would overwrite a copy that is not stable, with no room to absorb it anew.
     fn has_to_be_told(&self, at: Extent) -> bool {
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
         let pages = at.pages().end - at.pages().start;
         !in_place && !self.store.has_room(pages) && at.pages().any(|page| self.unstable(page).is_some())
     }
 
-    /// The slot of a page's copy if only the log tells of that: it must not be overwritten in place.
+    /// The slot of a page's copy if it is not stable and must not be overwritten in place.
     fn unstable(&self, page: u64) -> Option<Slot> {
         self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
     }
 
-    /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those that
-    /// nobody compared with home, and the slots of the others.
+    /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
+    /// slots of the others.
     fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
         let logged = self.options.overwrite == Overwrite::Logged
@@ -248,8 +251,8 @@ impl Borg {
         (unproven, clean)
     }
 
-    /// Whole pages for those of which a write has a part, and whose copy must not be overwritten; or that are clean, if
-    /// they can be absorbed instead.
+    /// Reads whole pages for those that the write covers partly, if their copy must not be overwritten, or is clean and
+    /// can be absorbed instead.
     async fn join_parts(
         &self,
         at: Extent,
@@ -280,7 +283,7 @@ impl Borg {
         Ok(joined)
     }
 
-    /// Where each page of a write goes, neighbours that stay neighbours together; and whether any was absorbed.
+    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed.
     fn sort(&self, at: Extent, from: &Buffer, joined: &BTreeMap<u64, Buffer>) -> (Vec<Piece>, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut any = false;
@@ -305,27 +308,27 @@ impl Borg {
                     let start = Lba(copy + part.start.0 % PAGE_SECTORS);
                     Piece::Placed { side: Side::Bopt, at: Extent { start, ..part }, data }
                 }
-                (None, None) => Piece::Placed { side: Side::Home, at: part, data },
+                (None, None) => Piece::Placed { side: Side::Origin, at: part, data },
             };
             push(&mut pieces, piece);
         }
         (pieces, any)
     }
 
-    /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
+    /// Discards unmapped pages on the origin. A mapped page keeps its copy, and reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.unless_refused()?;
-        self.begin_for_home(&how).await?;
-        let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Home);
-        let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
-        if !mutant::is("borg: a discard is not told to the mover") && self.touch(at) {
+        self.begin_for_origin(&how).await?;
+        let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
+        let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
+        if !mutant::is("borg: a discard is not told to the mover") && self.invalidate_copies(at) {
             edge("a page is discarded while it is copied");
         }
         discarded.into_iter().collect()
     }
 
-    /// Where a read of whole copies would go, each way in one part.
+    /// Reports where a read of whole copies would go, one part per destination.
     pub(super) fn places_indirected(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
         for part in self.split(at, |entry| entry.proven) {
             let start = at.start + part.from;
@@ -335,8 +338,8 @@ impl Borg {
         }
     }
 
-    fn look_up(&self, at: Extent) -> Found {
-        let mut found = Found::default();
+    fn look_up(&self, at: Extent) -> MappedPages {
+        let mut found = MappedPages::default();
         let copies = at.pages().filter_map(|page| self.store.lookup(page));
         for entry in copies.filter(|entry| entry.proven) {
             found.mapped += 1;
@@ -345,7 +348,7 @@ impl Borg {
         found
     }
 
-    /// Splits a read or discard: pages whose copy `use_copy` accepts go to the BOPT, the others home.
+    /// Splits a read or discard: pages whose copy `use_copy` accepts go to the BOPT, the others to the origin.
     fn split(&self, at: Extent, use_copy: impl Fn(&Entry) -> bool) -> Vec<Part> {
         split_by(at, |page| {
             let entry = self.store.lookup(page).filter(&use_copy)?;
@@ -355,13 +358,13 @@ impl Borg {
 
     fn device(&self, side: Side) -> &dyn BlockDevice {
         match side {
-            Side::Home => &*self.home,
+            Side::Origin => &*self.origin,
             Side::Bopt => &*self.bopt,
         }
     }
 }
 
-/// Adds a piece, to the last one if it goes on behind that.
+/// Adds a piece, joined with the last one if it follows that.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     match (pieces.last_mut(), piece) {
         (Some(Piece::Placed { side, at, data }), Piece::Placed { side: same, at: next, data: more })
@@ -370,19 +373,18 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
             at.sectors += next.sectors;
             *data = Buffer::join([data.clone(), more]);
         }
-        (Some(Piece::Appended(last)), Piece::Appended(next)) if last.goes_on(&next) => last.join(next),
+        (Some(Piece::Appended(last)), Piece::Appended(next)) if last.is_followed_by(&next) => last.join(next),
         (_, piece) => pieces.push(piece),
     }
 }
 
-/// Splits `at` at page boundaries by where each page goes (`None` is home), and joins neighbours that
-/// stay neighbours.
+/// Splits `at` at page boundaries by destination (`None`: the origin), and joins pages that stay contiguous.
 fn split_by(at: Extent, mut bopt_page: impl FnMut(u64) -> Option<u64>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(1);
     for part in at.split(PAGE_SECTORS) {
         let (side, start) = match bopt_page(part.start.page()) {
             Some(copy) => (Side::Bopt, Lba(copy * PAGE_SECTORS + part.start.0 % PAGE_SECTORS)),
-            None => (Side::Home, part.start),
+            None => (Side::Origin, part.start),
         };
         match parts.last_mut() {
             Some(last) if last.side == side && last.at.end() == start => last.at.sectors += part.sectors,
@@ -408,9 +410,9 @@ mod tests {
         let parts = split_by(Extent::new(4, 30), copies);
         let told: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
         let expected = [
-            (Side::Home, 4, 4, 0),
+            (Side::Origin, 4, 4, 0),
             (Side::Bopt, 808, 16, 4),
-            (Side::Home, 24, 8, 20),
+            (Side::Origin, 24, 8, 20),
             (Side::Bopt, 400, 2, 28),
         ];
         assert_eq!(told, expected);

@@ -1,7 +1,7 @@
-//! What was learnt of the workload: requests profiled and analysed, heat, the last plan (sections 4.1 to 4.3).
+//! Knowledge of the workload: profiled and analysed requests, heat, the last plan (sections 4.1 to 4.3).
 //!
-//! Invariant: requests that do not fit into the memory of the profiler are analysed, none is forgotten; while the analyzer
-//! is at work elsewhere they stay.
+//! Invariant: requests that do not fit into the profiler's memory are analysed, none is lost; while the analyzer is in
+//! use elsewhere they stay in the profiler.
 
 use seekless_core::Extent;
 
@@ -11,23 +11,23 @@ use super::planner::Plan;
 use super::profiler::{Access, Profiler, Window};
 use super::rehearsal::Prediction;
 
-/// What was learnt of the workload.
+/// Knowledge of the workload.
 pub(super) struct Learned {
     profiler: Profiler,
-    /// How often parts were asked for.
+    /// Heat of the parts of the volume.
     pub heat: Heat,
-    /// What was seen before; `None` while it is at work.
+    /// Analyzer of earlier requests; `None` while it is in use elsewhere.
     analyzer: Option<Analyzer>,
     last_plan: Plan,
     plans: u32,
-    /// The last rehearsal, and how many of them declined a plan.
+    /// The last rehearsal, and the number of plans declined.
     rehearsal: (Prediction, u64),
-    /// Bytes that profiler and analyzer may take each.
+    /// Maximum memory of profiler and analyzer each, in bytes.
     memory: u64,
 }
 
 impl Learned {
-    /// Nothing yet of a volume of so many pages; profiler and analyzer take `memory` bytes at most each, about.
+    /// Nothing yet, for a volume of `pages` pages; profiler and analyzer use about `memory` bytes each at most.
     pub fn new(pages: u64, memory: u64) -> Learned {
         Learned {
             profiler: Profiler::default(),
@@ -40,7 +40,7 @@ impl Learned {
         }
     }
 
-    /// A request for `at`; `access` is what is profiled of it.
+    /// Records a request for `at`; `access` is its profile.
     pub fn note(&mut self, at: Extent, access: &Access) {
         self.heat.note(at);
         self.profiler.note(access);
@@ -57,7 +57,7 @@ impl Learned {
         self.plans
     }
 
-    /// Takes what a plan is made of: the requests since the last one, the analyzer, and the last plan unless it is made
+    /// Takes the input of a plan: the requests since the last one, the analyzer, and the last plan, unless planning
     /// anew.
     pub fn begin_plan(&mut self, anew: bool) -> (Window, Analyzer, Option<Plan>) {
         self.plans += 1;
@@ -67,27 +67,27 @@ impl Learned {
         (self.profiler.take(), analyzer, last)
     }
 
-    /// The analyzer is back.
+    /// Returns the analyzer.
     pub fn analyzed(&mut self, analyzer: Analyzer) {
         self.analyzer = Some(analyzer);
     }
 
-    /// A plan was made.
+    /// Records a new plan.
     pub fn planned(&mut self, plan: Plan) {
         self.last_plan = plan;
     }
 
-    /// A plan was rehearsed, and perhaps declined.
+    /// Records a rehearsal, and whether its plan was declined.
     pub fn rehearsed(&mut self, prediction: Prediction, declined: bool) {
         self.rehearsal = (prediction, self.rehearsal.1 + u64::from(declined));
     }
 
-    /// What the last rehearsal predicted, and how many plans were declined.
+    /// The last prediction, and the number of plans declined.
     pub fn rehearsal(&self) -> (Prediction, u64) {
         self.rehearsal
     }
 
-    /// Number of requests that were profiled, ever.
+    /// Number of requests profiled in total.
     pub fn requests(&self) -> u64 {
         self.profiler.requests()
     }
@@ -97,7 +97,7 @@ impl Learned {
         self.profiler.bytes()
     }
 
-    /// Memory of the graph, in bytes; 0 while it is at work.
+    /// Memory of the graph, in bytes; 0 while in use elsewhere.
     pub fn graph_bytes(&self) -> u64 {
         self.analyzer.as_ref().map_or(0, Analyzer::bytes)
     }

@@ -1,15 +1,16 @@
-//! BORG: blocks that are used together are copied next to each other into a small optimised
-//! partition, the BOPT, and writes are absorbed there (Bhadkamkar et al., FAST 2009).
+//! BORG copies blocks that are used together next to each other into a small optimised partition, the BOPT, and absorbs
+//! writes there (Bhadkamkar et al., FAST 2009).
 //!
-//! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
-//! `indirector` on the path of every request. The `store` is what is on disk; the `mover` moves pages; `drain`, `idle` and
-//! `pace` are when and how fast.
+//! Divided as in the paper: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the `indirector` on the path of
+//! every request. `store` is the on-disk state; `mover` moves pages; `drain`, `idle` and `pace` decide when and how
+//! fast.
 //!
-//! Invariants: a copy that is not dirty equals home, or nobody uses it; what is dirty on disk was written by a client and
-//! is not home yet. Those of what is on disk are the store's.
+//! Invariants: a clean copy equals the origin, or is not used; a page that is dirty on disk was written by a client and
+//! is not yet on the origin. For the invariants of the on-disk state see `store`.
 //!
-//! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
-//! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request to a device
+//! below may fail. Data that was flushed, or acknowledged with FUA, is read back; a flush that cannot guarantee this
+//! fails.
 
 mod analyzer;
 mod creating;
@@ -50,10 +51,10 @@ use mover::Movers;
 pub use options::{
     AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };
-use origin::Origin;
+use origin::OriginState;
 pub use planner::{Greedy, Plan, Planned, Planner, Scene};
 pub use profiler::{Access, Profiler, Window};
-pub use seekless_core::{Reconfigured, Sides, Stage, Traffic};
+pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Setup, Store};
 use verifier::Verifier;
@@ -61,49 +62,49 @@ use verifier::Verifier;
 use crate::canary::Canary;
 use crate::traffic::{Counted, Ledger};
 
-/// What it can be told to do besides requests.
+/// Commands of the layer.
 pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
 
 /// The BORG layer.
 pub struct Borg {
-    home: Rc<dyn BlockDevice>,
+    origin: Rc<dyn BlockDevice>,
     bopt: Rc<dyn BlockDevice>,
-    /// What the BOPT holds.
+    /// On-disk state of the BOPT, and the map.
     store: Rc<Store>,
     options: Options,
-    /// Profile and plan count by two to this power of pages: by single ones up to 16 TiB, above which a number of 32
-    /// bits would not tell them apart.
-    grain: u32,
-    /// Held by requests and movers for their pages.
+    /// Profile and plan count pages in units of two to this power: single pages up to 16 TiB, above which page numbers
+    /// do not fit into 32 bits.
+    granularity: u32,
+    /// Locks of pages, taken by requests and movers.
     locks: RangeLocks,
     movers: Movers,
     verifier: Verifier,
-    /// What is known of home.
-    origin: RefCell<Origin>,
-    /// What was learnt of the workload.
+    /// Trust in the origin's contents.
+    origin_state: RefCell<OriginState>,
+    /// Profile and graph of the workload.
     learned: RefCell<Learned>,
-    /// Whether clients rest.
+    /// State of idle-time work.
     idle: RefCell<Idle>,
-    /// What went through it.
+    /// Traffic above and below.
     ledger: Rc<RefCell<Ledger>>,
-    /// Copies carry no bytes.
+    /// Whether copies carry no data (for runs that only measure time).
     timing_only: bool,
     canary: Canary,
-    /// Itself, for what it does in the background.
+    /// Weak reference to itself, for background tasks.
     me: Weak<Borg>,
 }
 
 impl Borg {
-    /// BORG over `home`, with its copies in `bopt`, which was created for it: [`Borg::create`]. One that holds only zeroes
-    /// is refused: there may have been newer pages in what was there before.
-    /// `timing_only` is for runs that only measure time: pages move without their bytes.
+    /// Opens BORG over `origin`, with copies in `bopt`, which must have been created for it ([`Borg::create`]). A BOPT
+    /// of zeroes is refused: the one that was there before may have held newer pages. With `timing_only`, pages move
+    /// without their data.
     pub async fn open(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let borg = Borg::create(home, bopt, options, timing_only).await?;
+        let borg = Borg::create(origin, bopt, options, timing_only).await?;
         if borg.store.identity().is_none() {
             let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
                        for what it lies over; if there never was one: seekless volume create";
@@ -112,40 +113,39 @@ impl Borg {
         Ok(borg)
     }
 
-    /// The same where there may be none yet: of zeroes, and of what a creation that did not end has left, it makes one,
-    /// before the first change.
+    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is created before the first change.
     pub async fn create(
-        home: Rc<dyn BlockDevice>,
+        origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
         let layout = Borg::divide(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
-        let devices = Devices::counted(home, bopt);
+        let devices = Devices::counted(origin, bopt);
         let setup = Setup { layout, timing_only, canary: options.canary() };
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
         let borg = Borg::over(devices, store, options, timing_only);
-        borg.look_at_home().await?;
+        borg.check_origin().await?;
         borg.ledger.take();
-        borg.tend_in_idle_time();
+        borg.start_idle_work();
         Ok(borg)
     }
 
-    /// The layer over a store that is open.
+    /// The layer over an open store.
     fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
-        let Devices { origin: home, bopt, ledger } = devices;
-        let pages = home.geometry().sectors.div_ceil(PAGE_SECTORS);
+        let Devices { origin, bopt, ledger } = devices;
+        let pages = origin.geometry().sectors.div_ceil(PAGE_SECTORS);
         Rc::new_cyclic(|me| Borg {
-            home,
+            origin,
             bopt,
             store,
-            grain: (0..32).find(|grain| pages >> grain < u64::from(u32::MAX)).unwrap_or(32),
+            granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
             verifier: Verifier::new(),
-            origin: RefCell::default(),
+            origin_state: RefCell::default(),
             learned: RefCell::new(Learned::new(pages, options.profile_memory.0 / 2)),
-            idle: RefCell::new(Idle { asked: runtime::now(), ..Idle::default() }),
+            idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,
             canary: options.canary(),
@@ -154,7 +154,7 @@ impl Borg {
         })
     }
 
-    /// How a BOPT of so many pages is divided.
+    /// Layout of a BOPT of `pages` pages.
     fn divide(pages: u64, options: &Options) -> Result<Layout, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
         options.check().map_err(|refused| invalid(refused.to_string()))?;
@@ -164,63 +164,64 @@ impl Borg {
         })
     }
 
-    /// The longest that a request waited for its pages when a mover held some of them.
+    /// The longest that a request waited for pages locked by a mover.
     pub fn longest_wait(&self) -> Nanos {
         self.movers.longest_wait()
     }
 
-    /// The pages of a request, when it is its turn. What a mover does under their locks is little, and goes first.
+    /// Locks the pages of a request. Movers hold locks only briefly, and go first.
     async fn hold(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
-        let met = self.movers.hold(at);
+        let contended = self.movers.hold(at);
         let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
         let guard = self.locks.lock(at.whole_pages(), mode, class, None).await;
-        if met {
+        if contended {
             self.movers.waited(runtime::now().since(began));
         }
         guard
     }
 
-    /// A buffer for a copy.
+    /// A buffer for a copy, without data in a `timing_only` layer.
     fn buffer(&self, at: Extent) -> Buffer {
         if self.timing_only { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) }
     }
 
-    /// What was counted for an account.
-    pub fn sides(&self, account: Account) -> Sides {
+    /// Traffic of an account.
+    pub fn traffic_of(&self, account: Account) -> LayerTraffic {
         self.ledger.borrow_mut().get(account)
     }
 
-    /// Memory of the map, in bytes.
+    /// Memory used by the map, in bytes.
     pub fn map_bytes(&self) -> u64 {
         self.store.map_bytes()
     }
 
-    /// The profiler and the ledger see a request.
+    /// Passes a request to the profiler and the ledger.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
         let now = runtime::now();
         self.idle.borrow_mut().request(now);
-        let (pages, grain) = (at.pages(), self.grain);
-        let (first, end) = (pages.start >> grain, pages.end.div_ceil(1 << grain));
+        let (pages, granularity) = (at.pages(), self.granularity);
+        let (first, end) = (pages.start >> granularity, pages.end.div_ceil(1 << granularity));
         let access = Access::new(now, how.origin, Extent::of_pages(first, end - first), write);
         self.learned.borrow_mut().note(at, &access);
-        self.tend_in_idle_time();
+        self.start_idle_work();
     }
 
-    /// Counts something for who asks.
-    fn tally(&self, how: &Hints, change: impl FnOnce(&mut Sides)) {
+    /// Updates the counters of the request's account.
+    fn tally(&self, how: &Hints, change: impl FnOnce(&mut LayerTraffic)) {
         change(self.ledger.borrow_mut().of(how.account));
     }
 
-    /// A write ended, still under its lock: copies of its pages that are under way are stale. Whether any are.
-    fn touch(&self, at: Extent) -> bool {
-        self.tend_in_idle_time();
+    /// Invalidates optimistic copies of these pages, after a write and still under its lock; returns whether there were
+    /// any.
+    fn invalidate_copies(&self, at: Extent) -> bool {
+        self.start_idle_work();
         self.movers.invalidate(at)
     }
 }
 
-/// The devices below, with their traffic counted.
+/// The devices below, wrapped to count their traffic.
 struct Devices {
     origin: Rc<dyn BlockDevice>,
     bopt: Rc<dyn BlockDevice>,
@@ -235,14 +236,14 @@ impl Devices {
     }
 }
 
-/// Tells the event log what was done to a page or range.
-fn did(what: &'static str, home: Extent, at: u64) {
-    runtime::event(&Event::Did { layer: "borg", what, home, at });
+/// Writes an operation on a page or extent to the event log.
+fn did(what: &'static str, extent: Extent, at: u64) {
+    runtime::event(&Event::Did { layer: "borg", what, extent, at });
 }
 
 impl BlockDevice for Borg {
     fn geometry(&self) -> Geometry {
-        Geometry { volatile_cache: true, ..self.home.geometry() }
+        Geometry { volatile_cache: true, ..self.origin.geometry() }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
@@ -274,7 +275,7 @@ impl BlockDevice for Borg {
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         match self.store.lookup(at.start.page()).filter(|entry| entry.proven) {
             Some(entry) => self.bopt.estimate(Extent::of_pages(self.store.layout().page(entry.slot), 1), how),
-            None => self.home.estimate(at, how),
+            None => self.origin.estimate(at, how),
         }
     }
 
@@ -289,7 +290,7 @@ impl BlockDevice for Borg {
 }
 
 impl Layer for Borg {
-    /// That of the BOPT, once it was created.
+    /// Identity of the BOPT, once created.
     fn identity(&self) -> Option<u128> {
         self.store.identity()
     }
@@ -319,8 +320,8 @@ impl Layer for Borg {
             ("rehearsed_moves_us", predicted.planned.moves.0 / 1_000),
             ("map_bytes", store.map_bytes()),
             ("copies_not_compared", store.unproven() as u64),
-            ("copies_differing", self.origin.borrow().differed),
-            ("verify_home_blocks_repaired", verified.home_repaired),
+            ("copies_differing", self.origin_state.borrow().differed),
+            ("verify_home_blocks_repaired", verified.origin_repaired),
             ("verify_copy_blocks_repaired", verified.copies_repaired),
             ("verify_blocks_not_repaired", verified.unrepaired),
             ("verify_blocks_differing", verified.differing),
@@ -332,26 +333,26 @@ impl Layer for Borg {
         io(self.drain_for(limit))
     }
 
-    /// Everything acknowledged is durable, and the map is on disk with its dirty bits: the next start is warm.
+    /// Makes everything acknowledged durable and writes the map with its dirty bits, so that the next start is warm.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
-            if self.movers.is_one_at_work() {
+            if self.movers.is_running() {
                 edge("it stops while pages are moved");
             }
             let _alone = {
-                let _awaited = self.await_movers();
+                let _stopping = self.request_movers_stop();
                 self.movers.alone(&how).await
             };
-            let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
+            let all = Extent { start: Lba(0), sectors: self.origin.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.store.flush(&how).await?;
-            let left = async || {
+            let last_stop = async || {
                 let samples = self.samples(&how).await?;
-                let mark = if self.store.unproven() == 0 { self.home_mark().await } else { None };
+                let mark = if self.store.unproven() == 0 { self.origin_mark().await } else { None };
                 Ok(LastStop { samples, mark })
             };
-            self.store.stop(left, &how).await?;
+            self.store.stop(last_stop, &how).await?;
             self.idle.borrow_mut().stopped = true;
             Ok(())
         })
@@ -360,7 +361,7 @@ impl Layer for Borg {
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
             "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
-            "drain" => io(self.write_home(how.account)),
+            "drain" => io(self.drain_all(how.account)),
             "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
@@ -370,16 +371,16 @@ impl Layer for Borg {
         io(async move { self.reconfigure(account).await.map(Some) })
     }
 
-    fn hurry(&self, class: Class) {
-        self.hurry(class);
+    fn boost(&self, class: Class) {
+        self.boost(class);
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
-        io(self.write_home(account))
+        io(self.drain_all(account))
     }
 
-    fn traffic(&self, account: Account) -> Option<Sides> {
-        Some(self.sides(account))
+    fn traffic(&self, account: Account) -> Option<LayerTraffic> {
+        Some(self.traffic_of(account))
     }
 
     fn cost(&self) -> Cost {
@@ -387,7 +388,7 @@ impl Layer for Borg {
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
-        io(self.leave(Account::default()))
+        io(self.detach_now(Account::default()))
     }
 }
 

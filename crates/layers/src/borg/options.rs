@@ -1,4 +1,4 @@
-//! What a user can set, with defaults.
+//! Options of the layer, with defaults.
 
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
@@ -12,67 +12,65 @@ use crate::units::{Bytes, time, time_in_ns};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The part of the BOPT that absorbs writes, 0 to 1; the rest is the read cache. The BORG
-    /// paper's best for its developer workload was 0.4 to 0.5 (section 6.5.3).
+    /// Share of the BOPT that absorbs writes, 0 to 1; the rest is the read cache. The BORG paper's best for its
+    /// developer workload was 0.4 to 0.5 (section 6.5.3).
     pub write_buffer: f64,
-    /// Pages of a segment of the BOPT, as a size: at most 2MiB, whole pages, at least four. A small BOPT has smaller
-    /// segments, so that it has at least 16 of them.
+    /// Size of a segment of the BOPT: at most 2MiB, whole pages, at least four. A small BOPT has smaller segments, so
+    /// that it has at least 16 of them.
     pub segment: Bytes,
-    /// Where a page that is mapped is written.
+    /// Where writes to mapped pages go.
     pub overwrite: Overwrite,
-    /// Below this part of the write buffer being free, 0 to 1, segments of it are drained in the background.
+    /// The write buffer is drained in the background when less than this share of it is free, 0 to 1.
     pub drain_below: f64,
-    /// Of a reconfiguration, and of what is drained in the background: bytes a second, at most; without a limit, if 0.
+    /// Rate limit of reconfigurations and background draining, in bytes per second; 0 for none.
     pub move_rate: Bytes,
-    /// The same goes on when no client has asked for so long, or after a hundred times as long.
+    /// Both continue after this time without client requests, or after a hundred times as long.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub move_idle: Nanos,
-    /// When no client has asked for so long, pages that are newer than the device below go there until none is left, and
-    /// copies that nobody compared with it are compared; never, if 0.
+    /// Time without client requests after which all dirty pages are drained, and unproven copies compared with the
+    /// origin; 0 for never.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub idle_after: Nanos,
-    /// No page stays newer than the device below for longer than this, however busy clients are; without a limit, if 0.
+    /// Maximum time that a page stays dirty, however busy clients are; 0 for no limit.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub dirty_max_age: Nanos,
-    /// How a reconfiguration copies: in the background, with the share of the head's time that is guaranteed to
-    /// that, or for free, only where no request notices. The write buffer is drained in the same class; for free from
-    /// twice `drain_below` on.
+    /// How a reconfiguration copies: in the background, with the guaranteed share of the head's time, or for free,
+    /// where no request notices. The write buffer is drained in the same class; for free from twice `drain_below` on.
     pub reconfigure_class: MoveClass,
-    /// What is not copied for free after so long goes on in the background.
+    /// Deadline of free copies, after which the remainder is copied in the background.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub free_deadline: Nanos,
-    /// Where a reconfiguration puts pages.
+    /// Where a reconfiguration places pages.
     pub placement: Placement,
-    /// Edges of the access graph below this weight place nothing (section 4.3).
+    /// Minimum weight of edges of the access graph used for placement (section 4.3).
     pub threshold: u32,
-    /// What the planner learns from.
+    /// Requests that the planner uses.
     pub training: Training,
-    /// Memory of what is learnt: half of it for requests that are not analysed yet, of which what is above goes into the
-    /// access graph early, half for that graph, which lets go of what is light; and as much again while graphs are
-    /// merged. At least one page of 64 KiB of requests is kept, and while an analysis runs as much as comes, and at
-    /// least some thousand ranges and jumps of the graph.
+    /// Memory for the profile: half of it for requests that are not analysed yet, of which the excess goes into the
+    /// access graph early, half for that graph, which drops its lightest parts; and as much again while graphs are
+    /// merged. At least one page of 64 KiB of requests is kept, while an analysis runs as many as arrive, and at least
+    /// some thousand ranges and jumps of the graph.
     pub profile_memory: Bytes,
-    /// Every so many reconfigurations all is planned anew, at least 1; the others extend the last
-    /// plan by what was seen since, which takes a fraction of the time. A partial training window
-    /// is always planned anew.
+    /// Number of reconfigurations after which all is planned anew, at least 1; the others extend the last plan by
+    /// recent requests, which takes a fraction of the time. With a partial training window all is always planned anew.
     pub full_plan_every: u32,
-    /// Whether a plan is tried in virtual time before it is carried out, on a model of the devices below, and declined if it
-    /// costs more than it gains. Without a model (`model` of a component) every plan is carried out.
+    /// Whether a plan is rehearsed in virtual time before it is carried out, on a model of the devices below, and
+    /// declined if it costs more than it gains. Without a model (`model` of a component) every plan is carried out.
     pub rehearse: bool,
-    /// What becomes of pages that are newer than the device below when the layer is stopped for good.
+    /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
-    /// Whether copies are believed to be as the device below is when they were found at opening: nothing is compared.
-    /// Whoever writes that device without this layer reads old data with it.
+    /// Whether copies are taken to equal the origin at opening, without comparing them. If the origin was written
+    /// without this layer, stale data is read.
     pub trust_origin: bool,
-    /// What becomes of pages that are newer than the device below if that was written without this layer.
+    /// Fate of dirty pages if the origin was written without this layer.
     pub origin_changed: OriginChanged,
-    /// The known bug that it has.
+    /// The canary to enable.
     #[cfg(feature = "canaries")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<String>,
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a page is written while it is copied",
     "a page is discarded while it is copied",
@@ -118,20 +116,20 @@ pub const EDGES: &[&str] = &[
     "a copy cannot be repaired: home can be read",
 ];
 
-/// The known bugs that it can have.
+/// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &["early reuse", "dropped by a relocate", "repaired from home though newer"]
 } else {
     &[]
 };
 
-/// Where a page goes that has a copy already.
+/// Where writes to mapped pages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overwrite {
-    /// Over that copy, as in the paper (section 4.5).
+    /// To the copy in place, as in the paper (section 4.5).
     InPlace,
-    /// Into the write buffer like any other, as far as there is room.
+    /// To the write buffer like others, as far as there is room.
     #[default]
     Logged,
 }
@@ -143,7 +141,7 @@ pub enum MoveClass {
     /// In class `Background`.
     #[default]
     Background,
-    /// In class `Free`: what freeblock scheduling is for.
+    /// In class `Free`, with freeblock scheduling.
     Free,
 }
 
@@ -151,32 +149,32 @@ pub enum MoveClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// What is there and still planned stays where it is, the others fill what is free.
+    /// Planned pages in the read cache stay where they are, the others fill free slots.
     #[default]
     Kept,
-    /// All pages lie as planned, as in the paper (section 4.4): chains and cycles move.
+    /// All pages are placed as planned, as in the paper (section 4.4): chains and cycles move.
     Planned,
 }
 
-/// What becomes of pages that are newer than the device below when the layer is stopped for good.
+/// Fate of dirty pages when the layer is stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtStop {
-    /// They go there, as far as there is time.
+    /// They are drained, as far as there is time.
     #[default]
     Drain,
-    /// They stay in the BOPT, and whoever uses the device below without it sees old data.
+    /// They stay in the BOPT; without this layer the origin reads as stale.
     Keep,
 }
 
-/// What becomes of pages that are newer than the device below if that was written without this layer.
+/// Fate of dirty pages if the origin was written without this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginChanged {
-    /// Opening is refused; and if it is found out later, all requests are from then on.
+    /// Opening is refused; if detected later, all requests fail from then on.
     #[default]
     Refuse,
-    /// They are kept, and go over what was written there.
+    /// They are kept, and overwrite what was written to the origin.
     Keep,
 }
 
@@ -184,17 +182,17 @@ pub enum OriginChanged {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Training {
-    /// All that was ever seen.
+    /// All requests.
     #[default]
     Cumulative,
-    /// What was seen since the last reconfiguration.
+    /// Requests since the last reconfiguration.
     Partial,
-    /// All, but each reconfiguration halves the weight of what was seen before it.
+    /// All requests, but each reconfiguration halves the weight of earlier ones.
     Decayed,
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         if !(0.0..=1.0).contains(&self.write_buffer) {
             return Err(Refused::new("write_buffer", self.write_buffer.to_string(), "0 to 1"));
@@ -217,7 +215,7 @@ impl Options {
         Ok(())
     }
 
-    /// The bug that it has: none, but in a build with canaries.
+    /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
         return Canary::new(crate::canary::of(self.canary.as_deref(), "borg"), CANARIES);

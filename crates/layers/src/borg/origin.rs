@@ -1,16 +1,16 @@
-//! Home, which may have been written without this layer while the BOPT lay by.
+//! Detection of an origin that was written without this layer.
 //!
-//! A clean copy that nobody compared with home since it was opened is *unproven*: no read is answered from it, nothing is
-//! written over it or made of it, and it is never written home. It is compared on its first use, and by a pass in the
-//! order of home. What differs is dropped: home counts. Nothing has to be compared where a file is as a clean stop left
-//! it ([`Mark`]), or the options trust home.
+//! A clean copy that was not compared with the origin since opening is *unproven*: it serves no read, is not
+//! overwritten or moved, and is never written to the origin. It is compared on first use, and by a background pass in
+//! the order of the origin. A copy that differs is dropped: the origin is right. No comparison is needed if the file is
+//! as a clean stop left it ([`Mark`]), or if the options trust the origin.
 //!
-//! Where the BOPT also holds pages that are newer than home, a home that was written since refuses: at opening, by the
-//! file's size and time of writing, by samples that a clean stop left of the pages under the newer ones, and by the
-//! first clean copies; after that no newer page goes home before all were compared, and a difference ends all service.
+//! If the BOPT also holds dirty pages, an origin that was written since is refused: at opening by the file's size and
+//! modification time, by samples that a clean stop took of the pages under the dirty ones, and by the first clean
+//! copies. After that no dirty page is drained before all copies were compared, and a difference fails all requests.
 //!
-//! Faults: what cannot be read at home or in the BOPT proves nothing, and stays unproven: one bad sector keeps nobody
-//! from stopping or opening.
+//! Faults: a page that cannot be read on the origin or in the BOPT stays unproven, so a bad sector prevents neither
+//! stopping nor opening.
 
 use futures_util::future::join;
 use rustc_hash::FxHashSet;
@@ -24,30 +24,30 @@ use super::store::{SAMPLES, Slot};
 use super::{Borg, did};
 use crate::destage;
 
-/// Clean copies that are compared while it opens, if there are newer ones too: about two seconds of a disk.
+/// Clean copies compared during opening if there are dirty ones too: about two seconds of a disk.
 const AT_OPENING: usize = if cfg!(test) { 8 } else { 256 };
-/// Pages that are compared together: their bytes, twice, are 64 MiB.
+/// Pages compared together: twice their size is 64 MiB.
 const TOGETHER: usize = if cfg!(test) { 5 } else { 8_192 };
 
-/// What is known of home.
+/// State of the comparison with the origin.
 #[derive(Debug, Default)]
-pub(super) struct Origin {
-    /// Pages were newer than home at opening, and home may have been written meanwhile.
+pub(super) struct OriginState {
+    /// Whether there were dirty pages at opening and the origin may have been written meanwhile.
     pub doubtful: bool,
-    /// It was: all requests fail, and why.
+    /// The error of all requests, once the origin was found to be changed.
     pub refused: Option<IoError>,
-    /// Clean copies that were found to differ.
+    /// Clean copies that differed.
     pub differed: u64,
 }
 
-/// A page, the slot of its copy, and whether that equals home.
+/// Page, slot of its copy, and whether the copy equals the origin.
 type Compared = (u64, Slot, bool);
 
 impl Borg {
-    /// What the state of home means for the copies that were found at opening.
-    pub(super) async fn look_at_home(&self) -> Result<(), IoError> {
+    /// Decides whether the copies found at opening have to be compared, and compares the first ones.
+    pub(super) async fn check_origin(&self) -> Result<(), IoError> {
         let store = &self.store;
-        let mark = if store.mapped() > 0 { self.home_mark().await } else { None };
+        let mark = if store.mapped() > 0 { self.origin_mark().await } else { None };
         let last = store.last_stop();
         let unchanged = last.as_ref().is_some_and(|last| mark.is_some() && mark == last.mark);
         if store.mapped() == 0 || self.options.trust_origin || unchanged {
@@ -59,40 +59,41 @@ impl Borg {
             self.compare_samples(last.samples).await?;
         }
         store.doubt_all();
-        self.origin.borrow_mut().doubtful = refuses && store.unproven() > 0;
+        self.origin_state.borrow_mut().doubtful = refuses && store.unproven() > 0;
         let every = store.unproven().div_ceil(AT_OPENING).max(1);
         let unproven = store.pages_where(|_, entry| !entry.proven);
         let some = unproven.into_iter().step_by(every).collect();
         if refuses { self.compare(some, &Hints::default()).await } else { Ok(()) }
     }
 
-    /// By what home is known to be unchanged; what the BOPT shares with it changes as soon as that is noted.
-    pub(super) async fn home_mark(&self) -> Option<Mark> {
-        let (home, bopt) = join(self.home.mark(), self.bopt.mark()).await;
-        let (home, bopt) = (home.ok()?, bopt.ok()?);
-        home.filter(|home| bopt.is_none_or(|bopt| bopt.inode != home.inode))
+    /// The origin's mark, by which it is known to be unchanged; `None` if the BOPT is in the same file, since writing
+    /// the BOPT changes it.
+    pub(super) async fn origin_mark(&self) -> Option<Mark> {
+        let (origin, bopt) = join(self.origin.mark(), self.bopt.mark()).await;
+        let (origin, bopt) = (origin.ok()?, bopt.ok()?);
+        origin.filter(|origin| bopt.is_none_or(|bopt| bopt.inode != origin.inode))
     }
 
-    /// A file that is home as a whole was written, if its size or the time of its last write is another.
+    /// Fails if the origin is a whole file whose size or modification time changed.
     fn compare_marks(&self, was: Option<Mark>, now: Option<Mark>) -> Result<(), IoError> {
         let (Some(was), Some(now)) = (was, now) else { return Ok(()) };
-        let whole = was.bytes == self.home.geometry().sectors * SECTOR_BYTES;
+        let whole = was.bytes == self.origin.geometry().sectors * SECTOR_BYTES;
         if whole && (was.bytes, was.modified) != (now.bytes, now.modified) {
-            let found = "found home written since the last clean stop, as the time of its last write says";
+            let found = "found the origin written since the last clean stop, by its time of last write";
             return Err(self.changed(found, None));
         }
         Ok(())
     }
 
-    /// Compares pages of home that newer ones lie over with what a clean stop left of them.
+    /// Compares pages of the origin under dirty ones with the samples of the last clean stop.
     async fn compare_samples(&self, samples: Vec<(u64, u32)>) -> Result<(), IoError> {
         for (page, sum) in samples {
-            match self.home_sum(page, &Hints::default()).await {
+            match self.origin_sum(page, &Hints::default()).await {
                 Ok(found) if found == sum => {}
-                // As when it was taken: what cannot be read does not keep the others from being of use.
-                Err(error) if error.is_of_the_medium() => {}
+                // As when samples are taken: an unreadable page does not invalidate the others.
+                Err(error) if error.is_medium_error() => {}
                 Ok(_) => {
-                    let found = "found a page of home that is not as the last clean stop left it";
+                    let found = "found a page of the origin that is not as the last clean stop left it";
                     return Err(self.changed(found, Some(page)));
                 }
                 Err(error) => return Err(error),
@@ -101,26 +102,27 @@ impl Borg {
         Ok(())
     }
 
-    /// Home was written while the BOPT holds newer pages.
+    /// Error for an origin that was written while the BOPT held dirty pages.
     fn changed(&self, found: &str, page: Option<u64>) -> IoError {
         let newer = self.store.dirty();
         let why = format!(
-            "{found}, expected it as it was: it was written without this BOPT, or the BOPT is another volume's; \
-             {newer} pages in the BOPT are newer than home. To keep these: origin_changed = \"keep\" \
+            "{found}, expected it unchanged: it was written without this BOPT, or the BOPT is another volume's; \
+             {newer} pages in the BOPT are newer than the origin. To keep these: origin_changed = \"keep\" \
              for the layer; to give them up: seekless volume create --replace"
         );
         IoError::new(ErrorKind::Corrupt, "borg", page.map(|page| Extent::of_pages(page, 1)), why)
     }
 
-    /// Some pages of home under newer ones, and their checksums: who writes home without this layer may be found out.
+    /// Samples for the superblock: checksums of some pages of the origin under dirty ones, to detect writes to the
+    /// origin without this layer.
     pub(super) async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
         let every = self.store.dirty().div_ceil(SAMPLES).max(1);
         let pages = self.store.pages_where(|_, entry| entry.dirty).into_iter().step_by(every);
         let mut samples = Vec::new();
         for page in pages {
-            match self.home_sum(page, how).await {
+            match self.origin_sum(page, how).await {
                 Ok(sum) => samples.push((page, sum)),
-                Err(error) if error.is_of_the_medium() => {
+                Err(error) if error.is_medium_error() => {
                     edge("a sample of home cannot be read: it tells nothing");
                 }
                 Err(error) => return Err(error),
@@ -129,19 +131,19 @@ impl Borg {
         Ok(samples)
     }
 
-    /// The checksum of a page of home.
-    async fn home_sum(&self, page: u64, how: &Hints) -> Result<u32, IoError> {
+    /// Checksum of a page of the origin.
+    async fn origin_sum(&self, page: u64, how: &Hints) -> Result<u32, IoError> {
         let at = Extent::of_pages(page, 1);
-        let end = self.home.geometry().sectors;
+        let end = self.origin.geometry().sectors;
         let at = Extent { sectors: PAGE_SECTORS.min(end - at.start.0), ..at };
-        let read = self.home.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
+        let read = self.origin.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
         Ok(read.look(crc32c::crc32c))
     }
 
-    /// Compares the unproven copies that a read would be answered from; for who holds its pages.
+    /// Compares the unproven copies that a read would use; the caller holds the pages' locks.
     pub(super) async fn compare_for(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         let unproven = self.store.unproven_of(at.pages());
-        // Else it goes home as it is.
+        // Otherwise the read goes to the origin as a whole.
         let all = unproven.is_empty() || at.pages().all(|page| self.store.lookup(page).is_some());
         let pages = if all { unproven } else { Vec::new() };
         if pages.is_empty() {
@@ -151,27 +153,28 @@ impl Borg {
         self.compare(pages, how).await
     }
 
-    /// Compares pages that nobody else changes meanwhile: what is as home is of use, what is not is dropped.
+    /// Compares pages that are not changed meanwhile: equal copies become proven, others are dropped.
     async fn compare(&self, pages: Vec<u64>, how: &Hints) -> Result<(), IoError> {
         let how = Hints { fua: false, ..how.clone() };
         let read = async |pages: &[u64]| {
             let places = self.places_of(pages);
             let copies = destage::read(&*self.bopt, places.iter().copied(), |at| self.buffer(at), &how);
-            let homes = destage::read(&*self.home, pages.iter().copied(), |at| self.buffer(at), &how);
-            let (homes, copies) = join(homes, copies).await;
-            Ok((homes?, copies?))
+            let origins = destage::read(&*self.origin, pages.iter().copied(), |at| self.buffer(at), &how);
+            let (origins, copies) = join(origins, copies).await;
+            Ok((origins?, copies?))
         };
         let compared = self.compare_by_halves(pages, read).await?;
         self.act_on(&compared, &how).await
     }
 
-    /// Where the copies of pages are in the BOPT.
+    /// Pages of the BOPT that hold the copies of `pages`.
     fn places_of(&self, pages: &[u64]) -> Vec<u64> {
         let place = |page: &u64| Some(self.store.layout().page(self.store.lookup(*page)?.slot));
         pages.iter().filter_map(place).collect()
     }
 
-    /// Whether copies equal home, as `read` reads both; what cannot be read is sought by halves, and left out.
+    /// Compares copies with the origin, both read by `read`; narrows down unreadable pages by halving, and leaves them
+    /// out.
     async fn compare_by_halves(
         &self,
         pages: Vec<u64>,
@@ -182,11 +185,11 @@ impl Borg {
             let slot = |&page: &u64| Some((page, self.store.lookup(page)?.slot));
             let slots: Vec<(u64, Slot)> = pages.iter().filter_map(slot).collect();
             match read(&pages).await {
-                Ok((homes, copies)) => compared.extend(slots.into_iter().filter_map(|(page, slot)| {
-                    let (home, copy) = (homes.get(&page)?, copies.get(&self.store.layout().page(slot))?);
-                    Some((page, slot, self.same_page(page, home, copy)))
+                Ok((origins, copies)) => compared.extend(slots.into_iter().filter_map(|(page, slot)| {
+                    let (origin, copy) = (origins.get(&page)?, copies.get(&self.store.layout().page(slot))?);
+                    Some((page, slot, self.same_page(page, origin, copy)))
                 })),
-                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) if !error.is_medium_error() => return Err(error),
                 Err(_) if pages.len() > 1 => {
                     let other = pages.split_off(pages.len() / 2);
                     left.extend([other, pages]);
@@ -197,13 +200,13 @@ impl Borg {
         Ok(compared)
     }
 
-    /// Whether both hold the same, as far as home has that page.
-    fn same_page(&self, page: u64, home: &Buffer, copy: &Buffer) -> bool {
-        let sectors = PAGE_SECTORS.min(self.home.geometry().sectors - page * PAGE_SECTORS);
-        super::verifier::same(&home.cut_sectors(0, sectors), &copy.cut_sectors(0, sectors))
+    /// Whether both are the same, up to the end of the origin.
+    fn same_page(&self, page: u64, origin: &Buffer, copy: &Buffer) -> bool {
+        let sectors = PAGE_SECTORS.min(self.origin.geometry().sectors - page * PAGE_SECTORS);
+        super::verifier::same(&origin.cut_sectors(0, sectors), &copy.cut_sectors(0, sectors))
     }
 
-    /// What was found of pages that nobody changed since, and that are held.
+    /// Applies the results of a comparison to pages that were not changed since; the caller holds their locks.
     async fn act_on(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
         let still = |page: u64, slot: Slot| {
             self.store.lookup(page).is_some_and(|entry| entry.slot == slot && !entry.proven)
@@ -215,17 +218,18 @@ impl Borg {
         let differing: Vec<u64> =
             found.iter().filter(|(_, _, same)| !same).map(|(page, _, _)| *page).collect();
         let Some(&first) = differing.first() else { return Ok(()) };
-        self.origin.borrow_mut().differed += differing.len() as u64;
-        if self.origin.borrow().doubtful {
-            let error = self.changed("found a page of home that differs from its clean copy", Some(first));
+        self.origin_state.borrow_mut().differed += differing.len() as u64;
+        if self.origin_state.borrow().doubtful {
+            let error =
+                self.changed("found a page of the origin that differs from its clean copy", Some(first));
             self.store.fail(&error);
-            self.origin.borrow_mut().refused.get_or_insert_with(|| error.clone());
+            self.origin_state.borrow_mut().refused.get_or_insert_with(|| error.clone());
             return Err(error);
         }
         self.give_up(&differing, how).await
     }
 
-    /// Unmaps clean copies that nobody may use; for who holds their pages. Nothing changes if it fails.
+    /// Unmaps clean copies; the caller holds their locks. Nothing changes if this fails.
     pub(super) async fn give_up(&self, pages: &[u64], how: &Hints) -> Result<(), IoError> {
         self.store.begin_mapping(how).await?;
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
@@ -238,41 +242,41 @@ impl Borg {
         update.commit(&how).await
     }
 
-    /// Refused, once home was found to have changed under newer pages.
+    /// Fails if the origin was found to have changed under dirty pages.
     pub(super) fn unless_refused(&self) -> Result<(), IoError> {
-        self.origin.borrow().refused.clone().map_or(Ok(()), Err)
+        self.origin_state.borrow().refused.clone().map_or(Ok(()), Err)
     }
 }
 
 impl Mover<'_> {
-    /// Compares all unproven copies with home, in the order of home; false if it is to end before.
+    /// Compares all unproven copies, in the order of the origin; false if stopped early.
     pub async fn compare_all(&self) -> Result<bool, IoError> {
         let borg = self.borg;
         let mut pages = borg.store.pages_where(|_, entry| !entry.proven);
         pages.sort_unstable();
         for batch in pages.chunks(self.pace.batch(TOGETHER)) {
-            if !self.pace.goes_on(batch.len()).await {
+            if !self.pace.may_continue(batch.len()).await {
                 return Ok(false);
             }
             for page in self.compare_batch(batch).await? {
-                if !self.pace.goes_on(1).await {
+                if !self.pace.may_continue(1).await {
                     return Ok(false);
                 }
                 self.compare_held(page).await?;
             }
         }
-        borg.origin.borrow_mut().doubtful = false;
+        borg.origin_state.borrow_mut().doubtful = false;
         Ok(true)
     }
 
-    /// Compares copies while nobody waits for that; those that were in use meanwhile are left.
+    /// Compares copies without locks; returns those that were in use meanwhile.
     async fn compare_batch(&self, batch: &[u64]) -> Result<Vec<u64>, IoError> {
         let borg = self.borg;
         self.begin_copies(batch);
         let read = async |pages: &[u64]| {
             let places = borg.places_of(pages);
             let copies = self.read(&*borg.bopt, places.into_iter()).await?;
-            Ok((self.read(&*borg.home, pages.iter().copied()).await?, copies))
+            Ok((self.read(&*borg.origin, pages.iter().copied()).await?, copies))
         };
         let batch = borg.store.unproven_of(batch.iter().copied());
         let compared = borg.compare_by_halves(batch, read).await?;
@@ -285,7 +289,7 @@ impl Mover<'_> {
         judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
     }
 
-    /// Compares the copy of a page when nobody uses it; who wants to meanwhile raises that.
+    /// Compares the copy of a page under its lock; requests that wait for the lock raise the comparison's class.
     async fn compare_held(&self, page: u64) -> Result<(), IoError> {
         let (at, how) = (Extent::of_pages(page, 1), self.raisable());
         let _held = self.borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
@@ -293,9 +297,9 @@ impl Mover<'_> {
         self.borg.compare(still, &how).await
     }
 
-    /// Sees to it that no page goes home over what was written there without this layer; false if it is to end before.
+    /// Compares everything before the first drain if the origin is doubtful; false if stopped early.
     pub async fn settle_doubts(&self) -> Result<bool, IoError> {
-        let doubtful = self.borg.origin.borrow().doubtful;
+        let doubtful = self.borg.origin_state.borrow().doubtful;
         if doubtful { self.compare_all().await } else { Ok(true) }
     }
 }

@@ -1,9 +1,8 @@
-//! How movers hold back (section 4.4): in pauses of the clients, and so slowly, as the options ask; and that they end
-//! early when the layer is to stop or to go.
+//! Throttling of movers (section 4.4): they move in pauses of the clients, at a limited rate, and end early when the
+//! layer stops or is detached.
 //!
-//! Invariant: a mover ends, whatever clients do: for a pause it waits a bounded time. What is done in idle time
-//! ends when a client asks. Who empties the layer, because somebody asked for that, does not hold back. Fault model:
-//! nothing here can fail.
+//! Invariant: a mover always ends: it waits for a pause for a bounded time. Idle-time work ends when a client request
+//! arrives. Movers of a command are not throttled. Fault model: nothing here can fail.
 
 use std::cell::Cell;
 
@@ -12,84 +11,83 @@ use seekless_core::{Class, Nanos, PAGE_BYTES};
 
 use super::Borg;
 
-/// For a pause a mover waits so many times its length, at most.
-const PATIENCE: u64 = 100;
-/// Pages of a batch that may have to end soon: some seconds of a disk.
-const SOME: usize = 512;
-/// Who waits looks so often whether it is to end.
-const LOOK: Nanos = Nanos::from_millis(100);
+/// A mover waits for a pause at most this many times the pause's length.
+const TIMEOUT_FACTOR: u64 = 100;
+/// Pages of a batch that may be stopped early: some seconds of a disk.
+const SHORT_BATCH: usize = 512;
+/// Interval at which a waiting mover checks for a stop request.
+const POLL_INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// In which way pages are moved.
+/// How a mover is throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// As fast as it goes, to the end: somebody waits for it.
-    AtOnce,
-    /// In pauses of the clients and so slowly as the options ask; it ends early.
-    Gentle,
-    /// One request after the other, until a client asks; it ends early.
+pub(super) enum Throttle {
+    /// As fast as possible, to the end: a command waits for it.
+    Unthrottled,
+    /// In pauses of the clients and at a limited rate; may end early.
+    Throttled,
+    /// One request at a time, until a client request arrives; may end early.
     Idle,
-    /// One request after the other, since it is time; it ends early.
+    /// One request at a time, for pages that reached their maximum age; may end early.
     Due,
-    /// As fast as it goes until this time, since the layer is to be stopped; it ends early.
+    /// As fast as possible until this time, before a stop; may end early.
     Until(Nanos),
 }
 
-/// How fast a mover goes.
+/// Pace of a mover.
 pub(super) struct Pace<'a> {
     borg: &'a Borg,
-    manner: Manner,
+    throttle: Throttle,
     began: Nanos,
     pages: Cell<u64>,
 }
 
-/// Somebody waits for movers to end.
-pub(super) struct Awaited<'a>(&'a Borg);
+/// Guard of a stop request to movers.
+pub(super) struct StopRequest<'a>(&'a Borg);
 
 impl Borg {
-    /// Until this is dropped, gentle movers end as soon as they can.
-    pub(super) fn await_movers(&self) -> Awaited<'_> {
-        self.movers.await_end(true);
-        self.hurry(Class::Foreground);
-        Awaited(self)
+    /// Asks movers other than unthrottled ones to end as soon as possible, until the guard is dropped.
+    pub(super) fn request_movers_stop(&self) -> StopRequest<'_> {
+        self.movers.request_stop(true);
+        self.boost(Class::Foreground);
+        StopRequest(self)
     }
 
-    /// What a mover copies for free is waited for, or nobody is there whose waits it could use: it goes on in this
-    /// class.
-    pub fn hurry(&self, class: Class) {
+    /// Moves freeblock copies on in `class`, since something waits for them or there is no foreground load to use.
+    pub fn boost(&self, class: Class) {
         if let Some(ticket) = self.movers.free_ticket() {
             ticket.promote(class);
         }
     }
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for StopRequest<'_> {
     fn drop(&mut self) {
-        self.0.movers.await_end(false);
+        self.0.movers.request_stop(false);
     }
 }
 
 impl<'a> Pace<'a> {
-    /// From now on.
-    pub fn new(borg: &'a Borg, manner: Manner) -> Pace<'a> {
-        Pace { borg, manner, began: runtime::now(), pages: Cell::new(0) }
+    /// Starts now.
+    pub fn new(borg: &'a Borg, throttle: Throttle) -> Pace<'a> {
+        Pace { borg, throttle, began: runtime::now(), pages: Cell::new(0) }
     }
 
-    /// Whether its requests go one after the other.
-    pub fn is_one_by_one(&self) -> bool {
-        matches!(self.manner, Manner::Idle | Manner::Due)
+    /// Whether it issues one request at a time.
+    pub fn is_sequential(&self) -> bool {
+        matches!(self.throttle, Throttle::Idle | Throttle::Due)
     }
 
-    /// Before one of its requests: whether a client has asked again, so that it is to end.
-    pub fn is_disturbed(&self) -> bool {
-        let rested = self.borg.idle.borrow().asked + self.borg.options.idle_after;
-        self.manner == Manner::Idle && (self.is_to_end() || runtime::now() < rested)
+    /// Whether a client request has arrived, so that idle-time work should end; checked before each request.
+    pub fn is_interrupted(&self) -> bool {
+        let rested = self.borg.idle.borrow().last_request + self.borg.options.idle_after;
+        self.throttle == Throttle::Idle && (self.must_stop() || runtime::now() < rested)
     }
 
-    /// Pages of a batch, of which `most` would be one without any limit: what may move in a second.
+    /// Pages of a batch, at most `most`: those that may move in a second.
     pub fn batch(&self, most: usize) -> usize {
-        let most = match self.manner {
-            Manner::Idle | Manner::Due | Manner::Until(_) => most.min(SOME),
-            Manner::AtOnce | Manner::Gentle => most,
+        let most = match self.throttle {
+            Throttle::Idle | Throttle::Due | Throttle::Until(_) => most.min(SHORT_BATCH),
+            Throttle::Unthrottled | Throttle::Throttled => most,
         };
         match self.rate() {
             Some(rate) => most.min((rate / PAGE_BYTES).max(1) as usize),
@@ -97,9 +95,9 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Waits until so many pages more may be moved; false if it is to end instead.
-    pub async fn goes_on(&self, pages: usize) -> bool {
-        if self.manner == Manner::AtOnce {
+    /// Waits until `pages` more pages may be moved; false if the mover should end.
+    pub async fn may_continue(&self, pages: usize) -> bool {
+        if self.throttle == Throttle::Unthrottled {
             return true;
         }
         if let Some(rate) = self.rate() {
@@ -107,35 +105,37 @@ impl<'a> Pace<'a> {
             let due = self.began + Nanos((bytes * 1_000_000_000 / u128::from(rate)) as u64);
             self.wait(|| due).await;
         }
-        if self.manner == Manner::Gentle {
-            let patience = runtime::now() + Nanos(self.borg.options.move_idle.0.saturating_mul(PATIENCE));
-            self.wait(|| (self.borg.idle.borrow().asked + self.borg.options.move_idle).min(patience)).await;
+        if self.throttle == Throttle::Throttled {
+            let timeout =
+                runtime::now() + Nanos(self.borg.options.move_idle.0.saturating_mul(TIMEOUT_FACTOR));
+            self.wait(|| (self.borg.idle.borrow().last_request + self.borg.options.move_idle).min(timeout))
+                .await;
         }
         self.pages.set(self.pages.get() + pages as u64);
-        let late = matches!(self.manner, Manner::Until(end) if runtime::now() >= end);
-        let ends = late || self.is_to_end() || self.is_disturbed();
-        if self.is_to_end() {
+        let late = matches!(self.throttle, Throttle::Until(end) if runtime::now() >= end);
+        let ends = late || self.must_stop() || self.is_interrupted();
+        if self.must_stop() {
             edge("a move ends early: the layer is to stop or to go");
         }
         !ends
     }
 
     fn rate(&self) -> Option<u64> {
-        Some(self.borg.options.move_rate.0).filter(|rate| self.manner == Manner::Gentle && *rate > 0)
+        Some(self.borg.options.move_rate.0).filter(|rate| self.throttle == Throttle::Throttled && *rate > 0)
     }
 
-    fn is_to_end(&self) -> bool {
-        self.borg.movers.are_awaited()
+    fn must_stop(&self) -> bool {
+        self.borg.movers.is_stop_requested()
     }
 
-    /// Waits until a moment that may move on, or it is to end.
+    /// Waits until `until`, which may move on, or until a stop request.
     async fn wait(&self, until: impl Fn() -> Nanos) {
-        while !self.is_to_end() {
+        while !self.must_stop() {
             let left = until().since(runtime::now());
             if left == Nanos::ZERO {
                 return;
             }
-            runtime::sleep(left.min(LOOK)).await;
+            runtime::sleep(left.min(POLL_INTERVAL)).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Planning (sections 4.2 and 4.3), beside the volume: from what was learnt to a plan, and what a rehearsal says of it.
+//! Planning (sections 4.2 and 4.3), beside the volume: from the profile to a plan, and its rehearsal.
 
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
@@ -9,29 +9,29 @@ use super::planner::{Greedy, Plan, Planner as _, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Prediction, Rehearsal};
 
-/// What analysis costs in virtual time, a request. On the safe side, since it is to run on a
-/// low-priority thread: a whole comparison of the shipped `appstart2`, with four reconfigurations,
-/// takes less than 2 microseconds of processor time a request and reconfiguration.
+/// Virtual time of analysis per request. An upper estimate, since it is to run on a low-priority thread: a whole
+/// comparison of the shipped `appstart2`, with four reconfigurations, takes less than 2 microseconds of processor time
+/// per request and reconfiguration.
 const ANALYZE_NS: u64 = 2_000;
-/// What planning costs in virtual time, a vertex or edge.
+/// Virtual time of planning per vertex or edge.
 const PLAN_NS: u64 = 2_000;
-/// What a rehearsal costs in virtual time, a request played or page moved.
+/// Virtual time of a rehearsal per request played or page moved.
 const REHEARSE_NS: u64 = 10_000;
-/// One part in this many of the requests is kept back from planning, to judge the plan by.
+/// One part in this many of the requests is held out from planning, to judge the plan.
 const KEPT_BACK: u64 = 5;
 
-/// A plan, and what is known of it.
+/// A plan with its properties.
 pub(super) struct Planning {
     pub plan: Plan,
     /// Pages that it was made from.
     pub known: u64,
-    /// Whether it gains more than it costs, where it could be rehearsed.
+    /// Whether it gains more than it costs, if it could be rehearsed.
     pub wins: Option<bool>,
 }
 
 impl Borg {
-    /// A plan of what was learnt, and how many pages it was made from. Where both devices have models and the options ask
-    /// for it, the last fifth of the requests is kept back, and the plan is rehearsed on them.
+    /// Makes a plan. If both devices have models and the options ask for it, the last fifth of the requests is held
+    /// out, and the plan is rehearsed with them.
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
@@ -49,23 +49,23 @@ impl Borg {
         let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = Greedy { threshold: self.options.threshold };
-        let (fork, layout, grain) = (self.store.fork(), self.store.layout(), self.grain);
+        let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
         let (seen_of, placed) = (models.clone(), self.options.placement == Placement::Planned);
         let planning = move || {
             let (window, last, models) = (&early, last.as_ref(), seen_of.as_ref());
-            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, grain, models };
+            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, granularity, models };
             let plan = planner.plan(&scene);
-            (if placed { plan.with_slots(grain) } else { plan }, fork)
+            (if placed { plan.with_slots(granularity) } else { plan }, fork)
         };
         let (plan, fork) = runtime::offload(planning, |_| cost).await;
         self.learned.borrow_mut().planned(plan.clone());
-        report.planned_pages = plan.pages() << self.grain;
+        report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        let known = report.planned_pages.max(seen << self.grain);
+        let known = report.planned_pages.max(seen << self.granularity);
         let prediction = match models {
             Some(models) if late.requests() > 0 => {
                 let (options, verdict) = (self.options.clone(), self.judge(known, None));
-                let rehearsal = Rehearsal { models, fork, options, grain, verdict };
+                let rehearsal = Rehearsal { models, fork, options, granularity, verdict };
                 self.rehearse(rehearsal, plan.clone(), late, report).await
             }
             _ => None,
@@ -77,8 +77,8 @@ impl Borg {
         Planning { plan, known, wins }
     }
 
-    /// The access graph to plan from: of all that was learnt, or of the requests since the last plan. What is kept back
-    /// from planning is learnt all the same.
+    /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning
+    /// are added to the profile all the same.
     async fn analyze(
         &self,
         early: &Window,
@@ -127,6 +127,6 @@ impl Borg {
 
     /// Models of the origin and of the BOPT, where both have one.
     fn models(&self) -> Option<[Modelled; 2]> {
-        Some([self.home.model()?, self.bopt.model()?])
+        Some([self.origin.model()?, self.bopt.model()?])
     }
 }

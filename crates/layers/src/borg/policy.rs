@@ -1,32 +1,32 @@
 //! Policies: when to plan anew, how much of a plan to carry out, when to drain and when to checkpoint.
 //!
-//! Invariant: nothing here waits or changes anything; whoever waited asks again.
+//! Invariant: nothing here waits or changes state; callers that waited evaluate the policy again.
 
 use seekless_core::runtime::edge;
 
 use super::Borg;
 use super::options::{MoveClass, Training};
 
-/// Pages of the log that are read at most when a BOPT is opened after a crash, about: 64 MiB.
+/// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;
 
 /// How much of a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All: what is not in the plan leaves the read cache.
+    /// All: pages that are not in the plan leave the read cache.
     Replace,
-    /// What the plan adds: nothing leaves that is only not planned.
+    /// Only what the plan adds: pages are not evicted for being absent from the plan.
     Add,
     /// Nothing: it would cost more than it gains.
     Decline,
 }
 
-/// What is due in the background.
+/// Maintenance that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// To drain the write buffer until so many of its slots are free.
+    /// Drain the write buffer until `goal` slots are free.
     Drain {
-        /// Slots.
+        /// Free slots.
         goal: u64,
     },
     /// A checkpoint, so that recovery has less of the log to read.
@@ -34,13 +34,13 @@ pub(super) enum Due {
 }
 
 impl Borg {
-    /// Whether the next plan is made of all that was learnt; else it extends the last one.
+    /// Whether the next plan is made from the whole graph; otherwise it extends the last one.
     pub(super) fn plans_anew(&self, plans: u32) -> bool {
         self.options.training == Training::Partial || plans % self.options.full_plan_every == 0
     }
 
-    /// Judges a plan by whether it won in a rehearsal, if there was one, and by the number of pages that it was made from:
-    /// after a restart the profile may know less than what is placed.
+    /// Judges a plan by the result of its rehearsal, if any, and by the number of pages it was made from: after a
+    /// restart the profile may cover less than the current placement.
     pub(super) fn judge(&self, known: u64, wins: Option<bool>) -> Verdict {
         if wins == Some(false) {
             return Verdict::Decline;
@@ -58,19 +58,19 @@ impl Borg {
         u64::from(layout.write_buffer * layout.segment)
     }
 
-    /// The write buffer is drained when fewer slots are free.
+    /// Free slots below which the write buffer is drained.
     fn low_water(&self) -> u64 {
         (self.log_slots() as f64 * self.options.drain_below) as u64
     }
 
-    /// Whether so few slots of the write buffer are free that clients will soon wait.
+    /// Whether clients will soon wait for free slots.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.store.room() < self.low_water() / 2
     }
 
-    /// What is due once a write was absorbed.
+    /// Maintenance due after a write was absorbed.
     pub(super) fn due(&self) -> Option<Due> {
-        // For free it takes longer: it begins earlier.
+        // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };
         let low = times * self.low_water();
         if self.store.room() < low {

@@ -1,9 +1,9 @@
 //! The reconfigurator (section 4.4): plans, has the plan judged, and moves pages until the BOPT is as planned.
 //!
-//! *Outgoing* takes what is not in the plan out of the BOPT, home if it is dirty. *Relocate* moves what is in the BOPT
-//! but elsewhere. *Incoming* copies the rest from home. How pages move: see [`super::mover`].
+//! *Outgoing* evicts pages that are not in the plan, to the origin if dirty. *Relocate* moves pages within the BOPT.
+//! *Incoming* copies the rest from the origin. For how pages move see [`super::mover`].
 //!
-//! What is in the read cache and still planned stays where it is, unless the options say otherwise.
+//! Planned pages already in the read cache stay where they are, unless the options say otherwise.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
@@ -11,21 +11,20 @@ use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 use super::Borg;
 use super::mover::{Move, Mover};
 use super::options::MoveClass;
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::planner::Plan;
 use super::planning::Planning;
 use super::policy::Verdict;
 use super::store::Slot;
 
 impl Borg {
-    /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
-    /// Waits for the one that runs, if any.
+    /// Analyses the profile, plans, and moves pages, on behalf of `account`. Waits for a running reconfiguration first.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account, Manner::Gentle).await?;
+        let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
         let Planning { plan, known, wins } = self.plan(&mut report).await;
-        // Judged now, after all that was waited for.
+        // Judged after all waiting.
         let verdict = self.judge(known, wins);
         if verdict != Verdict::Decline {
             self.carry_out(&mover, &plan, verdict, &mut report).await?;
@@ -51,9 +50,9 @@ impl Borg {
         self.store.checkpoint(&mover.raisable()).await
     }
 
-    /// The pages that are not in the plan: all of the read cache's, unless the plan only adds;
-    /// and of the write buffer's those of the segments that are the best to drain, until half of it is free. The rest
-    /// may stay: it is written again where it is.
+    /// The pages that are not in the plan: all of the read cache's, unless the plan only adds; and those of the
+    /// segments of the write buffer that are best to drain, until half of it is free. The others may stay: they are
+    /// overwritten in place.
     fn leaving(&self, targets: &FxHashMap<u64, Slot>, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let layout = self.store.layout();
@@ -66,17 +65,18 @@ impl Borg {
         cached
     }
 
-    /// The slot that each planned page is to have: the one that the plan names. Of the others, those that are in the read
-    /// cache stay where they are, and the rest fill the slots that are left, in the plan's order. A plan that only adds
-    /// fills empty slots before those that it takes from others.
+    /// The target slot of each planned page: the one named by the plan. Otherwise, pages in the read cache stay where
+    /// they are, and the others fill the remaining slots in the plan's order. A plan that only adds fills empty slots
+    /// first.
     fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
-        let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
+        let (origin, granularity) = (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.granularity);
         let each = plan.ranges.iter().flat_map(|planned| {
-            let (start, pages) = (u64::from(planned.range.start) << grain, planned.range.pages << grain);
+            let (start, pages) =
+                (u64::from(planned.range.start) << granularity, planned.range.pages << granularity);
             let slot = planned.slot;
             (0..pages).map(move |at| (start + u64::from(at), slot.map(|slot| slot + at)))
         });
-        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < home).collect();
+        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < origin).collect();
         let cached = self.store.layout().cached_slots();
         let named = each.iter().filter_map(|(page, slot)| Some((*page, (*slot)?)));
         let mut targets: FxHashMap<u64, Slot> = named.filter(|(_, slot)| *slot < cached).collect();
@@ -99,8 +99,7 @@ impl Borg {
         targets
     }
 
-    /// The moves that are left to do, in order of slots: of pages that are in the BOPT, or of those
-    /// that are not.
+    /// The remaining moves, in slot order: of pages that are in the BOPT, or of those that are not.
     fn moves(&self, targets: &FxHashMap<u64, Slot>, in_bopt: bool) -> Vec<Move> {
         let left = |(page, slot): (&u64, &Slot)| {
             let now = self.store.lookup(*page).map(|entry| entry.slot);

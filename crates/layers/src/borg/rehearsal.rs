@@ -1,12 +1,12 @@
 //! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
 //!
-//! The store's entries are forked onto twins of the origin and the BOPT, in a runtime of their own. There the same mover
-//! carries the plan out, and requests that were kept back from planning are played, at the times at which they came; and
-//! once more on a fork that stays as it is. The difference of the busy times is what the plan would gain, and what the mover
-//! kept the twins busy is what it would cost.
+//! The store's entries are forked onto twins of the origin and the BOPT, in their own runtime. There the same mover
+//! carries the plan out, and requests that were held out from planning are played at their recorded times; and again on
+//! a fork without the plan. The difference of the busy times is the plan's gain, and the busy time of the moves is its
+//! cost.
 //!
-//! Invariant: nothing here touches the real devices. Fault model: where the twins are too small, or a trial does not end,
-//! there is no prediction, and the plan is carried out as if there were no model.
+//! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, or a trial does not end,
+//! there is no prediction, and the plan is carried out as without a model.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use seekless_core::{
 
 use super::mover::Mover;
 use super::options::Options;
-use super::pace::Manner;
+use super::pace::Throttle;
 use super::planner::Plan;
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
@@ -26,12 +26,12 @@ use super::store::{Fork, Store};
 use super::{Borg, Devices};
 use crate::replay::{OneAccount, Pace, Tally, replay};
 
-/// Pays for the requests that are played.
+/// Account of the requests that are played.
 const PLAYED: Account = Account(0);
-/// Pays for what the mover does.
+/// Account of the mover.
 const MOVED: Account = Account(1);
 
-/// What a layer looks like now, to be tried on twins.
+/// Copy of a layer's state, to be tried on twins.
 pub(super) struct Rehearsal {
     /// Models of the origin and of the BOPT.
     pub models: [Modelled; 2],
@@ -39,25 +39,25 @@ pub(super) struct Rehearsal {
     pub fork: Fork,
     /// Options of the layer.
     pub options: Options,
-    /// Units of requests are `1 << grain` pages.
-    pub grain: u32,
+    /// Units of requests are `1 << granularity` pages.
+    pub granularity: u32,
     /// How much of the plan is to be carried out.
     pub verdict: Verdict,
 }
 
-/// How long the devices would be busy.
+/// Busy time of the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// With the requests that were played.
+    /// By the requests played.
     pub requests: Nanos,
-    /// With moving pages before.
+    /// By the moves before.
     pub moves: Nanos,
 }
 
-/// What a plan is expected to do.
+/// Predicted effect of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prediction {
-    /// As it is.
+    /// Without the plan.
     pub kept: Trial,
     /// With the plan.
     pub planned: Trial,
@@ -66,14 +66,14 @@ pub(super) struct Prediction {
 }
 
 impl Prediction {
-    /// Whether the plan gains more than it costs within `life` requests like those that were played.
+    /// Whether the plan gains more than it costs within `life` requests like those played.
     pub fn wins(&self, life: u64) -> bool {
         let gain = i128::from(self.kept.requests.0) - i128::from(self.planned.requests.0);
         gain * i128::from(life) > i128::from(self.planned.moves.0) * i128::from(self.requests.max(1))
     }
 }
 
-/// Requests of a rehearsal are not counted one by one.
+/// Answers of a rehearsal are not counted one by one.
 #[derive(Default)]
 struct Uncounted;
 
@@ -83,7 +83,7 @@ impl Tally for Uncounted {
 }
 
 impl Rehearsal {
-    /// Plays `window` on the layer as it is and as it would be with `plan`; `None` without a result.
+    /// Plays `window` on the layer as it is and with `plan`; `None` without a result.
     pub fn predict(&self, plan: &Plan, window: &Window) -> Option<Prediction> {
         let kept = self.trial(None, window)?;
         let planned = self.trial(Some(plan), window)?;
@@ -91,7 +91,7 @@ impl Rehearsal {
     }
 
     fn trial(&self, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
-        // One seed is as good as another, and the same one makes trials comparable.
+        // Any seed would do; the same one makes trials comparable.
         Runtime::new(1).run(self.play(plan, window)).ok()?.ok()?
     }
 
@@ -100,7 +100,7 @@ impl Rehearsal {
         let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
         let borg = self.open(origin.clone(), bopt.clone());
         if let Some(plan) = plan {
-            if let Some(mover) = Mover::start(&borg, MOVED, Manner::AtOnce).await? {
+            if let Some(mover) = Mover::start(&borg, MOVED, Throttle::Unthrottled).await? {
                 borg.carry_out(&mover, plan, self.verdict, &mut Reconfigured::default()).await?;
             }
         }
@@ -122,11 +122,11 @@ impl Rehearsal {
 
     /// The requests of a window, from time zero on.
     fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = Record> + use<'a> {
-        let (grain, end) = (self.grain, self.models[0].at.sectors);
+        let (granularity, end) = (self.granularity, self.models[0].at.sectors);
         let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
         window.iter().filter_map(move |access| {
             let Access { time, process, name, first, pages, write } = access;
-            let sectors = |units: u32| (u64::from(units) << grain) * PAGE_SECTORS;
+            let sectors = |units: u32| (u64::from(units) << granularity) * PAGE_SECTORS;
             // The last unit may reach past the end.
             let sectors_left = end.checked_sub(sectors(first))?;
             Some(Record {

@@ -23,7 +23,7 @@ use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 use super::*;
 use crate::fault::{Act, Fault, Faulty};
 
-const HOME: u64 = 8 * 2_000;
+const ORIGIN: u64 = 8 * 2_000;
 
 struct World {
     borg: Rc<Borg>,
@@ -40,13 +40,13 @@ fn slice(disk: &Rc<Disk>, start: u64, sectors: u64) -> Rc<Slice> {
 
 async fn world(options: Options, bopt_pages: u64) -> World {
     let disk = disk();
-    let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, bopt_pages * 8));
-    World { borg: formatted(home, bopt, options).await, disk }
+    let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, bopt_pages * 8));
+    World { borg: formatted(origin, bopt, options).await, disk }
 }
 
-/// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go home.
-async fn formatted(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
-    let borg = Borg::create(home, bopt, options, false).await.unwrap();
+/// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go to the origin.
+async fn formatted(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
+    let borg = Borg::create(origin, bopt, options, false).await.unwrap();
     if borg.store.is_new() {
         borg.store.begin_mapping(&Hints::default()).await.unwrap();
     }
@@ -129,8 +129,8 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
     run(1, async {
         // 2 GiB.
         let (disk, sectors) = (disk(), 1 << 22);
-        let (home, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, sectors));
-        let borg = Borg::create(home.clone(), bopt, Options::default(), false).await.unwrap();
+        let (origin, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, sectors));
+        let borg = Borg::create(origin.clone(), bopt, Options::default(), false).await.unwrap();
         let (mut longest, mut absorbed_after) = (Nanos::ZERO, None);
         for page in 0..200 {
             let (at, begin) = (Extent::of_pages(page * 7, 1), runtime::now());
@@ -143,7 +143,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
         }
         assert!(longest < Nanos::from_millis(60), "{longest}");
         assert!(absorbed_after.is_some_and(|page| page > 0), "{absorbed_after:?}");
-        assert_eq!(read(&*home, Extent::of_pages(0, 1)).await, stamped(Extent::of_pages(0, 1), 1).to_vec());
+        assert_eq!(read(&*origin, Extent::of_pages(0, 1)).await, stamped(Extent::of_pages(0, 1), 1).to_vec());
         borg.stop().await.unwrap();
         for page in 0..200 {
             let at = Extent::of_pages(page * 7, 1);
@@ -153,7 +153,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
 }
 
 #[test]
-fn a_full_write_buffer_sends_writes_home() {
+fn with_a_full_write_buffer_writes_go_to_the_origin() {
     run(1, async {
         let World { borg, .. } =
             world(Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() }, 20).await;
@@ -173,8 +173,8 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
         let drive = spec::find("seagate-exos-x20-20tb").unwrap();
         let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
         let sectors = disk.geometry().sectors;
-        let (home, bopt) = (slice(&disk, 0, sectors - 8_000), slice(&disk, sectors - 8_000, 8_000));
-        let borg = formatted(home, bopt, Options::default()).await;
+        let (origin, bopt) = (slice(&disk, 0, sectors - 8_000), slice(&disk, sectors - 8_000, 8_000));
+        let borg = formatted(origin, bopt, Options::default()).await;
         // Of each pair the lower 32 bits of the page are the same.
         let pages = [5, (1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_000, sectors / 8 - 1_001];
         for (page, version) in pages.into_iter().zip(1..) {
@@ -190,7 +190,7 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
                     "page {page}, round {round}"
                 );
             }
-            borg.write_home(Account(0)).await.unwrap();
+            borg.drain_all(Account(0)).await.unwrap();
             assert_eq!(borg.store.dirty(), 0);
         }
     });
@@ -202,8 +202,8 @@ fn pages_beyond_16_tib_are_planned() {
         let drive = spec::find("seagate-exos-x20-20tb").unwrap();
         let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
         let sectors = disk.geometry().sectors - 8_000;
-        let (home, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, 8_000));
-        let borg = formatted(home, bopt, Options::default()).await;
+        let (origin, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, 8_000));
+        let borg = formatted(origin, bopt, Options::default()).await;
         let pages = [(1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_011, sectors / 8 - 1];
         for page in pages.into_iter().chain(pages) {
             read(&*borg, Extent::of_pages(page, 1)).await;
@@ -237,7 +237,8 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
         let expected = [("analyse", 50), ("plan", 50), ("outgoing", 0), ("relocate", 0), ("incoming", 50)];
         assert_eq!(stages, expected);
         play(2).await;
-        let hits = |account| (borg.sides(Account(account)).pages, borg.sides(Account(account)).hits);
+        let hits =
+            |account| (borg.traffic_of(Account(account)).pages, borg.traffic_of(Account(account)).hits);
         assert_eq!((hits(0), hits(2)), ((50, 0), (50, 50)));
         let (before, after) = (disk.account(Account(0)).busy(), disk.account(Account(2)).busy());
         assert!(after.0 * 5 < before.0, "{after} against {before}");
@@ -254,17 +255,20 @@ fn both_sides_of_the_indirector_are_counted() {
         for page in 0..20 {
             write(&*borg, Extent::of_pages(1_900 - page * 90, 1), 1).await;
         }
-        let sides = borg.sides(Account(0));
-        assert_eq!((sides.above.requests, sides.above.seeks, sides.above.blocks_written), (20, 19, 160));
-        assert_eq!(sides.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
-        assert_eq!((sides.pages, sides.hits, sides.absorbed, sides.splits), (20, 20, 20, 0));
-        assert!(sides.below.distance_blocks * 2 < sides.above.distance_blocks, "{:?}", sides.below);
+        let traffic = borg.traffic_of(Account(0));
+        assert_eq!(
+            (traffic.above.requests, traffic.above.seeks, traffic.above.blocks_written),
+            (20, 19, 160)
+        );
+        assert_eq!(traffic.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
+        assert_eq!((traffic.pages, traffic.hits, traffic.absorbed, traffic.splits), (20, 20, 20, 0));
+        assert!(traffic.below.distance_blocks * 2 < traffic.above.distance_blocks, "{:?}", traffic.below);
         read(&*borg, Extent::of_pages(1_899, 3)).await;
-        let sides = borg.sides(Account(0));
-        assert_eq!((sides.splits, sides.pages, sides.hits, sides.below.blocks_read), (1, 23, 21, 24));
-        assert_eq!(sides.background, Traffic::default());
-        borg.write_home(Account(1)).await.unwrap();
-        let (foreground, mover) = (borg.sides(Account(0)), borg.sides(Account(1)));
+        let traffic = borg.traffic_of(Account(0));
+        assert_eq!((traffic.splits, traffic.pages, traffic.hits, traffic.below.blocks_read), (1, 23, 21, 24));
+        assert_eq!(traffic.background, Traffic::default());
+        borg.drain_all(Account(1)).await.unwrap();
+        let (foreground, mover) = (borg.traffic_of(Account(0)), borg.traffic_of(Account(1)));
         assert_eq!((mover.drained, mover.above, mover.below), (20, Traffic::default(), Traffic::default()));
         assert_eq!((mover.background.blocks_read, foreground.drained), (160, 0));
         assert!(mover.background.blocks_written >= 160);
@@ -276,8 +280,8 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
     run(1, async {
         let disk = disk();
         let refused = async |bopt_sectors, options| {
-            let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 0, bopt_sectors));
-            let opened = Borg::create(home, bopt, options, false).await;
+            let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, 0, bopt_sectors));
+            let opened = Borg::create(origin, bopt, options, false).await;
             opened.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let with = |write_buffer| Options { write_buffer, ..Options::default() };
@@ -353,16 +357,16 @@ fn a_profile_without_memory_plans_the_same() {
 fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
     run(1, async {
         let disk = disk();
-        let (home, rig) = rigged(slice(&disk, 0, HOME));
+        let (origin, rig) = rigged(slice(&disk, 0, ORIGIN));
         let options = Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() };
-        let borg = formatted(home, slice(&disk, HOME, 42 * 8), options).await;
+        let borg = formatted(origin, slice(&disk, ORIGIN, 42 * 8), options).await;
         for round in 1..5 {
             let pages = || (0..15).map(|page| Extent::of_pages(page * 3, 1));
             for at in pages() {
                 write(&*borg, at, round).await;
             }
             rig.fails.set(true);
-            let error = borg.write_home(Account(1)).await.unwrap_err();
+            let error = borg.drain_all(Account(1)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Medium);
             // Half of the log is to be emptied, which fails too, if half of it is not free.
             drop(borg.reconfigure(Account(1)).await);
@@ -370,7 +374,7 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
             for at in pages() {
                 assert_eq!(read(&*borg, at).await, stamped(at, round).to_vec());
             }
-            borg.write_home(Account(1)).await.unwrap();
+            borg.drain_all(Account(1)).await.unwrap();
             borg.reconfigure(Account(1)).await.unwrap();
             let free = borg.store.room();
             assert!(free > 20, "round {round}: {free} of 24 are free");

@@ -1,17 +1,17 @@
-//! Reads that verify (what integrity checking is: freeblock paper, section 2.1): every copy is read, and one that cannot
-//! be is written again from the other.
+//! Verifying reads (integrity checking in the freeblock paper, section 2.1): every copy is read, and an unreadable one
+//! is rewritten from the other.
 //!
-//! A clean page has two, home and copy. They are read first and without locks, or a client could wait for a scrub that
-//! waits for free time; what that finds wrong is looked at again, page by page, under the page's lock. There it is
-//! decided: home from the copy, the copy from home, block by block. Of a dirty page only the copy counts: home is
-//! stale. Where both can be read and differ nobody knows which is right: it is told, and both stay.
+//! A clean page has two copies, on the origin and in the BOPT. They are first read without locks, or a client could
+//! wait for a scrub that waits for free time; pages with errors are read again one by one under their locks. Then each
+//! bad block of the one is repaired from the other. Of a dirty page only the BOPT's copy counts: the origin is stale.
+//! If both are readable but differ, it is unknown which is right: this is reported, and both stay.
 //!
-//! Invariants: nothing is written but what the other side holds, under the lock of its page and while that is clean, so
-//! no newer write is overwritten. Home is repaired durably, or the copy could be dropped before. Requests of others are
-//! not profiled: a scrub is no use of a page.
+//! Invariants: only data of the other side is written, under the lock of its page and while that is clean, so no newer
+//! write is overwritten. The origin is repaired durably, or the copy could be dropped before. Requests of others are
+//! not profiled: a scrub is not part of the workload.
 //!
-//! Faults: a repair that fails leaves the side that can be read. If that is the copy it counts as newer than home from
-//! then on, so that nobody drops it.
+//! Faults: a failed repair leaves the readable side. If that is the copy, it counts as dirty from then on, so that it
+//! is not dropped.
 
 use std::cell::Cell;
 
@@ -23,39 +23,39 @@ use seekless_core::{
     Ticket, mutant,
 };
 
-use super::pace::{Manner, Pace};
+use super::pace::{Pace, Throttle};
 use super::{Borg, did};
 use crate::destage;
 
-/// Sectors that the command reads at once: 64 KiB.
+/// Sectors that the command reads together: 64 KiB.
 const AT_ONCE: u64 = 128;
 
-/// What reads that verified found.
+/// Results of verifying reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verified {
-    /// Blocks of home that were written again.
-    pub home_repaired: u64,
-    /// Blocks of copies that were.
+    /// Blocks of the origin repaired.
+    pub origin_repaired: u64,
+    /// Blocks of copies repaired.
     pub copies_repaired: u64,
-    /// Blocks that could not be.
+    /// Blocks that could not be repaired.
     pub unrepaired: u64,
-    /// Blocks of which home and copy differ.
+    /// Blocks whose origin and copy differ.
     pub differing: u64,
-    /// Requests of at most a page that failed: there was nothing to repair them from.
+    /// Requests of at most a page that failed without a source for a repair.
     pub unreadable: u64,
 }
 
-/// Sectors that are kept in the same way, contiguous wherever they are.
+/// Contiguous sectors in the same state.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Part {
     at: Extent,
-    /// Where the copy begins.
+    /// Start of the copy.
     copy: Option<Lba>,
     dirty: bool,
 }
 
-impl Kept {
-    fn goes_on(&self, with: &Kept) -> bool {
+impl Part {
+    fn is_followed_by(&self, with: &Part) -> bool {
         let follows = match (self.copy, with.copy) {
             (None, None) => true,
             (Some(one), Some(other)) => one + self.at.sectors == other,
@@ -64,28 +64,28 @@ impl Kept {
         follows && self.dirty == with.dirty
     }
 
-    /// A part of it.
-    fn cut(&self, at: Extent) -> Kept {
+    /// A sub-extent.
+    fn cut(&self, at: Extent) -> Part {
         let copy = self.copy.map(|start| start + (at.start.0 - self.at.start.0));
-        Kept { at, copy, ..*self }
+        Part { at, copy, ..*self }
     }
 }
 
-/// What verifying needs and keeps.
+/// State of the verifier.
 pub(super) struct Verifier {
-    /// What is held in memory to compare home and copies: the largest request at most, twice.
+    /// Limits the memory used to compare origin and copies: the largest request, twice.
     comparing: Limits,
     found: Cell<Verified>,
 }
 
 impl Verifier {
-    /// One that has found nothing.
+    /// Without results.
     pub fn new() -> Verifier {
         let comparing = Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX);
         Verifier { comparing, found: Cell::default() }
     }
 
-    /// What was found so far.
+    /// Results so far.
     pub fn found(&self) -> Verified {
         self.found.get()
     }
@@ -97,71 +97,71 @@ impl Verifier {
     }
 }
 
-/// Whether both hold the same; of what has no bytes nobody knows.
+/// Whether both are equal; unknown for hollow buffers.
 pub(super) fn same(one: &Buffer, other: &Buffer) -> bool {
     one.is_hollow() || other.is_hollow() || one.look(|one| other.look(|other| one == other))
 }
 
 impl Borg {
-    /// Reads all that there is of `at`, and repairs it.
+    /// Reads all copies of `at`, and repairs them.
     pub(super) async fn verify(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
-        let kept = self.kept(at);
-        let reads = kept.iter().map(|part| {
+        let parts = self.parts(at);
+        let reads = parts.iter().map(|part| {
             let piece = into.cut_sectors(part.at.start.0 - at.start.0, part.at.sectors);
             self.verify_part(part, piece, &how)
         });
-        // All of them, also where one fails: the others may have something to repair.
+        // All of them, even if one fails: others may need repair.
         join_all(reads).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
     }
 
-    /// The same of all pages that have a copy, in the background; it ends early when the layer is to stop or to go.
+    /// Verifies all pages that have a copy, in the background; ends early when the layer stops or is detached.
     pub(super) async fn verify_copies(&self, how: Hints) -> Result<(), IoError> {
         let (pace, how) =
-            (Pace::new(self, Manner::Gentle), Hints { class: Class::Background, verify: true, ..how });
-        let sectors = self.home.geometry().sectors;
+            (Pace::new(self, Throttle::Throttled), Hints { class: Class::Background, verify: true, ..how });
+        let sectors = self.origin.geometry().sectors;
         let strands = destage::strands(self.store.pages_where(|_, _| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
-            if !pace.goes_on(at.pages().count()).await {
+            if !pace.may_continue(at.pages().count()).await {
                 break;
             }
             let at = Extent { sectors: at.sectors.min(sectors - at.start.0), ..at };
             let read = self.verify(at, Buffer::hollow_sectors(at.sectors), how.clone()).await;
-            // What cannot be read is counted.
-            if let Some(error) = read.err().filter(|error| !error.is_of_the_medium()) {
+            // Unreadable ones are counted.
+            if let Some(error) = read.err().filter(|error| !error.is_medium_error()) {
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// How the sectors of `at` are kept now.
-    fn kept(&self, at: Extent) -> Vec<Kept> {
-        let mut kept: Vec<Kept> = Vec::with_capacity(1);
+    /// Splits `at` by the present state of its sectors.
+    fn parts(&self, at: Extent) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
-            // What nobody compared with home is no copy of it yet.
+            // Unproven copies do not count.
             let entry = self.store.lookup(at.start.page()).filter(|entry| entry.proven);
             let place = |slot| Lba(self.store.layout().page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
             let copy = entry.map(|entry| place(entry.slot));
             let dirty = entry.is_some_and(|entry| entry.dirty);
             let dirty = dirty && !self.canary.is("repaired from home though newer");
-            let part = Kept { at, copy, dirty };
-            match kept.last_mut() {
-                Some(last) if last.goes_on(&part) => last.at.sectors += at.sectors,
-                _ => kept.push(part),
+            let part = Part { at, copy, dirty };
+            match parts.last_mut() {
+                Some(last) if last.is_followed_by(&part) => last.at.sectors += at.sectors,
+                _ => parts.push(part),
             }
         }
-        kept
+        parts
     }
 
-    /// Reads a part. What is wrong with it is sought by halves, down to a page.
-    async fn verify_part(&self, part: &Kept, into: Buffer, how: &Hints) -> Result<(), IoError> {
-        let (whole, mut settled) = (part.at, Ok(()));
+    /// Reads a part; errors are narrowed down by halving, to a page.
+    async fn verify_part(&self, part: &Part, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        let (whole, mut result) = (part.at, Ok(()));
         let mut left = vec![*part];
         while let Some(part) = left.pop() {
             let piece = into.cut_sectors(part.at.start.0 - whole.start.0, part.at.sectors);
-            match self.read_kept(&part, &piece, how).await {
+            match self.read_stored(&part, &piece, how).await {
                 Ok(true) => continue,
-                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) if !error.is_medium_error() => return Err(error),
                 _ => {}
             }
             if let Some(halves) = part.at.halves(PAGE_SECTORS) {
@@ -171,16 +171,16 @@ impl Borg {
             edge("a read that verifies finds something: its pages are looked at under their locks");
             let one = self.settle_page(part.at, &piece, how).await;
             self.verifier.count(|found| found.unreadable += u64::from(one.is_err()));
-            settled = settled.and(one);
+            result = result.and(one);
         }
-        settled
+        result
     }
 
-    /// Reads all that there is of a part; false if that differs.
-    async fn read_kept(&self, part: &Kept, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
-        let Kept { at, copy, dirty } = *part;
+    /// Reads all copies of a part; false if they differ.
+    async fn read_stored(&self, part: &Part, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let Part { at, copy, dirty } = *part;
         match copy {
-            None => self.home.read(at, into.clone(), how.clone()).await.map(|_| true),
+            None => self.origin.read(at, into.clone(), how.clone()).await.map(|_| true),
             Some(start) if dirty => {
                 self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
             }
@@ -191,68 +191,68 @@ impl Borg {
         }
     }
 
-    /// Whether home and copy can be read and are the same. `into` gets what both hold.
+    /// Whether origin and copy are readable and equal. `into` gets their data.
     async fn read_both(&self, at: Extent, start: Lba, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
-        let (home, copy) = (self.buffer(at), self.buffer(at));
+        let (origin, copy) = (self.buffer(at), self.buffer(at));
         let (one, other) = join(
-            self.home.read(at, home.clone(), how.clone()),
+            self.origin.read(at, origin.clone(), how.clone()),
             self.bopt.read(Extent { start, ..at }, copy.clone(), how.clone()),
         )
         .await;
         one.and(other)?;
         copy.look(|bytes| into.put(0, bytes));
-        Ok(same(&home, &copy))
+        Ok(same(&origin, &copy))
     }
 
-    /// Looks at a page, or a part of one, while nobody uses it. Who waits for it raises that.
+    /// Verifies a page, or part of one, under its lock. Tasks that wait for the lock raise the class.
     async fn settle_page(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let (class, ticket) = (how.class.min(Class::Background), Ticket::new());
         let how = Hints { class, ticket: Some(ticket.clone()), ..how.clone() };
         let locks = !mutant::is("borg: a repair without the lock");
         let held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket));
         let _held = if locks { Some(held.await) } else { None };
-        let kept = self.kept(at);
-        let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
-            return self.home.read(at, into.clone(), how).await.map(drop);
+        let parts = self.parts(at);
+        let Some((Part { copy: Some(start), dirty, .. }, [])) = parts.split_first() else {
+            return self.origin.read(at, into.clone(), how).await.map(drop);
         };
         if *dirty {
             return self.bopt.read(Extent { start: *start, ..at }, into.clone(), how).await.map(drop);
         }
-        let block = self.home.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
-        let mut settled = Ok(());
+        let block = self.origin.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
+        let mut result = Ok(());
         for (part, piece) in into.split(at, block) {
             let there = Extent { start: *start + (part.start.0 - at.start.0), ..part };
             let one = self.settle_block((part, there), &piece, &how).await;
-            settled = settled.and(one);
+            result = result.and(one);
         }
-        self.touch(at);
-        settled
+        self.invalidate_copies(at);
+        result
     }
 
-    /// Looks at a block of a clean page, at home and in its copy, and repairs the one from the other.
+    /// Verifies a block of a clean page on the origin and in its copy, and repairs the one from the other.
     async fn settle_block(
         &self,
         (at, there): (Extent, Extent),
         into: &Buffer,
         how: &Hints,
     ) -> Result<(), IoError> {
-        let home = self.home.read(at, self.buffer(at), how.clone());
+        let origin = self.origin.read(at, self.buffer(at), how.clone());
         let copy = self.bopt.read(there, self.buffer(at), how.clone());
-        let read = match join(home, copy).await {
-            (Ok(home), Ok(copy)) => {
-                if !same(&home, &copy) {
+        let read = match join(origin, copy).await {
+            (Ok(origin), Ok(copy)) => {
+                if !same(&origin, &copy) {
                     did("copy differs from home", at, there.start.0);
                     self.verifier.count(|found| found.differing += 1);
                 }
                 copy
             }
-            (Err(error), Ok(copy)) if error.is_of_the_medium() => {
-                self.repair_home(at, &copy, how).await?;
+            (Err(error), Ok(copy)) if error.is_medium_error() => {
+                self.repair_origin(at, &copy, how).await?;
                 copy
             }
-            (Ok(home), Err(error)) if error.is_of_the_medium() => {
-                self.repair_copy((at, there), &home, how).await;
-                home
+            (Ok(origin), Err(error)) if error.is_medium_error() => {
+                self.repair_copy((at, there), &origin, how).await;
+                origin
             }
             (Err(error), _) | (_, Err(error)) => return Err(error),
         };
@@ -260,14 +260,14 @@ impl Borg {
         Ok(())
     }
 
-    /// A block of home is written again from its copy.
-    async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+    /// Repairs a block of the origin from its copy.
+    async fn repair_origin(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
         let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
         self.store.begin_mapping(how).await?;
-        if rewrite(&*self.home, at, from, &durable).await.is_ok() {
+        if rewrite(&*self.origin, at, from, &durable).await.is_ok() {
             edge("home is repaired from a copy");
-            self.verifier.count(|found| found.home_repaired += 1);
+            self.verifier.count(|found| found.origin_repaired += 1);
             return Ok(());
         }
         edge("home cannot be repaired: its copy counts as newer");
@@ -277,7 +277,7 @@ impl Borg {
         self.store.mark_dirty(slot.as_slice(), how).await
     }
 
-    /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.
+    /// Repairs a block of a copy from the origin. If that fails, reads of it go to the origin as before.
     async fn repair_copy(&self, (at, there): (Extent, Extent), from: &Buffer, how: &Hints) {
         did("copy repaired", at, there.start.0);
         let done = rewrite(&*self.bopt, there, from, how).await.is_ok();
@@ -292,7 +292,7 @@ impl Borg {
     }
 }
 
-/// Writes, and reads again.
+/// Rewrites a block, and reads it back.
 async fn rewrite(device: &dyn BlockDevice, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
     device.write(at, from.clone(), how.clone()).await?;
     device.read(at, Buffer::hollow_sectors(at.sectors), how.clone()).await.map(drop)

@@ -1,9 +1,9 @@
-//! Prefetching: what lies around a read that missed is asked for in class `Free` before the read itself, so that it
-//! comes in the time that the head waits for that, or later, or never (Figure 1(b)).
+//! Prefetching: neighbours of a read that missed are requested in class `Free` before the read itself, so that they
+//! arrive during its rotational wait, or later, or never (Figure 1(b)).
 //!
-//! Invariants: what is written meanwhile wins, since what was asked for before is forgotten when the write begins, and
-//! again when it has passed by. Fetched pages are at most a sixteenth of the cache, on their way or not used; what was
-//! asked for longest ago makes room. Faults: what cannot be read is not there.
+//! Invariants: data written meanwhile takes precedence, since fetches of its pages are discarded when the write begins,
+//! and again when a bypassing write has completed. Fetched pages, in flight or unused, are at most a sixteenth of the
+//! cache; the oldest fetches make room. Faults: a page that cannot be read is not cached.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_BYTES, PAG
 use super::write_back::BATCH;
 use super::{Cache, own};
 
-/// What is asked for.
+/// Fetches in flight.
 #[derive(Default)]
 pub struct Fetches {
     by_page: FxHashMap<u64, u64>,
     by_age: BTreeMap<u64, (u64, Ticket)>,
     next: u64,
-    /// Those that have memory, wanted or not.
+    /// Those that have memory, including cancelled ones.
     under_way: u64,
 }
 
 impl Fetches {
-    /// Those that have memory.
+    /// Number of fetches that have memory.
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
@@ -43,7 +43,7 @@ impl Fetches {
         self.by_age.remove(&number).map(|(_, ticket)| ticket)
     }
 
-    /// The one that was asked for longest ago.
+    /// The oldest fetch.
     fn forget_oldest(&mut self) -> Option<Ticket> {
         let (_, (page, ticket)) = self.by_age.pop_first()?;
         self.by_page.remove(&page);
@@ -56,7 +56,7 @@ impl Fetches {
 }
 
 impl Cache {
-    /// Asks for what lies around a run that is to be read.
+    /// Fetches the neighbours of a run that is about to be read.
     pub(super) fn fetch_around(&self, run: Extent) {
         let pages = self.options.prefetch.0 / PAGE_BYTES / 2;
         self.forget_fetches(run);
@@ -66,9 +66,9 @@ impl Cache {
         {
             let state = self.state.borrow();
             let used = |page| state.page(page).is_some_and(|page| !page.unused);
-            // What is prewritten saves a request, what is fetched may: where both wait for the same time, it is left to
-            // the first.
-            if state.leaves || state.flying.len() > BATCH || !around.clone().any(used) {
+            // Prewriting saves a request for certain, fetching only perhaps: where both wait for the same time,
+            // prewriting has precedence.
+            if state.quiescing || state.flying.len() > BATCH || !around.clone().any(used) {
                 return;
             }
         }
@@ -80,7 +80,7 @@ impl Cache {
     fn fetch(&self, page: u64, most: u64) {
         let at = Extent::of_pages(page, 1);
         let Some(cache) = self.me.upgrade() else { return };
-        // Nobody writes there: not even what passes by, which is not seen here.
+        // Bypassing writes are not seen here, so pages that they may write are not fetched.
         let under = mutant::is("cache: a page is fetched under a write that passes by");
         if !under && self.locks.try_lock(at, Mode::Shared, Class::Free, None).is_none() {
             return;
@@ -102,7 +102,7 @@ impl Cache {
     async fn fetch_page(&self, page: u64, number: u64, ticket: &Ticket) {
         let at = {
             let state = &mut *self.state.borrow_mut();
-            // Those that it displaces have had their turn by now, and given their memory back.
+            // The cancelled ones have ended by now, and released their memory.
             if !state.fetches.is_wanted(page, number) {
                 return;
             }
@@ -120,7 +120,7 @@ impl Cache {
         self.changed();
     }
 
-    /// It has come, or not.
+    /// Records the end of a fetch.
     fn fetched(&self, page: u64, number: u64, data: &Buffer, came: bool) {
         let state = &mut *self.state.borrow_mut();
         state.fetches.under_way -= 1;
@@ -136,7 +136,7 @@ impl Cache {
         }
     }
 
-    /// These pages are read or written by others: what comes of them is not wanted. Whether any were on their way.
+    /// Cancels fetches of these pages, which are read or written by others; returns whether there were any.
     pub(super) fn forget_fetches(&self, at: Extent) -> bool {
         let forgotten: Vec<Ticket> = {
             let fetches = &mut self.state.borrow_mut().fetches;
@@ -152,8 +152,8 @@ impl Cache {
         !forgotten.is_empty()
     }
 
-    /// None is wanted any more.
-    pub(super) fn withdraw_fetches(&self) {
+    /// Cancels all fetches.
+    pub(super) fn abort_fetches(&self) {
         let all: Vec<Ticket> = {
             let fetches = &mut self.state.borrow_mut().fetches;
             std::iter::from_fn(|| fetches.forget_oldest()).collect()
@@ -161,13 +161,13 @@ impl Cache {
         all.iter().for_each(Ticket::abort);
     }
 
-    /// Everything is below and durable, and nothing is on its way that was asked for ahead.
-    pub(super) async fn leave(&self) -> Result<(), IoError> {
-        self.state.borrow_mut().leaves = true;
-        self.withdraw_fetches();
+    /// Writes everything back, flushes, and waits for fetches to end.
+    pub(super) async fn quiesce(&self) -> Result<(), IoError> {
+        self.state.borrow_mut().quiescing = true;
+        self.abort_fetches();
         let done = self.sync(&Hints::default()).await;
         self.until(|state| state.fetches.under_way == 0).await;
-        self.state.borrow_mut().leaves = false;
+        self.state.borrow_mut().quiescing = false;
         done
     }
 }

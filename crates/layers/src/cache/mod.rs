@@ -1,16 +1,16 @@
-//! A buffer cache: pages in memory, writes that are answered there, and what the freeblock paper (Lumb et al., OSDI
-//! 2000, section 2.1) calls prewriting and prefetching: dirty pages written, and neighbours of what was missed read,
-//! where it costs no other request anything.
+//! A buffer cache: pages in memory, write-back, and what the freeblock paper (Lumb et al., OSDI 2000, section 2.1)
+//! calls prewriting and prefetching: dirty pages are written, and neighbours of a miss read, where it costs no other
+//! request anything.
 //!
-//! `path` is what a request does, `write_back` what brings dirty pages below, `fetch` what is asked for ahead; `state`
-//! is what is in memory, `page` one page of it. Nothing is on disk but clients' sectors, in their own places.
+//! `path` is the path of a request, `write_back` writes dirty pages, `fetch` prefetches; `state` is the set of cached
+//! pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
 //!
-//! Invariants: a sector that is known is what a read has to return, and a sector that is not is below; of one page at
-//! most one version is on its way; memory is never above `size`, but for what large requests carry themselves.
+//! Invariants: a known sector is what a read has to return; other sectors are on the device below; at most one version
+//! of a page is being written; memory never exceeds `size`, except for large requests' own buffers.
 //!
-//! Fault model: power may go at any time; what was not flushed may be lost, as with a drive's own cache. Any request
-//! below may fail: a page that could not be written back stays dirty, the flush that wanted it fails, and the next one
-//! tries again. After a flush below that failed no flush succeeds, since what was written before it may be lost.
+//! Fault model: power may fail at any time; unflushed data may be lost, as with a drive's own cache. Any request below
+//! may fail: a page that could not be written back stays dirty, the flush that includes it fails, and the next one
+//! retries. After a failed flush below no flush succeeds, since earlier writes may be lost.
 
 mod fetch;
 mod options;
@@ -38,17 +38,17 @@ use state::State;
 pub struct Cache {
     below: Rc<dyn BlockDevice>,
     options: Options,
-    /// Requests that touch the same page go in the order in which they come.
+    /// Locks of pages: requests for the same page are in order of arrival.
     locks: RangeLocks,
     state: RefCell<State>,
     waiting: RefCell<Vec<Waker>>,
     canary: Canary,
-    /// Itself, for what it does in the background.
+    /// Weak reference to itself, for background tasks.
     me: Weak<Cache>,
 }
 
 impl Cache {
-    /// An empty cache with these options, which were checked.
+    /// An empty cache with these (checked) options.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Cache> {
         let state = State::new(options.pages(), options.dirty_pages(), below.geometry().sectors);
         Rc::new_cyclic(|me| Cache {
@@ -62,12 +62,12 @@ impl Cache {
         })
     }
 
-    /// Sectors of the largest request that is kept: an eighth of the cache.
+    /// Sectors of the largest request that is cached: an eighth of the cache.
     fn largest_kept(&self) -> u64 {
         self.options.pages() / 8 * PAGE_SECTORS
     }
 
-    /// Waits until the state is so.
+    /// Waits until a condition of the state holds.
     async fn until(&self, is_so: impl Fn(&mut State) -> bool) {
         std::future::poll_fn(|context| {
             if is_so(&mut self.state.borrow_mut()) {
@@ -79,7 +79,7 @@ impl Cache {
         .await;
     }
 
-    /// Those who wait look again.
+    /// Wakes all waiters.
     fn changed(&self) {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
@@ -112,7 +112,7 @@ impl BlockDevice for Cache {
         io(async move { self.sync(&how).await })
     }
 
-    /// What is dirty reads as before; the rest as what is below says.
+    /// Dirty sectors read as before; the others as the device below reads them.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let fua = std::mem::take(&mut how.fua);
@@ -129,7 +129,7 @@ impl BlockDevice for Cache {
         Some(&*self.below)
     }
 
-    /// Where something is dirty, what is below does not know.
+    /// For dirty pages, the extents of the device below do not apply.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
             let unknown = || vec![ExtentState { extent: at, content: Content::Unknown }];
@@ -138,7 +138,7 @@ impl BlockDevice for Cache {
             if is_dirty() {
                 return Ok(unknown());
             }
-            // Writes go on meanwhile: that may take long.
+            // Writes continue meanwhile, since this may take long.
             drop(held);
             let found = self.below.extents(at).await?;
             if is_dirty() { Ok(unknown()) } else { Ok(found) }
@@ -181,20 +181,20 @@ impl Layer for Cache {
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
-        io(self.leave())
+        io(self.quiesce())
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
-        io(self.leave())
+        io(self.quiesce())
     }
 
-    /// Dirty pages.
+    /// Writes back dirty pages.
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
         self.flush(Hints { account, ..Hints::default() })
     }
 }
 
-/// The hints of what it does on its own account.
+/// Hints of the cache's own requests.
 fn own(class: Class, ticket: &Ticket) -> Hints {
     Hints { class, ticket: Some(ticket.clone()), ..Hints::default() }
 }

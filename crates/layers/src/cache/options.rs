@@ -1,4 +1,4 @@
-//! What a user can set.
+//! Options of the layer.
 
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::Deserialize;
@@ -7,34 +7,34 @@ use crate::Refused;
 use crate::canary::Canary;
 use crate::units::{Bytes, time};
 
-/// The smallest cache: an eighth of it, which the largest request that is kept may have, is a page.
+/// Size of the smallest cache: an eighth of it, the largest cached request, is a page.
 const SMALLEST: u64 = 8 * PAGE_BYTES;
 
 /// The options of the buffer cache.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Memory for pages, in whole pages of 4 KiB: kept, on their way down, and on their way up.
+    /// Memory for pages, in whole pages of 4 KiB: cached, being written, and being read.
     pub size: Bytes,
-    /// The part of it that may be dirty, above 0 to 1: then who writes waits.
+    /// Share of it that may be dirty, above 0 to 1; beyond that writes wait.
     pub dirty: f64,
-    /// What is dirty for so long is written back in the background.
+    /// Age at which dirty pages are written back in the background.
     #[serde(deserialize_with = "time")]
     pub expire: Nanos,
-    /// Whether what is dirty is written before it has to be, where it costs nothing.
+    /// Whether dirty pages are written early where it costs nothing (prewriting).
     pub prewrite: bool,
-    /// It is when it was not written again for so long, at least 1 ms.
+    /// Time without another write before a page is prewritten, at least 1 ms.
     #[serde(deserialize_with = "time")]
     pub settle: Nanos,
-    /// What is asked for around a read that missed, half of it before and half behind, where it costs nothing: at most
-    /// a sixteenth of the cache; 0 for nothing.
+    /// Size prefetched around a read that missed, half before and half after it, where it costs nothing: at most a
+    /// sixteenth of the cache; 0 for none.
     pub prefetch: Bytes,
-    /// The known bug that it has.
+    /// The canary to enable.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a page is overwritten while it is written back",
     "a page could not be written back: it stays dirty",
@@ -53,7 +53,7 @@ pub const EDGES: &[&str] = &[
     "a request passes by a page that is fetched",
 ];
 
-/// The known bugs that it can have.
+/// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &["missing flush", "forgotten on its way", "stale prefetch", "lost overwrite"]
 } else {
@@ -61,7 +61,7 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 };
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         let Bytes(size) = self.size;
         if size < SMALLEST || size % PAGE_BYTES != 0 {
@@ -92,7 +92,7 @@ impl Options {
         Ok(())
     }
 
-    /// The bug that it has: none, but in a build with canaries.
+    /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
         return Canary::new(crate::canary::of(self.canary.as_deref(), "cache"), CANARIES);
@@ -100,17 +100,17 @@ impl Options {
         Canary::default()
     }
 
-    /// Pages that are kept at most.
+    /// Maximum number of pages.
     pub fn pages(&self) -> u64 {
         self.size.0 / PAGE_BYTES
     }
 
-    /// Pages at most that were fetched ahead, on their way or not used.
+    /// Maximum number of prefetched pages, in flight or unused.
     pub fn fetched_pages(&self) -> u64 {
         self.pages() / 16
     }
 
-    /// Pages that are dirty at most.
+    /// Maximum number of dirty pages.
     pub fn dirty_pages(&self) -> u64 {
         ((self.pages() as f64 * self.dirty) as u64).max(1)
     }

@@ -1,13 +1,13 @@
-//! A page in memory: which of its sectors are known, and which of those what is below does not have.
+//! A cached page: which of its sectors are known, and which are dirty.
 //!
-//! Invariants: dirty sectors are known; what was given below never changes, since a write makes new bytes.
+//! Invariants: dirty sectors are known; buffers given to the device below never change, since a write makes new ones.
 
 use seekless_core::{Buffer, Extent, Nanos, PAGE_BYTES, PAGE_SECTORS, Ticket};
 
-/// Sectors of a page, a bit each, the first one lowest.
+/// Sectors of a page, one bit each, the first one lowest.
 pub type Sectors = u8;
 
-/// The sectors that a part of a page has.
+/// The sectors of a page that an extent covers.
 pub fn sectors(part: Extent) -> Sectors {
     let bits = (1_u16 << part.sectors) - 1;
     (bits << (part.start.0 % PAGE_SECTORS)) as Sectors
@@ -27,42 +27,42 @@ pub fn extents(page: u64, of: Sectors) -> impl Iterator<Item = Extent> {
 
 /// A page.
 pub struct Page {
-    /// All of it; sectors that are not known have no bytes.
+    /// Its data; unknown sectors have none.
     pub data: Buffer,
     /// Sectors that are known.
     pub known: Sectors,
-    /// Those of them that were written, and are not on their way.
+    /// Dirty sectors that are not being written.
     pub dirty: Sectors,
-    /// When it was used last, in uses.
+    /// Time of the last use, in uses.
     pub used: u64,
-    /// It was fetched ahead, and nobody has asked for it.
+    /// Whether it was prefetched and not used yet.
     pub unused: bool,
-    /// The first write that is not on its way.
+    /// Number of the first write that is not being written back.
     pub sequence: u64,
-    /// When that was, and when the last one was.
+    /// Times of that and of the last write.
     pub since: Nanos,
     pub written: Nanos,
-    /// On its way below.
+    /// The version being written back, if any.
     pub flight: Option<Flight>,
-    /// A request that passes by has it: it is not written back.
+    /// Whether a bypassing request holds it: it is not written back.
     pub held: bool,
-    /// It could not be written back.
+    /// Whether its last write-back failed.
     pub failed: bool,
 }
 
-/// A page on its way.
+/// A version being written back.
 pub struct Flight {
-    /// The first write that is on its way, and when it was.
+    /// Number and time of its first write.
     pub sequence: u64,
     pub since: Nanos,
     pub sectors: Sectors,
-    /// The page was written again, so that there are two of it.
+    /// Whether the page was written again, so that there are two versions.
     pub superseded: bool,
     pub ticket: Ticket,
 }
 
 impl Page {
-    /// A page of which nothing is known.
+    /// A page without known sectors.
     pub fn unknown() -> Page {
         Page {
             data: Buffer::hollow(PAGE_BYTES),
@@ -84,28 +84,28 @@ impl Page {
         self.known & sectors(part) == sectors(part)
     }
 
-    /// Part of what it holds.
+    /// Part of the data.
     pub fn cut(&self, part: Extent) -> Buffer {
         self.data.cut_sectors(part.start.0 % PAGE_SECTORS, part.sectors)
     }
 
-    /// Sectors that what is below may not have.
+    /// Sectors that the device below may not have.
     pub fn not_below(&self) -> Sectors {
         self.dirty | self.flight.as_ref().map_or(0, |flight| flight.sectors)
     }
 
-    /// It may be thrown away.
+    /// Whether it may be evicted.
     pub fn is_idle(&self) -> bool {
         self.dirty == 0 && self.flight.is_none() && !self.held
     }
 
-    /// Part of it is this from now on.
+    /// Writes a part.
     pub fn put(&mut self, part: Extent, from: &Buffer) {
         self.data = joined(&self.data, part.start.0 % PAGE_SECTORS, from);
         self.known |= sectors(part);
     }
 
-    /// Takes these sectors of `other`, which are newer.
+    /// Takes over these sectors of `other`, which are newer.
     pub fn take(&mut self, page: u64, of: Sectors, other: &Buffer) {
         for part in extents(page, of) {
             let piece = other.cut_sectors(part.start.0 % PAGE_SECTORS, part.sectors);
@@ -113,21 +113,21 @@ impl Page {
         }
     }
 
-    /// Shows part of it.
+    /// Reads a part.
     pub fn show(&self, part: Extent, into: &Buffer) {
         show(&self.cut(part), into);
     }
 }
 
-/// Shows bytes: zeroes where there are none.
+/// Copies bytes: zeroes where there are none.
 pub fn show(from: &Buffer, into: &Buffer) {
     if !into.is_hollow() {
         from.look(|bytes| into.put(0, bytes));
     }
 }
 
-/// A page with a part of it from elsewhere. All of it is new memory, which nobody else has and which holds no more than
-/// it shows: a part of a client's request would keep all of that.
+/// A page with a part from elsewhere, in newly allocated memory of just that size: a slice of a client's request would
+/// keep the whole request alive.
 fn joined(page: &Buffer, first: u64, part: &Buffer) -> Buffer {
     let whole = if part.len() == page.len() { part } else { &page.with_sectors(first, part.clone()) };
     if whole.is_real() {

@@ -1,7 +1,7 @@
-//! What a request does, from the memory to what is below.
+//! The path of a request, from memory to the device below.
 //!
-//! Whole pages are locked: reads share them, all else has them alone. Reads of what is below and of memory are joined
-//! from what both were when the lock was granted, whatever is written back meanwhile.
+//! Whole pages are locked: reads share them, other requests are exclusive. A read joins data from below and from memory
+//! as both were when the lock was granted, whatever is written back meanwhile.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
@@ -13,14 +13,14 @@ use super::Cache;
 use super::page::{Page, Sectors, extents, sectors, show};
 use super::state::{Change, State};
 
-/// What passes by the memory.
+/// A request that bypasses the cache.
 pub enum Work {
     Write(Buffer),
     Zeroes(Zeroes),
     Discard,
 }
 
-/// Memory for a read in flight; given back when dropped.
+/// Memory of a read in flight; released when dropped.
 struct Room<'a> {
     cache: &'a Cache,
     pages: u64,
@@ -34,7 +34,7 @@ impl Drop for Room<'_> {
 }
 
 impl State {
-    /// What what is below may not have of these sectors.
+    /// Dirty data in these sectors.
     pub fn not_below(&self, at: Extent) -> Vec<(Extent, Buffer)> {
         let mut found = Vec::new();
         if self.dirty() == 0 {
@@ -50,7 +50,7 @@ impl State {
 }
 
 impl Cache {
-    /// Reads what is in memory from there, and the rest in runs as long as can be.
+    /// Reads cached sectors from memory, and the others in runs as long as possible.
     pub(super) async fn read_pages(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let mut missed: Vec<Extent> = Vec::new();
         {
@@ -70,7 +70,7 @@ impl Cache {
         if missed.is_empty() {
             return Ok(());
         }
-        // A scan that nobody waits for would only drive out what others use.
+        // A background scan would only evict pages that others use.
         if at.sectors > self.largest_kept() || how.class > Class::Foreground {
             return self.read_past(at, into, how).await;
         }
@@ -82,7 +82,7 @@ impl Cache {
         join_all(reads).await.into_iter().collect()
     }
 
-    /// Reads a run, and keeps its pages if there is room.
+    /// Reads a run, and caches its pages if there is room.
     async fn read_run(&self, run: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
         let pages = run.pages().end - run.pages().start;
         if !self.state.borrow_mut().reserve(pages) {
@@ -90,7 +90,7 @@ impl Cache {
             return self.read_past(run, &into, how).await;
         }
         let mut room = Room { cache: self, pages };
-        // A page on its own, so that it is not kept for its neighbours'.
+        // A page of its own, so that it does not keep its neighbours' memory.
         let whole = Buffer::join((0..pages).map(|_| Buffer::zeroed(PAGE_BYTES)));
         let (there, above) = {
             let state = self.state.borrow();
@@ -114,7 +114,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads what is below, with what that may not have from memory.
+    /// Reads from below, with dirty sectors from memory.
     async fn read_past(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let mut above = self.state.borrow().not_below(at);
         if mutant::is("cache: a read that passes by misses what is dirty") {
@@ -129,7 +129,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads what is below, in requests that it takes.
+    /// Reads from below, in requests that the device accepts.
     async fn read_below(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let parts = into.split(at, self.below.geometry().largest_sectors);
         let reads = parts.map(|(part, piece)| self.below.read(part, piece, how.clone()));
@@ -147,11 +147,11 @@ impl Cache {
             let needless = self.state.borrow_mut().put(part, &piece);
             needless.inspect(Ticket::abort);
         }
-        self.tend();
+        self.maintain();
         Ok(())
     }
 
-    /// Does this below, and then to what is in memory.
+    /// Carries out a request below, and then updates cached pages.
     pub(super) async fn pass_by(&self, at: Extent, work: Work, how: Hints) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), &how).await;
         if self.forget_fetches(at) {
@@ -174,7 +174,7 @@ impl Cache {
             }
             state.let_go(at, &change);
         }
-        // Those that were asked for meanwhile may have read what was before.
+        // Fetches issued meanwhile may have read old data.
         if !mutant::is("cache: a page is fetched under a write that passes by") {
             self.forget_fetches(at);
         }
@@ -182,7 +182,7 @@ impl Cache {
         done
     }
 
-    /// Waits until no page of these is on its way.
+    /// Waits until no page of these is being written.
     async fn land(&self, at: Extent, class: Class) {
         let flying = |state: &State| -> Vec<Ticket> {
             let here = state.here(at);
@@ -200,7 +200,7 @@ impl Cache {
 }
 
 impl State {
-    /// Of the pages that are here in part, their numbers, and which sectors they know.
+    /// Numbers of the pages cached in part, and their known sectors.
     fn known_of(&self, run: Extent) -> Vec<(u64, Sectors, Buffer)> {
         let here = run.pages().filter_map(|number| self.page(number).map(|page| (number, page)));
         here.map(|(number, page)| (number, page.known, page.data.clone())).collect()

@@ -1,11 +1,11 @@
-//! The pages that are in memory, who goes first when memory is short, and what waits to be written back.
+//! The cached pages, their eviction order, and the queues of write-back.
 //!
-//! Thrown away first is what was fetched and not used, then what was used longest ago: a list in order of use, as most
-//! caches have it. Large requests and scans in the background pass by, which is what ruins such lists elsewhere.
+//! Prefetched unused pages are evicted first, then the least recently used ones. Large requests and background scans
+//! bypass the cache, so that they do not flush the list.
 //!
-//! Invariants: pages, second copies on their way and memory that was promised are never more than the cache has. A page
-//! that what is below does not have is never thrown away, and is in exactly one of the two queues, waiting or on its
-//! way, unless nothing of it is left to be written; there is at most one of it on its way.
+//! Invariants: pages, versions being written and reserved memory never exceed the cache's size. A dirty page is never
+//! evicted, and is in exactly one of the two queues, waiting or being written, unless nothing of it is left to be
+//! written; at most one version of it is being written.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ use super::page::{Flight, Page, Sectors, extents, sectors};
 /// What is in memory.
 pub struct State {
     pages: FxHashMap<u64, Page>,
-    /// Pages at most; and dirty ones, from which on writes wait.
+    /// Maximum number of pages; and of dirty ones, from which on writes wait.
     capacity: u64,
     pub dirty_at_most: u64,
     /// The device's sectors.
     sectors: u64,
-    /// Pages that may be thrown away, by their last use: fetched and unused, and all others.
+    /// Pages that may be evicted, by last use: prefetched and unused ones, and all others.
     unused: BTreeMap<u64, u64>,
     idle: BTreeMap<u64, u64>,
-    /// Dirty pages that are not on their way, and those that are, by their first write.
+    /// Dirty pages that are not being written, and those that are, by first write.
     pub waiting: BTreeMap<u64, u64>,
     pub flying: BTreeMap<u64, u64>,
-    /// Pages of memory that reads in flight have, and second copies of pages that are on their way.
+    /// Pages of memory used by reads in flight, and by second versions of pages being written.
     reserved: u64,
     superseded: u64,
     pub fetches: Fetches,
-    /// Writes, and uses, so far.
+    /// Number of writes, and of uses, so far.
     pub sequence: u64,
     uses: u64,
-    /// Flushes that wait, by number: up to which write, and what went wrong.
+    /// Waiting flushes, by number: up to which write, and the error if any.
     flushes: BTreeMap<u64, (u64, Option<IoError>)>,
     next_flush: u64,
-    /// Pages that could not be written back so far, and why the last one could not.
+    /// Number of failed write-backs, and the last error.
     pub failures: (u64, Option<IoError>),
-    /// A flush below failed: what was written before it may be lost.
+    /// Whether a flush below failed: earlier writes may be lost.
     pub failed: Option<IoError>,
-    /// Somebody looks after dirty pages.
-    pub tended: bool,
-    /// The layer is to stop or to go: nothing is asked for ahead.
-    pub leaves: bool,
+    /// Whether the maintenance task runs.
+    pub maintaining: bool,
+    /// Whether the layer is stopping or detaching: no prefetching.
+    pub quiescing: bool,
     pub counted: Counted,
 }
 
-/// Numbers since it was opened, in pages.
+/// Counters, in pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     pub hits: u64,
@@ -66,9 +66,9 @@ pub struct Counted {
     pub waits: u64,
 }
 
-/// What a request that passed by has done to what is below.
+/// Effect of a bypassing request on the device below.
 pub enum Change {
-    /// It holds this.
+    /// It holds this data.
     Written(Buffer),
     /// It holds zeroes.
     Zeroed,
@@ -76,7 +76,7 @@ pub enum Change {
     Unknown,
 }
 
-/// Parts of pages with what they hold, neighbours in one.
+/// Parts of pages with their data, contiguous ones joined.
 pub type Parts = Vec<(Extent, Vec<Buffer>)>;
 
 impl State {
@@ -99,8 +99,8 @@ impl State {
             next_flush: 0,
             failures: (0, None),
             failed: None,
-            tended: false,
-            leaves: false,
+            maintaining: false,
+            quiescing: false,
             counted: Counted::default(),
         }
     }
@@ -110,7 +110,7 @@ impl State {
         Extent { sectors: at.sectors.min(self.sectors - at.start.0), ..at }
     }
 
-    /// All sectors that a page has.
+    /// All sectors of a page.
     fn all_of(&self, page: u64) -> Sectors {
         sectors(self.within(Extent::of_pages(page, 1)))
     }
@@ -119,28 +119,28 @@ impl State {
         self.pages.get(&page)
     }
 
-    /// Those of these pages that are here: the fewer are looked for among the more.
+    /// Those of these pages that are cached; iterates over the smaller set.
     pub fn here(&self, at: Extent) -> Vec<u64> {
         at.pages().filter(|page| self.pages.contains_key(page)).collect()
     }
 
-    /// Pages that are not below, on their way or not.
+    /// Number of dirty pages, including those being written.
     pub fn dirty(&self) -> u64 {
         (self.waiting.len() + self.flying.len()) as u64
     }
 
-    /// Pages of memory that are in use.
+    /// Pages of memory in use.
     pub fn held(&self) -> u64 {
         self.pages.len() as u64 + self.reserved + self.superseded
     }
 
-    /// Those of them that pages have, each of which may be thrown away when it is below.
+    /// Those that belong to pages, which may be evicted once clean.
     #[cfg(test)]
     pub fn held_by_pages(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// A page's place among those that may be thrown away, or none, after what `change` does to it.
+    /// Applies `change` to a page, and updates its place in the eviction lists.
     fn change<R>(&mut self, page: u64, change: impl FnOnce(&mut Page) -> R) -> Option<R> {
         let found = self.pages.get_mut(&page)?;
         let list = if found.unused { &mut self.unused } else { &mut self.idle };
@@ -160,7 +160,7 @@ impl State {
         self.uses
     }
 
-    /// Shows part of a page, if all of that is known.
+    /// Reads part of a page, if all of that is known.
     pub fn show(&mut self, part: Extent, into: &Buffer) -> bool {
         let page = part.start.page();
         if !self.pages.get(&page).is_some_and(|found| found.knows(part)) {
@@ -176,7 +176,7 @@ impl State {
         true
     }
 
-    /// Memory for so many pages more: what may be thrown away makes room for it.
+    /// Reserves memory for this many pages, evicting others as needed.
     pub fn make_room(&mut self, pages: u64) -> bool {
         while self.held() + pages > self.capacity {
             let first = self.unused.pop_first().or_else(|| self.idle.pop_first());
@@ -186,7 +186,7 @@ impl State {
         true
     }
 
-    /// Memory for a page that is fetched: at most so many pages are, on their way or not used.
+    /// Reserves memory for a prefetched page, within the limit of prefetched pages.
     pub fn room_to_fetch(&mut self, most: u64) -> bool {
         if self.fetches.under_way() + self.unused.len() as u64 >= most {
             let Some((_, first)) = self.unused.pop_first() else { return false };
@@ -196,14 +196,14 @@ impl State {
         self.reserve(1)
     }
 
-    /// So many pages of memory are for reads in flight.
+    /// Counts memory of reads in flight.
     pub fn reserve(&mut self, pages: u64) -> bool {
         let there = self.make_room(pages);
         self.reserved += if there { pages } else { 0 };
         there
     }
 
-    /// They are not any more.
+    /// Releases memory of reads in flight.
     pub fn give_back(&mut self, pages: u64) {
         self.reserved -= pages;
     }
@@ -220,7 +220,7 @@ impl State {
         (dirty || self.dirty() < self.dirty_at_most) && self.make_room(more)
     }
 
-    /// Part of a page is written to memory, which there is room for. The ticket is of what has become needless.
+    /// Writes part of a page, for which there is room. Returns the ticket of a write-back that is superseded.
     pub fn put(&mut self, part: Extent, from: &Buffer) -> Option<Ticket> {
         self.sequence += 1;
         let (sequence, used, time, page) = (self.sequence, self.next_use(), now(), part.start.page());
@@ -250,8 +250,7 @@ impl State {
         needless
     }
 
-    /// What was read of a page is kept, as far as it is not known; there is room for it. (Only a known bug overrules what
-    /// is known.)
+    /// Caches sectors read from below that are not known yet; there is room. (Only a canary overwrites known ones.)
     pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
         let (all, used) = (self.all_of(page), self.next_use());
         self.pages.entry(page).or_insert_with(|| Page { unused: fetched, ..Page::unknown() });
@@ -261,8 +260,8 @@ impl State {
         });
     }
 
-    /// A page goes on its way below: what is to be written of it, into `parts`. All of it if that is known: rather one
-    /// request than several.
+    /// Begins the write-back of a page, and adds its dirty sectors to `parts`; the whole page if it is known, as one
+    /// request is better than several.
     pub fn depart(&mut self, page: u64, ticket: &Ticket, parts: &mut Parts) {
         let all = self.all_of(page);
         let Some(found) = self.pages.get_mut(&page) else { return };
@@ -289,7 +288,7 @@ impl State {
         found.flight = Some(Flight { sequence, since, sectors, superseded: false, ticket: ticket.clone() });
     }
 
-    /// It has arrived there, or not.
+    /// Ends the write-back of a page.
     pub fn arrived(&mut self, page: u64, wrong: Option<&IoError>, aborted: bool, lost: bool) {
         let Some(flight) = self.pages.get_mut(&page).and_then(|found| found.flight.take()) else { return };
         self.flying.remove(&flight.sequence);
@@ -327,14 +326,14 @@ impl State {
         }
     }
 
-    /// A request has these pages: none of them is on its way, and none is written back until it lets them go.
+    /// Pins these pages for a request: none is being written, and none is written back until unpinned.
     pub fn hold(&mut self, at: Extent) {
         for page in self.here(at) {
             self.change(page, |page| page.held = true);
         }
     }
 
-    /// It lets them go, and has changed what is below.
+    /// Unpins these pages, after the request has changed the device below.
     pub fn let_go(&mut self, at: Extent, change: &Change) {
         for part in at.split(PAGE_SECTORS) {
             let (page, of) = (part.start.page(), sectors(part));
@@ -347,7 +346,7 @@ impl State {
                         page.dirty &= !of;
                     }
                     Change::Zeroed => (page.known, page.dirty) = (page.known & !of, page.dirty & !of),
-                    // What was not there yet still goes there.
+                    // Other dirty sectors are still written back.
                     Change::Unknown if mutant::is("cache: a discard leaves what was known") => {}
                     Change::Unknown => page.known &= !of | page.dirty,
                 }
@@ -360,7 +359,7 @@ impl State {
         }
     }
 
-    /// A flush waits for all writes so far: its number, and up to which.
+    /// Registers a flush of all writes so far: its number, and up to which write.
     pub fn begin_flush(&mut self) -> (u64, u64) {
         self.next_flush += 1;
         let until = self.sequence
@@ -369,7 +368,7 @@ impl State {
         (self.next_flush, until)
     }
 
-    /// What went wrong since, of what this flush waits for.
+    /// The error of this flush, if any.
     pub fn wrong(&self, flush: u64) -> Option<IoError> {
         self.flushes.get(&flush).and_then(|(_, wrong)| wrong.clone())
     }
@@ -378,8 +377,8 @@ impl State {
         self.flushes.remove(&flush);
     }
 
-    /// Dirty pages that can go on their way now, the first written first: up to a write, and of those that are so old
-    /// and were not written again for so long. What failed before goes behind all others.
+    /// Dirty pages that can be written now, oldest first: up to a write, and of those of this age without recent
+    /// writes. Pages whose write-back failed come last.
     pub fn ready(&self, until: u64, age: Nanos, quiet: Nanos, most: usize) -> Vec<u64> {
         let (time, mut ready, mut failed) = (now(), Vec::new(), Vec::new());
         for (number, found) in
@@ -398,7 +397,7 @@ impl State {
         ready
     }
 
-    /// What is on its way, up to a write, in its order.
+    /// Pages being written, up to a write, in order.
     pub fn on_their_way(&self, until: u64) -> impl Iterator<Item = &Flight> {
         let flying = self.flying.range(..=until).filter_map(|(_, page)| self.pages.get(page));
         flying.filter_map(|page| page.flight.as_ref())

@@ -1,10 +1,11 @@
-//! What brings dirty pages below: flushes, writes that find no room, age, and prewriting.
+//! Write-back: flushes, writes that find no room, age, and prewriting.
 //!
-//! A page goes on its way with all that is dirty of it, and is dirty again only by what is written meanwhile; it goes
-//! again when it has arrived. Neighbours go in one request, but those that are prewritten, since each of them is carried
-//! out when it passes under the head, and may be withdrawn alone. Whoever waits for a page raises its class.
+//! A write-back takes all dirty sectors of a page; later writes make it dirty again, and it is written again when the
+//! first write-back has ended. Contiguous pages are written with one request, except when prewritten, since each of
+//! those is carried out when it passes under the head, and may be cancelled alone. A task that waits for a page raises
+//! its class.
 //!
-//! Faults: what could not be written back stays dirty, and is tried again, alone: its neighbours may be sound.
+//! Faults: a page that could not be written back stays dirty, and is retried alone: its neighbours may succeed.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge, now, sleep};
@@ -15,18 +16,18 @@ use super::state::{Parts, State};
 use super::{Cache, own};
 use crate::destage::strands;
 
-/// Pages that are written back at once for who waits for room, and in the background: enough for a scheduler to
-/// choose from, few enough for reads to come between.
+/// Pages written back together for a writer that waits for room, and in the background: enough for the scheduler to
+/// choose from, few enough to let reads in between.
 pub const BATCH: usize = 64;
 
-/// How often dirty pages are looked after, at least.
+/// Maximum interval of maintenance.
 const OFTEN: Nanos = Nanos::from_millis(100);
 
-/// Pages that are prewritten at once.
+/// Pages prewritten together.
 const PREWRITTEN: usize = 1_024;
 
 impl Cache {
-    /// These pages go on their way.
+    /// Begins the write-back of these pages.
     fn start(&self, pages: Vec<u64>, class: Class) {
         let alone = |state: &State, page: u64| {
             class == Class::Free || state.page(page).is_some_and(|page| page.failed)
@@ -79,7 +80,7 @@ impl Cache {
         join_all(writes).await.into_iter().collect()
     }
 
-    /// Raises what is on its way, up to a write.
+    /// Raises the class of write-backs, up to a write.
     fn raise(&self, until: u64, most: usize, class: Class) {
         let tickets: Vec<Ticket> = {
             let state = self.state.borrow();
@@ -103,7 +104,7 @@ impl Cache {
             let before = self.ended();
             {
                 let state = self.state.borrow();
-                // As many as there are failed, with their neighbours and alone, and none in between did not.
+                // As many as that failed, together and alone, without a success in between.
                 if before.1 != since.1 {
                     since = before;
                 }
@@ -113,13 +114,13 @@ impl Cache {
                     return Err(error.clone());
                 }
             }
-            self.withdraw_fetches();
+            self.abort_fetches();
             self.raise(u64::MAX, BATCH, class);
             let ready = {
                 let state = self.state.borrow();
                 let more = BATCH.saturating_sub(state.flying.len());
                 let mut ready = state.ready(u64::MAX, Nanos::ZERO, Nanos::ZERO, more);
-                // What failed before is tried again when the others had their turn.
+                // Failed ones are retried after the others.
                 let wait = !state.flying.is_empty();
                 ready.retain(|&page| !(wait && state.page(page).is_some_and(|page| page.failed)));
                 ready
@@ -130,13 +131,13 @@ impl Cache {
         }
     }
 
-    /// Pages that were not written back, and that were.
+    /// Ends the write-back of pages that failed, and that succeeded.
     fn ended(&self) -> (u64, u64) {
         let state = self.state.borrow();
         (state.failures.0, state.counted.written)
     }
 
-    /// Makes durable all that was answered before.
+    /// Makes everything acknowledged durable.
     pub(super) async fn sync(&self, how: &Hints) -> Result<(), IoError> {
         let (flush, until) = self.state.borrow_mut().begin_flush();
         let written = self.write_back(flush, until, how.class.min(Class::Foreground)).await;
@@ -145,7 +146,7 @@ impl Cache {
         if self.canary.is("missing flush") {
             return Ok(());
         }
-        // Others count on it: it is not left for later, and not withdrawn with who asked.
+        // Others rely on it: not delayed, and not aborted with the request that started it.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
         let flushed = self.below.flush(how).await;
         let state = &mut *self.state.borrow_mut();
@@ -159,7 +160,7 @@ impl Cache {
         state.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes back all that was dirty up to a write.
+    /// Writes back everything up to a write.
     async fn write_back(&self, flush: u64, until: u64, class: Class) -> Result<(), IoError> {
         if let Some(error) = &self.state.borrow().failed {
             return Err(error.clone());
@@ -188,9 +189,9 @@ impl Cache {
         }
     }
 
-    /// Looks after dirty pages from now on, as long as there are any.
-    pub(super) fn tend(&self) {
-        if std::mem::replace(&mut self.state.borrow_mut().tended, true) {
+    /// Starts the maintenance task, which runs as long as there are dirty pages.
+    pub(super) fn maintain(&self) {
+        if std::mem::replace(&mut self.state.borrow_mut().maintaining, true) {
             return;
         }
         let (me, often) = (self.me.clone(), self.options.settle.min(self.options.expire).min(OFTEN));
@@ -199,7 +200,7 @@ impl Cache {
                 sleep(often).await;
                 let Some(cache) = me.upgrade() else { return };
                 if cache.state.borrow().dirty() == 0 {
-                    cache.state.borrow_mut().tended = false;
+                    cache.state.borrow_mut().maintaining = false;
                     return;
                 }
                 cache.write_old();
@@ -209,7 +210,7 @@ impl Cache {
         .detach();
     }
 
-    /// What has been dirty for long is written in the background, and the oldest where half of what may be dirty is.
+    /// Writes old dirty pages in the background, and the oldest ones above half of the dirty limit.
     fn write_old(&self) {
         let (old, pressed) = {
             let state = self.state.borrow();
@@ -230,7 +231,7 @@ impl Cache {
         self.start(ready, Class::Background);
     }
 
-    /// What has settled is written where that costs nothing.
+    /// Prewrites pages that were not written recently.
     fn prewrite(&self) {
         if !self.options.prewrite {
             return;

@@ -1,9 +1,9 @@
-//! What layers keep on disk, beside the data: metadata in sealed sectors, in two homes; and records of a log.
+//! On-disk structures that layers share: metadata in sealed sectors, in two copies; and records of a log.
 //!
-//! A device writes a sector whole or not at all, and any sectors of what was not flushed may survive a loss of power. So
-//! a *torn* home has sectors of several writes, each of them whole; a sector that is not whole is *rotten*: it was
-//! written, and is not any more what it was. The two must not be mistaken for each other: what is torn was never
-//! acknowledged, and may be dropped; what is rotten may hold what was.
+//! A device writes a sector whole or not at all, and any subset of unflushed sectors may survive a power failure. So a
+//! *torn* copy has sectors of several writes, each of them whole; a sector that is not whole is *rotten*: its contents
+//! changed after it was written. The two must be distinguished: a torn write was never acknowledged, and may be
+//! dropped; rotten data may have been acknowledged.
 
 pub mod pair;
 pub mod parity;
@@ -12,16 +12,16 @@ pub mod region;
 pub mod sector;
 pub mod walk;
 
-pub use pair::{Choice, Home, Pair};
+pub use pair::{Choice, CopyState, Pair};
 pub use quiet::Quiet;
 
 use seekless_core::{ErrorKind, IoError};
 
-/// Whether a layer takes writes: not, if it was opened as it was before what it wrote last.
+/// Fails if a layer is read-only, because it was opened in an earlier state.
 ///
 /// # Errors
 /// `ReadOnly`.
 pub fn writable(layer: &'static str, older: bool) -> Result<(), IoError> {
-    let why = "found a write to what was opened as it was before (`older`), expected reads";
+    let why = "found a write to a volume opened in an earlier state (`older`), expected reads";
     if older { Err(IoError::new(ErrorKind::ReadOnly, layer, None, why)) } else { Ok(()) }
 }

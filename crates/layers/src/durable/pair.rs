@@ -1,28 +1,28 @@
-//! A structure in two homes: the older one is written over, sealed, and the newer one that is whole counts.
+//! A structure in two copies: the older one is overwritten, sealed, and the newer whole one is current.
 //!
-//! Invariant: what was acknowledged is never given up without a word. A home of which a sector is rotten may have been
-//! the newest that was durable: unless the sectors that are whole show that it was not, it is refused.
+//! Invariant: acknowledged data is never dropped silently. A copy with a rotten sector may have been the newest durable
+//! one: unless its whole sectors show that it was not, it is refused.
 
 use seekless_core::{Extent, Lba, SECTOR_BYTES};
 
 use super::sector::{Part, Sector};
 
-/// What a home holds.
+/// State of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum CopyState {
     /// All sectors of one generation.
     Whole(u64),
     /// Zeroes.
     Blank,
-    /// Sectors of several generations, or blank ones beside others: the newest.
+    /// Sectors of several generations, or blank ones beside others; with the newest generation.
     Torn(u64),
-    /// A sector is not whole: which one, and the newest generation of those that are.
+    /// A sector is not whole; with its place, and the newest generation of the others.
     Rotten(Lba, Option<u64>),
 }
 
-impl Home {
-    /// What the sectors at `at` are.
-    pub fn of(part: Part, at: Extent, bytes: &[u8]) -> Home {
+impl CopyState {
+    /// State of the copy at `at`.
+    pub fn of(part: Part, at: Extent, bytes: &[u8]) -> CopyState {
         let (mut newest, mut oldest, mut blank, mut rotten) = (None, None, false, None);
         for (sector, number) in bytes.chunks(SECTOR_BYTES as usize).zip(0..) {
             match part.look(at.start + number, sector) {
@@ -35,79 +35,79 @@ impl Home {
             }
         }
         match (newest, rotten) {
-            (newest, Some(sector)) => Home::Rotten(sector, newest),
-            (None, None) => Home::Blank,
-            (Some(newest), None) if blank || oldest != Some(newest) => Home::Torn(newest),
-            (Some(newest), None) => Home::Whole(newest),
+            (newest, Some(sector)) => CopyState::Rotten(sector, newest),
+            (None, None) => CopyState::Blank,
+            (Some(newest), None) if blank || oldest != Some(newest) => CopyState::Torn(newest),
+            (Some(newest), None) => CopyState::Whole(newest),
         }
     }
 
-    /// The newest generation that any sector is of.
+    /// The newest generation of any sector.
     pub fn newest(&self) -> Option<u64> {
         match self {
-            Home::Whole(newest) | Home::Torn(newest) => Some(*newest),
-            Home::Rotten(_, newest) => *newest,
-            Home::Blank => None,
+            CopyState::Whole(newest) | CopyState::Torn(newest) => Some(*newest),
+            CopyState::Rotten(_, newest) => *newest,
+            CopyState::Blank => None,
         }
     }
 
     fn whole(&self) -> Option<u64> {
-        if let Home::Whole(generation) = self { Some(*generation) } else { None }
+        if let CopyState::Whole(generation) = self { Some(*generation) } else { None }
     }
 }
 
-/// Both homes.
+/// State of both copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair(pub [Home; 2]);
+pub struct Pair(pub [CopyState; 2]);
 
-/// What counts.
+/// The current copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Nothing was ever acknowledged.
+    /// None: nothing was ever acknowledged.
     Blank,
-    /// This home counts.
-    Home(usize),
-    /// The newest may be lost: the sector that is rotten, and the home that is older, if it is whole.
+    /// This copy is current.
+    Copy(usize),
+    /// The newest may be lost: the rotten sector, and the older copy, if it is whole.
     Refused(Lba, Option<usize>),
-    /// Neither home is whole, and no sector is rotten: this was not left by a crash.
+    /// Neither copy is whole, and no sector is rotten: not caused by a crash.
     Neither,
 }
 
 impl Pair {
-    /// Which home counts.
+    /// Chooses the current copy.
     pub fn choose(&self) -> Choice {
         let Pair([first, second]) = self;
         let newer = match (first.whole(), second.whole()) {
             (None, None) => None,
             (one, other) => Some(usize::from(other > one)),
         };
-        let rotten = self.0.iter().find_map(|home| match home {
-            Home::Rotten(sector, _) => Some(*sector),
+        let rotten = self.0.iter().find_map(|copy| match copy {
+            CopyState::Rotten(sector, _) => Some(*sector),
             _ => None,
         });
         match (newer, rotten) {
-            (Some(newer), None) => Choice::Home(newer),
-            // What is rotten was written before this one, or is its second copy.
-            (Some(newer), Some(_)) if self.knows(1 - newer) <= self.0[newer].newest() => Choice::Home(newer),
+            (Some(newer), None) => Choice::Copy(newer),
+            // The rotten copy is older than this one, or a duplicate of it.
+            (Some(newer), Some(_)) if self.knows(1 - newer) <= self.0[newer].newest() => Choice::Copy(newer),
             (newer, Some(sector)) => Choice::Refused(sector, newer),
-            // The first of all writes did not end.
-            (None, None) if self.0.contains(&Home::Blank) => Choice::Blank,
+            // The very first write did not complete.
+            (None, None) if self.0.contains(&CopyState::Blank) => Choice::Blank,
             (None, None) => Choice::Neither,
         }
     }
 
-    /// The newest generation that a home may have had. A rotten one of which no sector is whole may have had any.
-    fn knows(&self, home: usize) -> Option<u64> {
-        match &self.0[home] {
-            Home::Rotten(_, None) => Some(u64::MAX),
-            home => home.newest(),
+    /// The newest generation that a copy may have had; any, if it is rotten without a whole sector.
+    fn knows(&self, copy: usize) -> Option<u64> {
+        match &self.0[copy] {
+            CopyState::Rotten(_, None) => Some(u64::MAX),
+            copy => copy.newest(),
         }
     }
 
-    /// The newest generation that any sector is of: the next one has to be higher, or a write that was torn and one
-    /// that is could make up one that is whole.
+    /// The newest generation of any sector: the next one has to be higher, or a torn write and another one could make
+    /// up a whole copy.
     pub fn newest(&self) -> u64 {
-        self.0.iter().filter_map(Home::newest).max().unwrap_or(0)
+        self.0.iter().filter_map(CopyState::newest).max().unwrap_or(0)
     }
 }
 
@@ -119,18 +119,18 @@ mod tests {
 
     const SECTORS: u64 = 4;
 
-    fn home(which: u64) -> Extent {
+    fn copy(which: u64) -> Extent {
         Extent::new(which * SECTORS, SECTORS)
     }
 
     fn sealed(part: Part, generation: u64, which: u64) -> Vec<u8> {
-        let mut bytes = vec![generation as u8; home(which).bytes() as usize];
-        part.seal(home(which).start, generation, &mut bytes);
+        let mut bytes = vec![generation as u8; copy(which).bytes() as usize];
+        part.seal(copy(which).start, generation, &mut bytes);
         bytes
     }
 
     fn pair(part: Part, disk: &[Vec<u8>; 2]) -> Pair {
-        Pair([0, 1].map(|which| Home::of(part, home(which as u64), &disk[which])))
+        Pair([0, 1].map(|which| CopyState::of(part, copy(which as u64), &disk[which])))
     }
 
     proptest! {
@@ -138,13 +138,13 @@ mod tests {
         #[test]
         fn nothing_acknowledged_is_given_up_without_a_word(
             cuts in proptest::collection::vec((proptest::option::weighted(0.4, 0..1_u8 << SECTORS), any::<bool>()), 1..12),
-            rot in proptest::option::of((0..2_usize, 0..home(0).bytes() as usize, 0..8_u32)),
+            rot in proptest::option::of((0..2_usize, 0..copy(0).bytes() as usize, 0..8_u32)),
         ) {
             let part = Part::of(*b"SKLTEST1", 5);
-            let mut disk = [vec![0; home(0).bytes() as usize], vec![0; home(1).bytes() as usize]];
+            let mut disk = [vec![0; copy(0).bytes() as usize], vec![0; copy(1).bytes() as usize]];
             let (mut acknowledged, mut at, mut newest) = (None, 0, 0);
             for (cut, copied) in cuts {
-                // The next is written over the home that does not count; a second copy over the one that is older.
+                // The next is written over the copy that does not count; a second copy over the one that is older.
                 let (generation, which) = (newest + 1, 1 - at);
                 let bytes = sealed(part, generation, which as u64);
                 for sector in 0..SECTORS as usize {
@@ -162,7 +162,7 @@ mod tests {
                 }
                 let found = pair(part, &disk);
                 match found.choose() {
-                    Choice::Home(which) => {
+                    Choice::Copy(which) => {
                         let counts = found.0[which].newest();
                         prop_assert!(counts == acknowledged || counts == Some(generation));
                         (acknowledged, at) = (counts, which);
@@ -177,11 +177,11 @@ mod tests {
             }
             let found = pair(part, &disk);
             match found.choose() {
-                Choice::Home(which) => prop_assert!(found.0[which].newest() >= acknowledged, "{:?}", found),
+                Choice::Copy(which) => prop_assert!(found.0[which].newest() >= acknowledged, "{:?}", found),
                 Choice::Blank => prop_assert_eq!(acknowledged, None),
                 Choice::Refused(sector, _) => {
                     let (which, byte, _) = rot.unwrap();
-                    prop_assert_eq!(sector, home(which as u64).start + byte as u64 / 512);
+                    prop_assert_eq!(sector, copy(which as u64).start + byte as u64 / 512);
                 }
                 Choice::Neither => prop_assert!(false, "{:?}", found),
             }
@@ -194,10 +194,10 @@ mod tests {
         for rotten in 0..2 {
             let mut disk = [sealed(part, 9, 0), sealed(part, 9, 1)];
             disk[rotten][700] ^= 4;
-            assert_eq!(pair(part, &disk).choose(), Choice::Home(1 - rotten));
+            assert_eq!(pair(part, &disk).choose(), Choice::Copy(1 - rotten));
             disk[rotten] = sealed(part, 10, rotten as u64);
             disk[rotten][700] ^= 4;
-            let sector = home(rotten as u64).start + 1;
+            let sector = copy(rotten as u64).start + 1;
             assert_eq!(pair(part, &disk).choose(), Choice::Refused(sector, Some(1 - rotten)));
         }
     }

@@ -1,15 +1,14 @@
-//! A record of a log: a page that tells what is behind it (its head), and pages of data, written with one request. The
-//! last sector of the head is *parity*: so one sector of the record that is not as it was written is made whole from
-//! all the others.
+//! A record of a log: a page that describes it (its head), and pages of data, written with one request. The last sector
+//! of the head is *parity*, so that one damaged sector of the record can be repaired from all the others.
 //!
-//! The end of a log cannot be told from a last record that has rotted, but by something durable that says the record was
-//! whole: another write and another flush for each flush. With parity, a record that was durable is whole although any
-//! sector of it has rotted; and a record of which two sectors are missing was being written when the power went. (One
-//! of which one sector is missing may have been, too. It is made whole as well: it was never answered, and may count.)
-//! A sector that cannot be read is an error of the device, and not taken for either.
+//! Without parity, the end of a log could be distinguished from a rotten last record only by another durable note that
+//! the record was whole: one more write and flush per flush. With parity, a durable record is whole even if any one of
+//! its sectors rots; and a record with two bad sectors was being written at a power failure. (One with a single bad
+//! sector may have been, too. It is repaired as well: it was never acknowledged, and may be valid.) A sector that
+//! cannot be read is an error of the device, and taken for neither.
 //!
-//! On disk, a head begins with a magic, has the number of pages behind it as four bytes at 68, and ends with the
-//! exclusive or of all other sectors of the record. What its own checksum is over ends before that.
+//! On disk, a head begins with a magic, has the number of pages that follow as four bytes at 68, and ends with the
+//! exclusive or of all other sectors of the record. Its own checksum covers what precedes that.
 //!
 //! Invariant: a head ends before its parity.
 
@@ -19,9 +18,9 @@ use crate::bytes::u32_at;
 
 const PAGE: usize = PAGE_BYTES as usize;
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Where the parity is in a head: what a head tells lies before it.
+/// Offset of the parity in a head.
 pub const AT: usize = PAGE - SECTOR;
-/// Where a head says how many pages are behind it.
+/// Offset of the number of pages that follow.
 pub const PAGES_AT: usize = 68;
 
 /// The exclusive or of sectors.
@@ -50,7 +49,7 @@ impl Sum {
     }
 }
 
-/// Puts the parity of a record into its head. Pages that have only a length count as zeroes.
+/// Writes the parity of a record into its head. Hollow pages count as zeroes.
 pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
     if mutant::is("durable: a head reaches into its parity") {
         head[AT] = 1;
@@ -63,50 +62,50 @@ pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
     head[AT..].copy_from_slice(&sum.0);
 }
 
-/// The head of a record that begins with `bytes` and ends at most where they do: what `decode` says of it, and its bytes
-/// if they were made whole from the others.
+/// Decodes the head of the record that begins `bytes` and ends at most where they do: the result of `decode`, and the
+/// repaired bytes if they were repaired.
 pub fn head<T>(
     bytes: &[u8],
     magic: [u8; 8],
     decode: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<(T, Option<Vec<u8>>)> {
     let head = bytes.get(..PAGE)?;
-    if let Some(told) = decode(head) {
-        return Some((told, None));
+    if let Some(decoded) = decode(head) {
+        return Some((decoded, None));
     }
     let claimed = head.starts_with(&magic).then(|| u32_at(head, PAGES_AT) as usize);
-    let mut wrong = Sum::of(head);
+    let mut damaged = Sum::of(head);
     for (pages, behind) in bytes[PAGE..].chunks(PAGE).map(Some).chain([None]).enumerate() {
-        // Of a record of so many pages one sector may be wrong: another one of the head, or its first.
-        let begins = head.iter().zip(&wrong.0).map(|(byte, wrong)| byte ^ wrong).take(8).eq(magic);
-        let counts = u32_at(head, PAGES_AT) ^ u32_at(&wrong.0, PAGES_AT) == pages as u32;
+        // For each number of pages, one sector may be damaged: another one of the head, or its first.
+        let begins = head.iter().zip(&damaged.0).map(|(byte, damaged)| byte ^ damaged).take(8).eq(magic);
+        let counts = u32_at(head, PAGES_AT) ^ u32_at(&damaged.0, PAGES_AT) == pages as u32;
         let first = (begins && counts).then_some(0);
         let others = (1..AT / SECTOR).filter(|_| claimed == Some(pages));
         for sector in first.into_iter().chain(others) {
-            let mended = wrong.applied(head, sector);
-            if let Some(told) = decode(&mended) {
-                return Some((told, Some(mended)));
+            let repaired = damaged.applied(head, sector);
+            if let Some(decoded) = decode(&repaired) {
+                return Some((decoded, Some(repaired)));
             }
         }
-        wrong.add(behind.unwrap_or_default());
+        damaged.add(behind.unwrap_or_default());
     }
     None
 }
 
-/// Whether the pages behind the head of a record have these checksums: if a sector of one is wrong, `Ok` with which page
-/// that is and what it was; `Err` if more is wrong.
+/// Verifies the checksums of the pages of a record: if one sector of a page is damaged, `Ok` with the index and the
+/// repaired page; `Err` if more are.
 ///
-/// `record` is all of it, its head as it was written.
+/// `record` is the whole record, with its head as it was written.
 pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
     let behind = record.chunks_exact(PAGE).skip(1).zip(sums).enumerate();
-    let mut wrong = behind.filter(|(_, (page, told))| crc32c::crc32c(page) != **told);
-    let Some((index, (page, told))) = wrong.next() else { return Ok(None) };
-    if wrong.next().is_some() {
+    let mut damaged = behind.filter(|(_, (page, decoded))| crc32c::crc32c(page) != **decoded);
+    let Some((index, (page, decoded))) = damaged.next() else { return Ok(None) };
+    if damaged.next().is_some() {
         return Err(());
     }
     let sum = Sum::of(record);
-    let mut mended = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
-    mended.find(|page| crc32c::crc32c(page) == *told).map(|page| Some((index, page))).ok_or(())
+    let mut repaired = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
+    repaired.find(|page| crc32c::crc32c(page) == *decoded).map(|page| Some((index, page))).ok_or(())
 }
 
 #[cfg(test)]
@@ -146,12 +145,12 @@ mod tests {
         fn one_sector_is_made_whole_and_two_are_missed(
             fill in proptest::collection::vec(any::<u8>(), 0..9_usize),
             behind in 0..3_usize,
-            wrong in proptest::collection::vec((any::<prop::sample::Index>(), 0..SECTOR, 1..=255_u8), 0..3_usize),
+            damaged in proptest::collection::vec((any::<prop::sample::Index>(), 0..SECTOR, 1..=255_u8), 0..3_usize),
         ) {
             let (sound, sums) = record(&fill);
             let mut bytes = sound.clone();
             let mut sectors = BTreeSet::new();
-            for (sector, byte, change) in &wrong {
+            for (sector, byte, change) in &damaged {
                 let sector = sector.index(bytes.len() / SECTOR);
                 if sectors.insert(sector) {
                     bytes[sector * SECTOR + byte] ^= change;
@@ -165,11 +164,11 @@ mod tests {
                 prop_assert!(found.is_none());
                 return Ok(());
             }
-            let (told, mended) = found.unwrap();
-            prop_assert_eq!(mended.is_some(), of_head == 1);
-            prop_assert_eq!(&told[..], &sound[..AT]);
-            if let Some(mended) = mended {
-                bytes[..PAGE].copy_from_slice(&mended);
+            let (decoded, repaired) = found.unwrap();
+            prop_assert_eq!(repaired.is_some(), of_head == 1);
+            prop_assert_eq!(&decoded[..], &sound[..AT]);
+            if let Some(repaired) = repaired {
+                bytes[..PAGE].copy_from_slice(&repaired);
             }
             let found = page(&bytes[..sound.len()], &sums);
             if sectors.len() == 1 && of_data == 1 {

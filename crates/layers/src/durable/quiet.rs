@@ -1,4 +1,4 @@
-//! Something that is done when a structure was not written for a while: it gets its second copy then.
+//! Delayed work: a structure gets its second copy after a while without writes.
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -6,15 +6,15 @@ use std::rc::{Rc, Weak};
 use seekless_core::Nanos;
 use seekless_core::runtime;
 
-/// So long nothing was written.
+/// Time without writes.
 const QUIET: Nanos = Nanos::from_millis(1_000);
 
-/// Whether somebody waits for that.
+/// Whether a task waits for it.
 #[derive(Default)]
 pub struct Quiet(Rc<Cell<bool>>);
 
 impl Quiet {
-    /// Calls `then` when `generation` has stayed the same for a second, `now` being what it is. One at a time waits.
+    /// Calls `then` once `generation` has not changed for a second from `now`. One task at a time waits.
     pub fn wait<T: 'static>(
         &self,
         of: Weak<T>,

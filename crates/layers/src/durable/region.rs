@@ -2,7 +2,7 @@
 
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError};
 
-/// Reads what is there, in requests that the device takes.
+/// Reads an extent, in requests that the device accepts.
 pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
     let bytes = Buffer::zeroed(at.bytes());
     for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
@@ -11,7 +11,7 @@ pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoErro
     Ok(bytes)
 }
 
-/// Writes a structure to a place of its size, likewise.
+/// Writes an extent, in requests that the device accepts.
 pub async fn write(device: &dyn BlockDevice, at: Extent, bytes: &Buffer, how: &Hints) -> Result<(), IoError> {
     for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
         device.write(part, piece, how.clone()).await?;

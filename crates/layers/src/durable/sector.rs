@@ -1,8 +1,8 @@
-//! A sealed sector: 512 bytes, of which the last 16 tell which write it is of, and that it is whole.
+//! A sealed sector: 512 bytes, of which the last 16 identify the write it is of, and prove that it is whole.
 //!
-//! On disk, at the end of a sector: the generation of the write (eight bytes), a word that is zero, and a CRC-32C over
-//! what the sector is part of (a magic and the identity of the volume), where it lies, and all of it but the checksum.
-//! So a sector that was written elsewhere, or for another volume, is not whole.
+//! On disk, at the end of a sector: the generation of the write (eight bytes), a zero word, and a CRC-32C over the
+//! structure it is part of (a magic and the identity of the volume), its address, and everything in it except the
+//! checksum. So a sector written elsewhere, or for another volume, is not whole.
 //!
 //! Invariants: 512 zeroes are no sealed sector, but a blank one; a sealed sector is of a generation.
 
@@ -12,20 +12,20 @@ use crate::bytes::{put, u32_at, u64_at};
 
 const BYTES: usize = SECTOR_BYTES as usize;
 const SEAL: usize = 16;
-/// Bytes of a sector that are free for what it tells.
+/// Bytes of a sector available for data.
 pub const ROOM: usize = BYTES - SEAL;
 
-/// No generation is this or more: a million a second would take 100,000 years to get there.
+/// Limit of generations: at a million a second it would take 100,000 years to reach.
 pub const LAST: u64 = 1 << 62;
 
-/// What a sector is part of: the start of a checksum.
+/// The structure that a sector is part of: the start of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(u32);
 
-/// What a sector is.
+/// State of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sector {
-    /// Written in this generation, and whole.
+    /// Whole, of this generation.
     Whole(u64),
     /// Zeroes.
     Blank,
@@ -34,7 +34,7 @@ pub enum Sector {
 }
 
 impl Part {
-    /// Of a structure with this magic, of a volume with this identity; 0 where it has none.
+    /// Structure with this magic, of a volume with this identity; 0 if it has none.
     pub fn of(magic: [u8; 8], identity: u128) -> Part {
         Part(crc32c::crc32c_append(crc32c::crc32c(&magic), &identity.to_le_bytes()))
     }
@@ -57,7 +57,7 @@ impl Part {
         }
     }
 
-    /// What the sector at `at` is.
+    /// State of the sector at `at`.
     pub fn look(self, at: Lba, sector: &[u8]) -> Sector {
         let generation = u64_at(sector, ROOM);
         if sector.len() == BYTES && generation < LAST && u32_at(sector, BYTES - 4) == self.sum(at, sector) {
@@ -67,7 +67,7 @@ impl Part {
     }
 }
 
-/// Where entries of so many bytes lie, one after the other behind a head in the first sector: none across sectors.
+/// Offsets of entries of `bytes` bytes, contiguous after a head in the first sector, none across sectors.
 pub fn places(head: usize, entry: usize) -> impl Iterator<Item = usize> {
     let first = (ROOM - head) / entry;
     let each = ROOM / entry;
@@ -75,7 +75,7 @@ pub fn places(head: usize, entry: usize) -> impl Iterator<Item = usize> {
     (0..first).map(move |index| head + index * entry).chain(behind)
 }
 
-/// Bytes of the sectors that have room for a head and so many entries.
+/// Bytes of the sectors that hold a head and this many entries.
 pub fn bytes(head: usize, entry: usize, entries: u64) -> u64 {
     let first = ((ROOM - head) / entry) as u64;
     let each = (ROOM / entry) as u64;

@@ -1,7 +1,7 @@
-//! Faults as layers: what real components do wrong, done on purpose, in the laboratory and live.
+//! Fault injection as layers: deliberate faults of real components, in the laboratory and live.
 //!
-//! Each fault only decides what becomes of a request ([`Fault::meet`]); carrying that out is here, once. Nothing
-//! is random but from a named stream, so a fault strikes at the same place in every run with the same seed.
+//! Each fault only decides the fate of a request ([`Fault::meet`]); this module carries it out. All randomness comes
+//! from named streams, so a fault strikes at the same place in every run with the same seed.
 
 pub mod delay;
 pub mod error;
@@ -20,38 +20,38 @@ use seekless_core::{
 
 pub use which::Which;
 
-/// What becomes of a request.
+/// Fate of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Nothing special.
+    /// Carried out normally.
     Pass,
-    /// It begins so much later.
+    /// Delayed by this time before it begins.
     Wait(Nanos),
-    /// It takes so many times as long, and so do those behind it.
+    /// Takes this many times as long, as do those after it.
     Slow(f64),
-    /// It is answered with an error, and not carried out.
+    /// Fails with an error, and is not carried out.
     Fail(IoError),
-    /// It is answered, and not carried out; a read brings what its buffer held.
+    /// Succeeds, and is not carried out; a read returns the former contents of its buffer.
     Lose,
-    /// It is never answered, and not carried out.
+    /// Never completes, and is not carried out.
     Hang,
-    /// Of a write, only these parts are carried out; it is answered as if all were.
+    /// Only these parts of a write are carried out; it succeeds.
     Tear(Vec<Extent>),
-    /// A write goes so many sectors further on; it is answered as if it had gone where it should.
+    /// A write is misdirected by this many sectors; it succeeds.
     Misdirect(u64),
 }
 
-/// Decides what becomes of each request.
+/// Decides the fate of each request.
 pub trait Fault {
-    /// What becomes of this one, on a device of so many sectors.
+    /// Fate of a request, on a device of `sectors` sectors.
     fn meet(&self, op: Op, at: Extent, sectors: u64) -> Act;
 
-    /// The same of a read, for a fault that looks at how it is to be done.
+    /// As `meet`, for a read, for faults that depend on its hints.
     fn meet_read(&self, at: Extent, _how: &Hints, sectors: u64) -> Act {
         self.meet(Op::Read, at, sectors)
     }
 
-    /// What the device is like with the fault.
+    /// Geometry of the device with the fault.
     fn geometry(&self, below: Geometry) -> Geometry {
         below
     }
@@ -61,13 +61,13 @@ pub trait Fault {
 pub struct Faulty<F> {
     below: Rc<dyn BlockDevice>,
     fault: F,
-    /// When what is below last answered a request that is to be slow, and when that answer is let go.
+    /// Time of the last completion below of a slowed request, and time at which it was reported.
     answered: Cell<Nanos>,
     let_go: Cell<Nanos>,
 }
 
 impl<F: Fault> Faulty<F> {
-    /// What is below, with this fault.
+    /// A device with this fault.
     pub fn new(below: Rc<dyn BlockDevice>, fault: F) -> Faulty<F> {
         Faulty { below, fault, answered: Cell::default(), let_go: Cell::default() }
     }
@@ -77,8 +77,8 @@ impl<F: Fault> Faulty<F> {
         &self.fault
     }
 
-    /// Carries out what the fault lets; `unharmed` is the answer to what is not carried out. What is below is
-    /// not even called then: some devices begin when they are.
+    /// Carries out a request according to its fate; `unharmed` is the result of one that is not carried out. Then the
+    /// device below is not even called: some devices begin work when called.
     async fn carry<'a, T>(
         &self,
         act: &Act,
@@ -93,8 +93,8 @@ impl<F: Fault> Faulty<F> {
             Act::Slow(times) => {
                 let came = runtime::now();
                 let answer = work().await;
-                // What it kept the device busy, after the one before; that long is stretched, not the wait for others,
-                // or several that wait together would hide in each other's delays.
+                // The time that it kept the device busy, after the previous one; only that is stretched, not the
+                // queueing, or the delays of several queued requests would overlap.
                 let busy = runtime::now().since(came.max(self.answered.replace(runtime::now())));
                 let slow = Nanos((busy.0 as f64 * times).round() as u64);
                 self.let_go.set(came.max(self.let_go.get()) + slow);
@@ -113,7 +113,7 @@ impl<F: Fault> Faulty<F> {
     }
 }
 
-/// Which parts of a write are carried out, and how much further on than they should.
+/// The parts of a write to carry out, and by how much they are misdirected.
 fn harmed(act: &Act, at: Extent) -> (Vec<Extent>, u64) {
     match act {
         Act::Tear(parts) => (parts.clone(), 0),
@@ -183,7 +183,7 @@ impl<F: Fault> Layer for Faulty<F> {
         Counters::default()
     }
 
-    /// It holds nothing back.
+    /// Holds nothing back.
     fn detach(&self) -> IoFuture<'_, ()> {
         io(std::future::ready(Ok(())))
     }

@@ -1,4 +1,4 @@
-//! Which requests a fault is about, and when it strikes.
+//! Selection of the requests that a fault concerns, and of those that it strikes.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer};
 use crate::Refused;
 use crate::units::Bytes;
 
-/// The keys of a fault's options that say which requests it is about, put together.
+/// The common options of faults that select requests.
 #[derive(Debug)]
 pub struct Which {
     ops: Vec<Op>,
     at: Option<Extent>,
     when: When,
     rng: RefCell<Rng>,
-    /// Requests that fitted; bytes that were written where there is room for so many.
-    met: Cell<u64>,
+    /// Matching requests so far; bytes written, for `Full`.
+    matched: Cell<u64>,
 }
 
 /// When a fault strikes.
@@ -25,16 +25,16 @@ pub struct Which {
 pub enum When {
     /// Always.
     Always,
-    /// The n-th of those that fit, counted from 1, and perhaps all from then on.
+    /// At the n-th matching request, counted from 1, and perhaps all from then on.
     Nth(u64, bool),
-    /// In so many of 10^6, by chance.
+    /// At random, for this many in 10^6.
     Chance(u64),
-    /// At writes for which there is no room: so many bytes can be written.
+    /// At writes beyond this many bytes of writes.
     Room(u64),
 }
 
 impl When {
-    /// What the keys `nth`, `for_ever` and `rate_pct` say together.
+    /// Combines the keys `nth`, `for_ever` and `rate_pct`.
     pub fn of(nth: u64, for_ever: bool, rate_pct: Option<f64>) -> Result<When, Refused> {
         match rate_pct {
             _ if nth == 0 => Err(Refused::new("nth", "0", "1 or more: the first is 1")),
@@ -51,18 +51,18 @@ impl When {
 }
 
 impl Which {
-    /// Of these kinds (all, if there are none) within these sectors (all, if nobody says).
+    /// Requests of these kinds (all, if empty) that touch these sectors (all by default).
     pub fn new(ops: &[OpName], at: Option<Bytes>, size: Option<Bytes>, when: When, stream: &str) -> Which {
         let start = at.map_or(0, |at| at.0 / SECTOR_BYTES);
         let at = (at.is_some() || size.is_some()).then(|| {
             let sectors = size.map_or(u64::MAX / 2 - start.min(u64::MAX / 2), |size| size.0 / SECTOR_BYTES);
             Extent::new(start, sectors)
         });
-        let (rng, met) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
-        Which { ops: ops.iter().map(|op| op.0).collect(), at, when, rng, met }
+        let (rng, matched) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
+        Which { ops: ops.iter().map(|op| op.0).collect(), at, when, rng, matched }
     }
 
-    /// Whether the fault strikes this one, which is counted.
+    /// Counts a request, and returns whether the fault strikes it.
     pub fn strikes(&self, op: Op, at: Extent) -> bool {
         let fits = self.ops.is_empty() || self.ops.contains(&op);
         let here = self.at.is_none_or(|area| op == Op::Flush || area.overlaps(at));
@@ -70,22 +70,22 @@ impl Which {
             return false;
         }
         if let When::Room(bytes) = self.when {
-            let with = self.met.get() + at.bytes();
+            let with = self.matched.get() + at.bytes();
             let writes = matches!(op, Op::Write | Op::WriteZeroes);
             if writes && with <= bytes {
-                self.met.set(with);
+                self.matched.set(with);
             }
             return writes && with > bytes;
         }
-        self.met.set(self.met.get() + 1);
+        self.matched.set(self.matched.get() + 1);
         match self.when {
             When::Always | When::Room(_) => true,
-            When::Nth(nth, for_ever) => self.met.get() == nth || (for_ever && self.met.get() > nth),
+            When::Nth(nth, for_ever) => self.matched.get() == nth || (for_ever && self.matched.get() > nth),
             When::Chance(chance) => self.below(1_000_000) < chance,
         }
     }
 
-    /// The part of a read in which it strikes by chance, if it does; what strikes otherwise strikes whole requests.
+    /// The part of a read that is struck at random, if any; other selections strike whole requests.
     pub fn struck(&self, at: Extent) -> Option<Extent> {
         let struck = matches!(self.when, When::Chance(_)) && self.strikes(Op::Read, at);
         let area = self.at.unwrap_or(at);
@@ -93,17 +93,17 @@ impl Which {
         struck.then(|| Extent { start, sectors: end.0 - start.0 })
     }
 
-    /// How many fitted so far.
-    pub fn met(&self) -> u64 {
-        self.met.get()
+    /// Number of matching requests so far.
+    pub fn matched(&self) -> u64 {
+        self.matched.get()
     }
 
-    /// The random numbers of the fault.
+    /// The fault's random stream.
     pub fn rng(&self) -> std::cell::RefMut<'_, Rng> {
         self.rng.borrow_mut()
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub fn below(&self, end: u64) -> u64 {
         self.rng.borrow_mut().below(end)
     }

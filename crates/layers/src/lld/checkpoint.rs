@@ -1,14 +1,13 @@
-//! The checkpoint: which slot holds each block, how old each segment is, and where the log goes on; and how it was kept
-//! at first. A volume that has such a checkpoint keeps it so; new ones have [`super::sealed`] ones.
+//! The checkpoint: the slot of each block, the age of each segment, and where the log continues; and its first on-disk
+//! format. A volume with that format keeps it; new ones use [`super::sealed`].
 //!
-//! On disk it had two homes; the one of an odd generation is in the second. A home begins with a sector: magic, CRC-32C
-//! over the sector with this field zero, CRC-32C of what is behind it, format version, features that who does not
-//! know them must not open or may pass by, identity, generation, epoch, sequence, what the checkpoint before it
-//! reaches, where the log goes on (segment, block of it), and how the volume is divided. Behind it are an entry of four
-//! bytes for each block and of eight for each segment.
+//! On disk it has two copies; odd generations are in the second. A copy begins with a sector: magic, CRC-32C over the
+//! sector with this field zero, CRC-32C of the data that follows, format version, incompatible and compatible features,
+//! identity, generation, epoch, sequence, sequence of the checkpoint before it, where the log continues (segment, block
+//! in it), and the volume's layout. Then follow an entry of four bytes for each block and of eight for each segment.
 //!
-//! Invariants: what is read is followed only if it is whole, and its slots exist and hold one block each. A sector is
-//! never torn: a first sector that is neither one of ours nor zeroes is damaged, or somebody else's.
+//! Invariants: a checkpoint is used only if it is whole, and its slots exist and hold one block each. A sector is never
+//! torn: a first sector that is neither LLD's nor zeroes is damaged, or foreign.
 
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
@@ -20,28 +19,28 @@ use crate::durable::region;
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;
 const SUM: usize = 8;
-/// No generation, epoch or sequence is this or more: a million a second would take 100,000 years to get there.
+/// Limit of generations, epochs and sequences: at a million a second it would take 100,000 years to reach.
 const LAST: u64 = 1 << 62;
 
-/// A place in the log where the next segment, or part of one, will be written: the segment, and which block of it.
+/// A place in the log where the next record will be written: the segment, and the block in it.
 pub type Place = (u32, u32);
 
-/// What the first sector says.
+/// The first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Features that who does not know them may pass by; kept.
+    /// Compatible features; kept.
     pub features: u64,
-    /// Of the volume.
+    /// Identity of the volume.
     pub identity: u128,
-    /// How many were written before.
+    /// Generation.
     pub generation: u64,
-    /// How often the volume was opened and written to.
+    /// Number of sessions that wrote to the volume.
     pub epoch: u64,
-    /// It tells what all of the log up to this sequence did.
+    /// The sequence up to which it covers the log.
     pub sequence: u64,
-    /// Up to this sequence the checkpoint before it and the log behind that tell the same.
+    /// The sequence up to which the previous checkpoint and the log after it are equivalent.
     pub reached: u64,
-    /// Where the log goes on; nowhere, if only the next checkpoint will say.
+    /// Where the log continues; `None` if only the next checkpoint will say.
     pub anchor: Option<Place>,
 }
 
@@ -50,20 +49,20 @@ pub struct Head {
 pub struct Checkpoint {
     /// Its first sector.
     pub head: Head,
-    /// Of each block; `NONE` where it reads as zeroes.
+    /// Slot of each block; `NONE` where it reads as zeroes.
     pub slots: Vec<Slot>,
-    /// Of each segment, when it was written last.
+    /// Sequence of the last write of each segment.
     pub written: Vec<u64>,
 }
 
-/// What the homes hold.
+/// State of the copies on disk.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// The younger one that is whole; `None` on a volume of zeroes.
+pub struct Recovered {
+    /// The newer whole checkpoint; `None` on a volume of zeroes.
     pub checkpoint: Option<Checkpoint>,
-    /// A younger one that is not.
+    /// A newer one that is torn.
     pub torn: Option<Head>,
-    /// The highest generation that any sealed sector has.
+    /// The highest generation in any sealed sector.
     pub newest: u64,
 }
 
@@ -71,7 +70,7 @@ fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
     IoError::new(ErrorKind::Corrupt, "lld", Some(at), format!("found {found}, expected {expected}"))
 }
 
-/// The first sector and what is behind it, padded to whole pages.
+/// Encodes the first sector and the entries, padded to whole pages.
 pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
     if layout.sealed {
         return sealed::encode(head, slots, written, layout);
@@ -105,12 +104,13 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     Buffer::from_vec(bytes)
 }
 
-/// Whether a first sector is one of ours, and whole.
+/// Whether a first sector is LLD's, and whole.
 pub fn is_head(sector: &[u8]) -> bool {
     sector.starts_with(&MAGIC) && u32_at(sector, SUM) == sum_but(sector, SUM)
 }
 
-/// What a first sector says; `None` if it is zeroes, or of an upgrade that did not end. Else what was found and expected.
+/// Decodes a first sector; `None` if it is zeroes, or of an interrupted upgrade. `Err` with what was found and
+/// expected.
 fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)> {
     if bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(sealed::MAGIC) {
         return Ok(None);
@@ -140,7 +140,7 @@ fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)>
     sensible(head, [word(2), word(3), word(4)], layout).map(Some)
 }
 
-/// A head of a volume that is divided so, if it can be and that is how this one is; else what was found and expected.
+/// Checks the layout of a head against the expected one; `Err` with what was found and expected.
 pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, (String, String)> {
     let told = |[segment, segments, blocks]: [u32; 3]| {
         format!("{blocks} blocks in {segments} segments of {segment}")
@@ -158,7 +158,7 @@ pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, 
     Ok(head)
 }
 
-/// The checkpoint of a home, if it is whole.
+/// The checkpoint in a copy, if it is whole.
 fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let body = bytes.get(HEAD as usize..)?;
     if u32_at(bytes, 12) != crc32c::crc32c(body) {
@@ -185,11 +185,11 @@ pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout)
     Some(Checkpoint { head, slots, written })
 }
 
-/// Reads both homes, as they were kept at first.
-pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoError> {
+/// Reads both copies in the first format.
+pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Recovered, IoError> {
     let mut heads = Vec::new();
     for generation in 0..2 {
-        let first = Extent { sectors: 1, ..layout.home(generation) };
+        let first = Extent { sectors: 1, ..layout.copy(generation) };
         let bytes = region::read(below, first).await?;
         let found = bytes.look(|bytes| head(bytes, layout));
         heads.extend(found.map_err(|(found, expected)| corrupt(first, &found, &expected))?);
@@ -199,28 +199,28 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
     heads.sort_by_key(|head| std::cmp::Reverse(compared(head)));
     let mut torn = None;
     for head in heads {
-        let at = layout.home(head.generation);
+        let at = layout.copy(head.generation);
         let at = Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..at };
         let bytes = region::read(below, at).await?;
         if let Some(checkpoint) = bytes.look(|bytes| decode(&head, bytes, layout)) {
-            return Ok(Found { checkpoint: Some(checkpoint), torn, ..Found::default() });
+            return Ok(Recovered { checkpoint: Some(checkpoint), torn, ..Recovered::default() });
         }
         if torn.replace(head).is_some() {
             return Err(corrupt(at, "no checkpoint that is whole", "one of two"));
         }
     }
     if torn.is_none_or(|torn| torn.generation == 1 && torn.reached == 0) {
-        // The first checkpoint goes to the second home: so the first one was never written.
-        let first = layout.home(0);
+        // The first checkpoint goes to the second copy: so the first copy was never written.
+        let first = layout.copy(0);
         if !region::read(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
         }
-        return Ok(Found { torn, ..Found::default() });
+        return Ok(Recovered { torn, ..Recovered::default() });
     }
-    Err(corrupt(layout.home(1), "no checkpoint that is whole", "one of two"))
+    Err(corrupt(layout.copy(1), "no checkpoint that is whole", "one of two"))
 }
 
-/// Writes an encoded checkpoint to the home of this generation.
+/// Writes an encoded checkpoint to the copy of this generation.
 pub async fn write(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -228,6 +228,6 @@ pub async fn write(
     bytes: &Buffer,
     how: &Hints,
 ) -> Result<(), IoError> {
-    let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.home(generation) };
+    let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.copy(generation) };
     region::write(below, at, bytes, how).await
 }

@@ -1,12 +1,12 @@
-//! The cleaner: finds segments that are worth it, and moves their live blocks into the segment under construction.
+//! The cleaner: selects segments by cost and benefit, and moves their live blocks into the open segment.
 //!
-//! Selection is Sprite LFS's: (1 - u) * age / (1 + u), where u is how much of a segment is live, and its age what was
-//! written since. Whoever needs a segment and finds fewer free ones than the threshold waits for the cleaner, which
-//! meanwhile has the log for itself: what is moved goes to segments of its own, so that after a crash in between
-//! either a segment that it came from is empty, or the one that it went to.
+//! Selection is Sprite LFS's: (1 - u) * age / (1 + u), where u is the live share of a segment, and its age is the
+//! amount written since. A writer that needs a segment when fewer than the threshold are free waits for the cleaner,
+//! which meanwhile has the log for itself: it moves blocks to segments of its own, so that after a crash in between
+//! either the source segment is empty or the target segment is.
 //!
-//! Faults: blocks that cannot be read stay where they are, and their segment is not cleaned again. Nothing that was
-//! moved is lost: its old slot is used again only after the new one is durable.
+//! Faults: blocks that cannot be read stay where they are, and their segment is not cleaned again. Moved blocks are not
+//! lost: the old slot is reused only after the new one is durable.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
@@ -17,7 +17,7 @@ use super::layout::{Block, NONE, Slot};
 use super::segments::Segment;
 use super::state::{State, no_room};
 
-/// What a segment holds: its live blocks, where they are.
+/// Live blocks of a segment, and their slots.
 pub(super) type Live = Vec<(Block, Slot)>;
 
 impl State {
@@ -27,20 +27,20 @@ impl State {
         slots.map(|slot| (self.owners[slot as usize], slot)).filter(|(block, _)| *block != NONE).collect()
     }
 
-    /// Segments that can be cleaned; for those who wait also what the freeblock cleaner is at.
+    /// Segments that can be cleaned; with `waiting`, also those that the freeblock cleaner works on.
     fn candidates(&self, behind_checkpoint: bool, waiting: bool) -> Vec<(u32, &Segment)> {
-        let settled = self.log.settled();
-        let last = if behind_checkpoint { settled.min(self.disk.sequence) } else { settled };
+        let committed = self.log.committed();
+        let last = if behind_checkpoint { committed.min(self.disk.sequence) } else { committed };
         let room = self.layout.room();
         let can = |(number, segment): &(u32, &Segment)| {
-            let worth =
+            let pays =
                 segment.live > 0 && segment.live < room && segment.written <= last && segment.coming == 0;
-            worth && !segment.spared && (waiting || !segment.cleaning) && !self.is_filled_now(*number)
+            pays && !segment.spared && (waiting || !segment.cleaning) && !self.is_filled_now(*number)
         };
         self.segments.iter().filter(can).collect()
     }
 
-    /// The best of these, at most so many with so many live blocks together.
+    /// The best of these candidates, limited by number and by live blocks in total.
     fn best(&self, mut candidates: Vec<(u32, &Segment)>, most: u32, room: u32, by_age: bool) -> Vec<u32> {
         let all = f64::from(self.layout.room());
         let value = |segment: &Segment| {
@@ -48,7 +48,7 @@ impl State {
             let age = (self.log.sequence - segment.written) as f64;
             if by_age { (all - live) * age / (all + live) } else { all - live }
         };
-        // Two are as good only if they are the same: then the first one.
+        // Equal scores are resolved by segment number.
         candidates.sort_by(|(one, a), (other, b)| value(b).total_cmp(&value(a)).then(one.cmp(other)));
         let mut left = room;
         let mut chosen = Vec::new();
@@ -66,10 +66,10 @@ impl State {
         segments.iter().map(|&segment| self.layout.room() - self.segments.of(segment).live).sum()
     }
 
-    /// Segments whose cleaning into so much room gains something: first of those behind the checkpoint, which are free
-    /// without another one.
+    /// Segments that are worth cleaning into this room: preferably those before the checkpoint, which need no other one
+    /// to become free.
     pub(super) fn worth_cleaning(&self, most: u32, room: u32, waiting: bool) -> Option<Vec<u32>> {
-        // The summary of what is moved, and that of what was gathered before.
+        // The summaries of moved blocks and of the open record.
         let gains = |chosen: &Vec<u32>| self.dead(chosen) > 2;
         let tries = [(true, true), (false, true)].into_iter();
         let mut tries =
@@ -77,7 +77,7 @@ impl State {
         tries.find(gains)
     }
 
-    /// Where none is: the emptiest ones.
+    /// If there are none: the emptiest ones.
     fn emptiest(&self, most: u32) -> Vec<u32> {
         edge("only the emptiest segments are worth cleaning");
         self.best(self.candidates(false, true), most.max(2), self.room_to_move(), false)
@@ -97,9 +97,9 @@ impl Lld {
             return Ok(());
         }
         edge("a client waits for the cleaner");
-        // What clients gave before is theirs to wait for.
+        // Blocks written by clients earlier are theirs to wait for.
         let given = self.state.borrow().log.sequence - 1;
-        self.until(|state| state.log.settled() >= given || state.failed.is_some()).await;
+        self.until(|state| state.log.committed() >= given || state.failed.is_some()).await;
         let began = runtime::now();
         let how = Hints { ticket: None, fua: false, ..how.clone() };
         let mut passes = 0;
@@ -113,7 +113,7 @@ impl Lld {
             }
             match self.clean_some(&how).await {
                 Ok(true) => {}
-                // What the freeblock cleaner moved meanwhile has taken the room, and left empty segments.
+                // The freeblock cleaner's moves have used the room meanwhile, and emptied segments.
                 Ok(false) if self.state.borrow().is_anything_left() => self.take_over_all().await,
                 Ok(false) => break Err(no_room()),
                 Err(error) => break Err(error),
@@ -125,7 +125,7 @@ impl Lld {
         cleaned
     }
 
-    /// A step towards more free segments; false if there is none.
+    /// One step towards more free segments; false if there is none.
     async fn clean_some(&self, how: &Hints) -> Result<bool, IoError> {
         if self.free_what_is_written(how).await? {
             return Ok(true);
@@ -155,7 +155,7 @@ impl Lld {
         self.empty(&segments, how).await
     }
 
-    /// Frees segments that are empty, if that takes no more than what is under way, and a flush.
+    /// Frees empty segments, if that needs only writes in flight and a flush.
     pub(super) async fn free_what_is_written(&self, how: &Hints) -> Result<bool, IoError> {
         let sealed = {
             let state = self.state.borrow();
@@ -165,14 +165,16 @@ impl Lld {
             };
             state.segments.pending().filter(ready).map(|segment| segment.emptied).min()
         };
-        let Some(sealed) = sealed.filter(|_| !self.state.borrow().owed) else { return Ok(false) };
+        let Some(sealed) = sealed.filter(|_| !self.state.borrow().checkpoint_pending) else {
+            return Ok(false);
+        };
         self.make_durable(sealed, how).await?;
         Ok(true)
     }
 
     /// Frees all segments that are empty.
     async fn free_all(&self, how: &Hints) -> Result<bool, IoError> {
-        // What is still asked for of an empty one may never come: nobody else asks for anything.
+        // Requests for blocks of empty segments may never be served: nothing else is pending.
         let empty: Vec<u32> = {
             let state = self.state.borrow();
             state.freely.keys().copied().filter(|&segment| state.segments.of(segment).live == 0).collect()
@@ -236,7 +238,7 @@ impl Lld {
         Ok(moved)
     }
 
-    /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can be read.
+    /// Reads live blocks of a pinned segment with one request, or one by one if that fails, as far as they can be read.
     pub(super) async fn read_live(
         &self,
         segment: u32,
@@ -275,7 +277,7 @@ impl Lld {
         blocks
     }
 
-    /// What slots hold that lie one behind the other.
+    /// Reads contiguous slots.
     async fn read_slots(
         &self,
         first: Slot,

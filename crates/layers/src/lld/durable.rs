@@ -1,13 +1,13 @@
-//! What makes things durable: segments on their way to the disk, flushes, and checkpoints.
+//! Durability: writing segments, flushes, and checkpoints.
 //!
 //! Order: a segment of an epoch is written only after a checkpoint of that epoch is durable; a checkpoint only after
-//! all that it tells; and a segment that is empty is used again only after what emptied it is durable and a durable
-//! checkpoint lies behind what was in it.
+//! everything it covers; and an empty segment is reused only after the writes that emptied it are durable and a durable
+//! checkpoint covers its contents.
 //!
-//! Faults: blocks of a segment that could not be written join the one under construction; since the log is broken at
-//! that place, the next flush is a checkpoint. A checkpoint that could not be written fails the flush that asked for
-//! it, and the next one tries again. After a flush of the component that failed nothing is written any more. Where the
-//! component has no room, segments wait in memory, and clients and flushes are told so until there is some again.
+//! Faults: blocks of a segment that could not be written join the open one; since the log is broken there, the next
+//! flush is a checkpoint. A checkpoint that could not be written fails its flush, and the next flush retries. After a
+//! failed flush of the component nothing is written any more. When the component is full, segments wait in memory, and
+//! clients and flushes get that error until there is room again.
 
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, SECTOR_BYTES, mutant};
@@ -19,18 +19,18 @@ use super::sealed;
 use super::state::{Admitted, Who, no_room};
 use crate::durable::region;
 
-/// Writes of segments that may fail one after the other.
+/// Consecutive segment writes that may fail.
 const FAILURES: u32 = 8;
-/// How often it is tried whether there is room again.
+/// Interval of retries when the component was full.
 const ROOM_AGAIN: Nanos = Nanos::from_millis(200);
 
-/// Others wait for this, or will: it is not left for later, and not withdrawn with who asked first.
+/// Hints for work that other tasks wait for: not delayed, and not aborted with the request that started it.
 fn waited_for(how: &Hints) -> Hints {
     Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() }
 }
 
 impl Lld {
-    /// Seals what is gathered, and sends it on its way.
+    /// Seals the open record, and writes it.
     pub(super) fn seal(&self, how: &Hints) {
         if self.canary.is("early reuse") {
             self.state.borrow_mut().segments.free_up(u64::MAX, u64::MAX);
@@ -65,15 +65,15 @@ impl Lld {
         if std::mem::take(&mut state.full) {
             state.failed = None;
         }
-        if !self.volatile && !state.owed {
-            let settled = state.log.settled();
-            state.now_durable(settled);
+        if !self.volatile && !state.checkpoint_pending {
+            let committed = state.log.committed();
+            state.now_durable(committed);
         }
         Ok(())
     }
 
-    /// The blocks of a segment that could not be written go elsewhere; false if it is to be written again where it is,
-    /// because what room there is the cleaner needs.
+    /// Moves the blocks of a segment that could not be written to another; false if it is to be retried in place,
+    /// because the cleaner needs the remaining room.
     fn rescue(&self, sealed: &Sealed, error: &IoError, how: &Hints) -> bool {
         if self.state.borrow().full {
             return false;
@@ -92,7 +92,7 @@ impl Lld {
         if live.len() > room || failures > FAILURES {
             edge("nothing can be written any more");
             self.fail(error);
-            // Unless it failed for another reason: that is for good.
+            // Other errors are permanent.
             let state = &mut *self.state.borrow_mut();
             let why = state.failed.as_ref().map(IoError::kind);
             state.full = error.kind() == ErrorKind::NoSpace && why == Some(ErrorKind::NoSpace);
@@ -108,7 +108,7 @@ impl Lld {
                     return true;
                 }
                 state.put(block, data);
-                state.asked = state.log.sequence;
+                state.requested = state.log.sequence;
             }
             self.seal_if_full(how);
         }
@@ -116,7 +116,7 @@ impl Lld {
         true
     }
 
-    /// Nothing is written any more.
+    /// Stops all writes.
     fn fail(&self, error: &IoError) {
         {
             let state = &mut *self.state.borrow_mut();
@@ -132,7 +132,7 @@ impl Lld {
         self.state.borrow().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Flushes the component. One that fails is the last.
+    /// Flushes the component. After a failed flush there are no more.
     async fn flush_below(&self, how: &Hints) -> Result<(), IoError> {
         if self.canary.is("missing flush") {
             return Ok(());
@@ -147,19 +147,19 @@ impl Lld {
         flushed
     }
 
-    /// Makes durable all that clients were answered before.
+    /// Makes everything acknowledged durable.
     pub(super) async fn sync(&self, how: &Hints) -> Result<(), IoError> {
-        let asked = self.state.borrow().asked;
+        let asked = self.state.borrow().requested;
         self.make_durable(asked, how).await
     }
 
-    /// The same, and a checkpoint tells it.
+    /// As `make_durable`, and covered by a checkpoint.
     pub(super) async fn settle(&self) -> Result<(), IoError> {
         let how = Hints::default();
         self.sync(&how).await?;
         let stale = {
             let state = self.state.borrow();
-            state.begun && state.disk.sequence + 1 < state.log.sequence
+            state.session_begun && state.disk.sequence + 1 < state.log.sequence
         };
         if stale {
             let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
@@ -168,7 +168,7 @@ impl Lld {
         Ok(())
     }
 
-    /// Makes durable all up to this sequence.
+    /// Makes everything up to this sequence durable.
     pub(super) async fn make_durable(&self, sequence: u64, how: &Hints) -> Result<(), IoError> {
         let how = &waited_for(how);
         loop {
@@ -179,26 +179,26 @@ impl Lld {
             if self.state.borrow().log.sequence <= sequence {
                 self.seal(how);
             }
-            self.until(|state| state.log.settled() >= sequence || state.failed.is_some()).await;
+            self.until(|state| state.log.committed() >= sequence || state.failed.is_some()).await;
             if !self.saying.is_empty() {
                 edge("a second flush waits for the first");
             }
             let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
             self.failure()?;
-            let (durable, settled, owed) = {
+            let (durable, committed, checkpoint_pending) = {
                 let state = self.state.borrow();
-                (state.durable, state.log.settled(), state.owed)
+                (state.durable, state.log.committed(), state.checkpoint_pending)
             };
             if durable >= sequence {
                 return Ok(());
             }
-            if owed {
+            if checkpoint_pending {
                 self.checkpoint(how).await?;
             } else {
                 self.flush_below(how).await?;
                 let state = &mut *self.state.borrow_mut();
-                // What was settled while the log was whole is found by a start, whatever broke it since.
-                state.now_durable(settled);
+                // Recovery finds what was committed while the log was whole, even if it broke since.
+                state.now_durable(committed);
             }
             self.changed();
         }
@@ -209,13 +209,13 @@ impl Lld {
         let how = &waited_for(how);
         let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
         self.failure()?;
-        if self.state.borrow().begun {
+        if self.state.borrow().session_begun {
             return Ok(());
         }
         let torn = self.state.borrow().torn;
         if let Some(torn) = torn.filter(|_| !self.layout.sealed) {
-            // Or the next one, torn too, could make it whole.
-            let first = Extent { sectors: 1, ..self.layout.home(torn.generation) };
+            // Otherwise the next one, if torn too, could make it whole.
+            let first = Extent { sectors: 1, ..self.layout.copy(torn.generation) };
             self.below.write(first, Buffer::zeroed(SECTOR_BYTES), how.clone()).await?;
             self.flush_below(how).await?;
             self.state.borrow_mut().torn = None;
@@ -232,7 +232,7 @@ impl Lld {
             state.log.begin(identity, epoch, segment);
             (segment, state.disk.identity == 0, identity, epoch)
         };
-        // Of a new volume both homes are written: a damaged one is then told from one that never was.
+        // Both copies of a new volume are written, so that a damaged copy differs from one never written.
         for _ in 0..if first { 2 } else { 1 } {
             let written = self.write_checkpoint(identity, epoch, how).await;
             if let Err(error) = written {
@@ -242,12 +242,12 @@ impl Lld {
                 return Err(error);
             }
         }
-        self.state.borrow_mut().begun = true;
+        self.state.borrow_mut().session_begun = true;
         self.changed();
         Ok(())
     }
 
-    /// Writes a checkpoint of all that was gathered before; whose turn it is.
+    /// Writes a checkpoint of everything up to now; the caller holds the lock of flushes.
     pub(super) async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let Head { identity, epoch, .. } = self.state.borrow().disk;
         self.write_checkpoint(identity, epoch, &waited_for(how)).await
@@ -259,9 +259,9 @@ impl Lld {
             let (head, bytes, breaks) = {
                 let state = &mut *self.state.borrow_mut();
                 let sequence = state.log.sequence - 1;
-                let reached = if state.owed { state.durable } else { sequence };
+                let reached = if state.checkpoint_pending { state.durable } else { sequence };
                 let (disk, anchor) = (state.disk, state.log.place);
-                // One that failed may have left sectors of its generation: none of another gets it.
+                // A failed one may have left sectors of its generation, which is not reused.
                 let next = disk.generation + 1;
                 let generation = if state.tried >= next { state.tried + 2 } else { next };
                 let head = Head { identity, generation, epoch, sequence, reached, anchor, ..disk };
@@ -269,7 +269,7 @@ impl Lld {
                 (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
             };
             let early = mutant::is("lld: a checkpoint does not wait for what it tells");
-            let ended = |state: &super::state::State| early || state.log.settled() >= head.sequence;
+            let ended = |state: &super::state::State| early || state.log.committed() >= head.sequence;
             self.until(|state| ended(state) || state.failed.is_some()).await;
             self.failure()?;
             if self.state.borrow().breaks != breaks {
@@ -288,30 +288,30 @@ impl Lld {
             state.counted.checkpoint_blocks += bytes.len() as u64 / 4_096;
             state.counted.written += bytes.len() as u64 / 4_096;
             if state.breaks == breaks && head.anchor.is_some() {
-                state.owed = false;
+                state.checkpoint_pending = false;
             }
             state.now_durable(head.sequence);
             return Ok(());
         }
     }
 
-    /// When no checkpoint was written for a while, the newest goes to its other home too.
+    /// Copies the newest checkpoint to its other copy when there was none for a while.
     fn copy_later(&self, generation: u64) {
         if self.layout.sealed {
             let now = |lld: &Lld| lld.state.borrow().disk.generation;
             self.quiet.wait(self.me.clone(), generation, now, async |lld: &Lld| {
-                // Flushes wait for it. If it fails, the one home stays the only one.
+                // Flushes wait for it. If it fails, there is one copy only.
                 let _ = lld.copy_checkpoint(&Hints::default()).await;
             });
         }
     }
 
-    /// Both homes hold the checkpoint.
+    /// Both copies hold the checkpoint.
     pub(super) async fn copy_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
         let generation = {
             let state = self.state.borrow();
-            if !state.begun || self.copied.get() || !self.layout.sealed || state.failed.is_some() {
+            if !state.session_begun || self.copied.get() || !self.layout.sealed || state.failed.is_some() {
                 return Ok(());
             }
             state.disk.generation
@@ -323,12 +323,12 @@ impl Lld {
         Ok(())
     }
 
-    /// So many segments were filled since the last checkpoint that a start would have to read many summaries.
+    /// Starts a checkpoint when recovery would have to read many summaries.
     fn checkpoint_when_due(&self, how: &Hints) {
         let due = {
             let state = &mut *self.state.borrow_mut();
             let due = state.filled >= self.layout.window();
-            // Asked for once.
+            // Started once.
             state.filled = if due { 0 } else { state.filled };
             due && state.failed.is_none()
         };
@@ -337,7 +337,7 @@ impl Lld {
             let how = how.clone();
             runtime::spawn(async move {
                 let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
-                // If it fails the next one tells the same.
+                // If it fails, the next one covers the same.
                 let _ = lld.checkpoint(&how).await;
                 lld.changed();
             })
@@ -345,14 +345,14 @@ impl Lld {
         }
     }
 
-    /// Seals what is gathered if nothing more fits.
+    /// Seals the open record if it is full.
     pub(super) fn seal_if_full(&self, how: &Hints) {
         if self.state.borrow().log.is_full() {
             self.seal(how);
         }
     }
 
-    /// Waits until the state is so.
+    /// Waits until a condition of the state holds.
     pub(super) async fn until(&self, is_so: impl Fn(&super::state::State) -> bool) {
         std::future::poll_fn(|context| {
             if is_so(&self.state.borrow()) {
@@ -364,7 +364,7 @@ impl Lld {
         .await;
     }
 
-    /// Those who wait look again.
+    /// Wakes all waiters.
     pub(super) fn changed(&self) {
         self.waiting.take().into_iter().for_each(std::task::Waker::wake);
     }

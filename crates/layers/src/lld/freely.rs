@@ -1,13 +1,13 @@
-//! The freeblock cleaner: begins earlier than the other one, and reads in class `Free`, where it costs nothing.
+//! The freeblock cleaner: starts earlier than the other one, and reads in class `Free`, at no cost.
 //!
-//! Several segments are asked for at once, block by block. Each block is moved as it comes, in any order: into the
-//! segment that clients fill too, whose write is theirs; or into a segment of its own, block by block in class `Free`
-//! too, and the log says where it is once it is there. So old blocks also stay together, apart from those that clients
-//! write often, and less has to be moved. When clients have to wait for the cleaner all the same, it takes
-//! over the segments that are worth it: what is still asked for of them is withdrawn, and read at once, since
-//! a promoted block would wait for its sectors alone. The others go on.
+//! Several segments are requested together, block by block. Each block is moved when it arrives, in any order: into the
+//! open segment, written with clients' blocks; or into a segment of its own, block by block in class `Free` too, and
+//! the log records its new slot once written. The latter keeps old blocks together, apart from those that clients write
+//! often, and less has to be moved. When clients have to wait for the cleaner all the same, it takes over the best
+//! segments: their outstanding requests are aborted and read normally, since a promoted block would wait for its
+//! sectors alone. The others continue.
 //!
-//! Invariant: it leaves as many segments free as clients do. Faults: as of the other cleaner.
+//! Invariant: it leaves as many segments free as clients do. Faults: as for the other cleaner.
 
 use std::rc::Rc;
 
@@ -23,13 +23,13 @@ use super::summary::Moved;
 use crate::bytes::sum_of_page;
 
 impl Lld {
-    /// Begins with as many segments as it may, if few are free.
+    /// Starts cleaning as many segments as allowed, if few are free.
     pub(super) fn clean_freely_when_due(&self) {
         let may = self.options.cleaner == Cleaner::Freeblock && self.cleaning.is_empty();
         while let Some((lld, segment, ticket)) = self.next_to_clean(may) {
             runtime::spawn(async move {
                 let how = Hints { class: Class::Free, ticket: Some(ticket), ..Hints::default() };
-                // What fails here is left to the other cleaner.
+                // Failures are left to the other cleaner.
                 let moved = lld.clean_freely(segment, &how).await.unwrap_or(false);
                 {
                     let state = &mut *lld.state.borrow_mut();
@@ -45,17 +45,17 @@ impl Lld {
         }
     }
 
-    /// A segment to clean now, if there is one.
+    /// The next segment to clean, if any.
     fn next_to_clean(&self, may: bool) -> Option<(Rc<Lld>, u32, Ticket)> {
         let lld = self.me.upgrade().filter(|_| may)?;
         let state = &mut *self.state.borrow_mut();
         let short = state.spare() < self.options.free_threshold;
         let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
-        if !short || !more || !state.begun || state.resting > 0 {
+        if !short || !more || !state.session_begun || state.resting > 0 {
             return None;
         }
         let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
-        // From now on, or it could be emptied and filled anew before the first of its blocks is asked for.
+        // Marked now, or it could be emptied and refilled before its first block is requested.
         let chosen = state.segments.get(segment);
         chosen.cleaning = true;
         chosen.pins += 1;
@@ -64,8 +64,8 @@ impl Lld {
         Some((lld, segment, ticket))
     }
 
-    /// Withdraws what it asked for of these segments, and waits until it leaves them alone; false if it was at none of
-    /// them. After a wait they may be empty, or hold other blocks.
+    /// Aborts the requests for these segments, and waits for them to end; false if there were none. After a wait the
+    /// segments may be empty, or hold other blocks.
     pub(super) async fn take_over(&self, segments: &[u32]) -> bool {
         let tickets: Vec<Ticket> = {
             let state = self.state.borrow();
@@ -81,7 +81,7 @@ impl Lld {
         true
     }
 
-    /// The same of all; none is begun meanwhile.
+    /// As `take_over`, for all segments; none is started meanwhile.
     pub(super) async fn take_over_all(&self) {
         self.state.borrow_mut().resting += 1;
         let all: Vec<u32> = self.state.borrow().freely.keys().copied().collect();
@@ -89,20 +89,20 @@ impl Lld {
         self.state.borrow_mut().resting -= 1;
     }
 
-    /// Moves the live blocks of a segment, which is pinned until then, as they come; false if none of them could be.
+    /// Moves the live blocks of a pinned segment as they arrive; false if none could be moved.
     async fn clean_freely(&self, segment: u32, how: &Hints) -> Result<bool, IoError> {
         let live = self.state.borrow().live_blocks(segment);
         let moves = live.iter().map(|&(block, slot)| self.fetch(segment, block, slot, how));
         let moved: Result<Vec<bool>, IoError> = join_all(moves).await.into_iter().collect();
         self.pin([segment].into_iter(), -1);
         let moved = moved?;
-        if !withdrawn(how) && !self.free_what_is_written(how).await? {
+        if !aborted(how) && !self.free_what_is_written(how).await? {
             self.free_behind_a_checkpoint(how).await?;
         }
         Ok(moved.contains(&true))
     }
 
-    /// Where nothing else would free them: a checkpoint.
+    /// Frees emptied segments by a checkpoint, if nothing else would.
     async fn free_behind_a_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let needed = {
             let state = self.state.borrow();
@@ -115,7 +115,7 @@ impl Lld {
         Ok(())
     }
 
-    /// Moves a block when it comes; false if it does not.
+    /// Moves a block when it arrives; false if it does not.
     async fn fetch(&self, segment: u32, block: Block, slot: Slot, how: &Hints) -> Result<bool, IoError> {
         let read = self.read_live(segment, &[(block, slot)], how).await.pop();
         let moved = match read {
@@ -125,19 +125,19 @@ impl Lld {
             },
             None => Ok(false),
         };
-        self.state.borrow_mut().counted.withdrawn += u64::from(matches!(moved, Ok(false)) && withdrawn(how));
+        self.state.borrow_mut().counted.aborted += u64::from(matches!(moved, Ok(false)) && aborted(how));
         moved
     }
 
-    /// A block is written to a segment for such blocks; nothing if there is none, or the write is withdrawn or fails.
+    /// Writes a block to the segment for moved blocks; `None` if there is none, or the write is aborted or fails.
     async fn write_apart(&self, block: Block, was: Slot, data: &Buffer, how: &Hints) -> Option<Moved> {
         let slot = {
             let state = &mut *self.state.borrow_mut();
-            let apart = self.options.moved == options::Moved::Apart && !withdrawn(how);
+            let apart = self.options.moved == options::Moved::Apart && !aborted(how);
             if !apart || state.slots[block as usize] != was || state.failed.is_some() {
                 return None;
             }
-            // Who falls behind has no waits of the head to write in: there what clients write carries it.
+            // With too many writes outstanding, blocks go with those of clients instead.
             let behind = state.spare() < self.options.free_threshold * 3 / 4;
             let slot = if behind { None } else { state.slot_apart(self.options.threshold) };
             if slot.is_none() {
@@ -153,7 +153,7 @@ impl Lld {
         Some(Moved { block, slot, sum: sum_of_page(data) })
     }
 
-    /// The log says where a block is now, if it is still the one that was moved.
+    /// Records the new slot of a block in the log, if it is still current.
     async fn say_moved(&self, moved: Moved, was: Slot, data: &Buffer, how: &Hints) -> Result<bool, IoError> {
         let admitted = self.admitted_freely(moved.block, was, how).await;
         if matches!(admitted, Ok(Some(true))) {
@@ -168,14 +168,14 @@ impl Lld {
         admitted.map(|admitted| admitted.is_some())
     }
 
-    /// What was to come to a slot is there, or will not come.
+    /// The write to a slot has ended, or will not happen.
     fn came(&self, slot: Slot) {
         self.state.borrow_mut().came(self.layout.segment_of(slot));
         self.changed();
     }
 
-    /// A block joins the segment under construction, if it is where it was and clients can do that too, or the cleaner
-    /// that they wait for takes over; false if it is left where it is.
+    /// Adds a block to the open segment, if it is unchanged and clients may do the same, or the cleaner that they wait
+    /// for takes over; false if it is left where it is.
     async fn move_freely(&self, block: Block, was: Slot, data: Buffer, how: &Hints) -> Result<bool, IoError> {
         let admitted = self.admitted_freely(block, was, how).await?;
         if admitted == Some(true) {
@@ -188,11 +188,11 @@ impl Lld {
         Ok(admitted.is_some())
     }
 
-    /// Waits until something of a block can be gathered; `Some(false)` if it is not where it was any more, nothing if it
-    /// is to be left there.
+    /// Waits until part of a block can join the open record; `Some(false)` if it is not in its slot any more, `None` if
+    /// it is to be left there.
     async fn admitted_freely(&self, block: Block, was: Slot, how: &Hints) -> Result<Option<bool>, IoError> {
         loop {
-            if withdrawn(how) && self.cleaning.is_empty() {
+            if aborted(how) && self.cleaning.is_empty() {
                 return Ok(None);
             }
             let admitted = {
@@ -201,7 +201,7 @@ impl Lld {
                     edge("a block is used while it is cleaned: it is not moved");
                     return Ok(Some(false));
                 }
-                state.admit(if withdrawn(how) { Who::Cleaner } else { Who::Client }, self.options.threshold)
+                state.admit(if aborted(how) { Who::Cleaner } else { Who::Client }, self.options.threshold)
             };
             match admitted {
                 Admitted::Now => return Ok(Some(true)),
@@ -212,14 +212,14 @@ impl Lld {
                     edge("the freeblock cleaner waits for a free segment");
                     let threshold = self.options.threshold;
                     let enough = |state: &State| state.segments.free() >= threshold;
-                    self.until(|state| withdrawn(how) || enough(state) || state.failed.is_some()).await;
+                    self.until(|state| aborted(how) || enough(state) || state.failed.is_some()).await;
                 }
             }
         }
     }
 }
 
-/// Whether what was asked for is not to be waited for any more.
-fn withdrawn(how: &Hints) -> bool {
+/// Whether the request was aborted.
+fn aborted(how: &Hints) -> bool {
     how.ticket.as_ref().is_some_and(Ticket::is_aborted)
 }

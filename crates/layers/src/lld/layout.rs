@@ -1,72 +1,71 @@
-//! How the component is divided: two homes of the checkpoint, then the segments.
+//! Layout of the component: two copies of the checkpoint, then the segments.
 //!
-//! Slots count the blocks of all segments, summaries included. Invariant: there are so many segments more than the
-//! blocks of clients need that cleaning always gains something: see [`Layout::new`].
+//! Slots number the blocks of all segments, including summaries. Invariant: there are enough segments beyond those for
+//! clients' blocks that cleaning always gains space: see [`Layout::new`].
 
 use seekless_core::{Extent, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use super::sealed;
 use crate::Refused;
 
-/// A block of 4 KiB in the order of the clients.
+/// A block of 4 KiB, as numbered by clients.
 pub type Block = u32;
 /// A block of a segment, counted from the first segment's first.
 pub type Slot = u32;
 /// No block, slot or segment.
 pub const NONE: u32 = u32::MAX;
 
-/// Blocks of the largest segment: its summary has room for so many entries, and the paper's has as many.
+/// Blocks of the largest segment: entries that fit into its summary; as in the paper.
 pub const LARGEST_SEGMENT: u32 = 128;
-/// A summary, and blocks for it.
+/// Blocks of the smallest segment: a summary, and blocks for it.
 pub const SMALLEST_SEGMENT: u32 = 4;
-/// Segments that clients cannot fill, besides those below which the cleaner begins: the one under construction, and
-/// one to gain by.
+/// Segments that clients cannot fill, besides those below the cleaner's threshold: the open one, and one to gain by.
 const SPARE: u32 = 2;
 /// The threshold that the default size leaves room for.
 pub const THRESHOLD: u32 = 2;
-/// The first sector of a home.
+/// Bytes of the first sector of a copy.
 pub const HEAD: u64 = SECTOR_BYTES;
-/// Bytes of an entry of the map, and of a segment's.
+/// Bytes of an entry of the map, and of a segment.
 pub const ENTRIES: (u64, u64) = (4, 8);
 
 fn most_segments(pages: u64, segment: u32) -> u64 {
     (pages / u64::from(segment)).min(u64::from((NONE - 1) / segment))
 }
 
-/// Pages of a home in the first format.
-fn first_home(pages: u64, segment: u32) -> u64 {
+/// Pages of a copy in the first format.
+fn first_copy(pages: u64, segment: u32) -> u64 {
     let segments = most_segments(pages, segment);
     (HEAD + ENTRIES.0 * segments * u64::from(segment) + ENTRIES.1 * segments).div_ceil(PAGE_BYTES)
 }
 
-/// Where things are.
+/// The layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Blocks of a segment, its summary included.
+    /// Blocks of a segment, including its summary.
     pub segment: u32,
     /// Segments.
     pub segments: u32,
-    /// Blocks that clients see.
+    /// Blocks visible to clients.
     pub blocks: u32,
-    /// Whether its metadata is in sealed sectors and has parity; in the first format it was not.
+    /// Whether metadata is in sealed sectors with parity; not so in the first format.
     pub sealed: bool,
-    /// Pages of each home.
-    home: u64,
+    /// Pages of each copy.
+    copy: u64,
 }
 
 impl Layout {
-    /// Divides so many sectors into segments of so many blocks, for clients that see `blocks` of them, or fifteen
-    /// sixteenths of what is possible. Even where only `threshold` segments are free, the others have more than one
-    /// dead block each then: so two of them, moved together, gain more than their new summary takes.
+    /// Divides a device into segments of `segment` blocks, with `blocks` visible to clients, or fifteen sixteenths of
+    /// what is possible. Even with only `threshold` segments free, the others have more than one dead block each on
+    /// average: so moving two of them together gains more than their new summary takes.
     pub fn new(sectors: u64, segment: u32, threshold: u32, blocks: Option<u64>) -> Result<Layout, Refused> {
         let pages = sectors / PAGE_SECTORS;
-        let sealed = |home| {
-            let layout = Layout::with_homes(sectors, segment, threshold, blocks, home)?;
+        let sealed = |copy| {
+            let layout = Layout::with_copies(sectors, segment, threshold, blocks, copy)?;
             Ok(Layout { sealed: true, ..layout })
         };
-        // Most often there is room for the seals, and nothing lies elsewhere than in the first format.
-        match sealed(first_home(pages, segment)) {
-            Ok(layout) if layout.checkpoint_bytes() <= layout.home(0).bytes() => Ok(layout),
+        // Usually there is room for the seals, and the layout is that of the first format.
+        match sealed(first_copy(pages, segment)) {
+            Ok(layout) if layout.checkpoint_bytes() <= layout.copy(0).bytes() => Ok(layout),
             _ => {
                 let most = most_segments(pages, segment) as u32;
                 sealed(sealed::bytes(most * segment, most).div_ceil(PAGE_BYTES))
@@ -74,27 +73,27 @@ impl Layout {
         }
     }
 
-    /// The same, as the first format was divided.
+    /// As `new`, in the first format.
     pub fn first_format(
         sectors: u64,
         segment: u32,
         threshold: u32,
         blocks: Option<u64>,
     ) -> Result<Layout, Refused> {
-        let home = first_home(sectors / PAGE_SECTORS, segment);
-        Layout::with_homes(sectors, segment, threshold, blocks, home)
+        let copy = first_copy(sectors / PAGE_SECTORS, segment);
+        Layout::with_copies(sectors, segment, threshold, blocks, copy)
     }
 
-    fn with_homes(
+    fn with_copies(
         sectors: u64,
         segment: u32,
         threshold: u32,
         blocks: Option<u64>,
-        home: u64,
+        copy: u64,
     ) -> Result<Layout, Refused> {
         let pages = sectors / PAGE_SECTORS;
         let most_segments = most_segments(pages, segment);
-        let segments = (pages.saturating_sub(2 * home) / u64::from(segment)).min(most_segments) as u32;
+        let segments = (pages.saturating_sub(2 * copy) / u64::from(segment)).min(most_segments) as u32;
         let most = |spare: u32| u64::from(segments.saturating_sub(spare)) * u64::from(segment - 2);
         let (usual, most) = (most(SPARE + THRESHOLD) * 15 / 16, most(SPARE + threshold));
         let blocks = blocks.unwrap_or(usual);
@@ -102,10 +101,10 @@ impl Layout {
             let found = format!("{blocks} blocks of 4 KiB in {segments} segments of {segment}");
             return Err(Refused::new("size", found, format!("at least one, and at most {most} of these")));
         }
-        Ok(Layout { segment, segments, blocks: blocks as u32, sealed: false, home })
+        Ok(Layout { segment, segments, blocks: blocks as u32, sealed: false, copy })
     }
 
-    /// Blocks of clients that a segment has room for.
+    /// Blocks of clients in a segment.
     pub fn room(self) -> u32 {
         self.segment - 1
     }
@@ -125,14 +124,14 @@ impl Layout {
         segment * self.segment..(segment + 1) * self.segment
     }
 
-    /// Where slots lie on the component.
+    /// Extent of slots on the component.
     pub fn extent(self, slot: Slot, slots: u32) -> Extent {
-        Extent::of_pages(2 * self.home + u64::from(slot), u64::from(slots))
+        Extent::of_pages(2 * self.copy + u64::from(slot), u64::from(slots))
     }
 
-    /// Where the checkpoint of this generation lies.
-    pub fn home(self, generation: u64) -> Extent {
-        Extent::of_pages(generation % 2 * self.home, self.home)
+    /// Extent of the checkpoint of this generation.
+    pub fn copy(self, generation: u64) -> Extent {
+        Extent::of_pages(generation % 2 * self.copy, self.copy)
     }
 
     /// Bytes of a checkpoint, in whole pages.
@@ -144,8 +143,8 @@ impl Layout {
         (HEAD + body).div_ceil(PAGE_BYTES) * PAGE_BYTES
     }
 
-    /// Segments that are written between two checkpoints: so many that checkpoints take a sixty-fourth of what is
-    /// written, and so few that a start reads their summaries in less than a minute.
+    /// Segments between two checkpoints: enough that checkpoints take a sixty-fourth of all writes, and few enough that
+    /// recovery reads their summaries in less than a minute.
     pub fn window(self) -> u32 {
         let segment = u64::from(self.segment) * PAGE_BYTES;
         (64 * self.checkpoint_bytes() / segment).clamp(8, 4_096) as u32
@@ -162,8 +161,8 @@ mod tests {
             for segment in [4, 8, 31, 128] {
                 let Ok(layout) = Layout::new(pages * PAGE_SECTORS, segment, 2, None) else { continue };
                 let last = layout.extent(layout.slots() - 1, 1);
-                assert!(last.end().page() <= pages && layout.home(1).end() == layout.extent(0, 1).start);
-                assert!(layout.checkpoint_bytes() <= layout.home(0).bytes());
+                assert!(last.end().page() <= pages && layout.copy(1).end() == layout.extent(0, 1).start);
+                assert!(layout.checkpoint_bytes() <= layout.copy(0).bytes());
                 let most = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(u64::MAX)).unwrap_err();
                 let told = most.expected.split("at most ").nth(1).unwrap();
                 let most: u64 = told.split(' ').next().unwrap().parse().unwrap();

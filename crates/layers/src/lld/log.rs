@@ -1,8 +1,8 @@
-//! The log: the segment under construction, and what of it is on its way to the disk.
+//! The log: the open segment, and the records of it that are being written.
 //!
-//! Blocks and deletions are gathered until the segment is full, or somebody needs them durable: then they are *sealed*
-//! behind a summary, and written with one request. What is in memory is read from there. Sequences number what is
-//! sealed; it is *settled* when it and all before it were written.
+//! Blocks and deletions are collected in the open record until the segment is full or they have to be durable: then the
+//! record is *sealed* with a summary in front, and written with one request. Until written, it is read from memory.
+//! Sequences number records; a record is *committed* when it and all before it were written.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use super::summary::{self, Key, Moved, Summary};
 use crate::bytes::sum_of_page;
 use crate::durable::parity;
 
-/// What was sealed, until it is written.
+/// A sealed record that is being written.
 pub struct Sealed {
-    /// Its number.
+    /// Its sequence.
     pub sequence: u64,
-    /// Where its summary goes; the blocks lie behind it.
+    /// Slot of its summary; the blocks follow.
     pub at: Slot,
-    /// The blocks, `NONE` for one that is dead.
+    /// The blocks, `NONE` for a dead one.
     pub entries: Vec<(Block, Buffer)>,
     /// Their checksums.
     pub sums: Vec<u32>,
-    /// All of it.
+    /// Its bytes.
     pub bytes: Buffer,
 }
 
@@ -34,25 +34,25 @@ pub struct Log {
     layout: Layout,
     identity: u128,
     epoch: u64,
-    /// Of what is gathered now.
+    /// Sequence of the open record.
     pub sequence: u64,
-    /// Where that goes; nowhere before the first segment is taken, or if none was free when the last one was full.
+    /// Its segment; `None` before the first one, or if none was free when the last one became full.
     pub place: Option<Place>,
     entries: Vec<(Block, Buffer)>,
     deleted: Vec<(Block, u32)>,
     moved: Vec<Moved>,
-    /// Sealed, and not written.
+    /// Sealed records that are not yet written.
     pub in_flight: BTreeMap<u64, Rc<Sealed>>,
 }
 
 impl Log {
-    /// One that has no segment, and goes on behind `settled`.
-    pub fn new(layout: Layout, settled: u64) -> Log {
+    /// A log without a segment, continuing after `committed`.
+    pub fn new(layout: Layout, committed: u64) -> Log {
         Log {
             layout,
             identity: 0,
             epoch: 0,
-            sequence: settled + 1,
+            sequence: committed + 1,
             place: None,
             entries: Vec::new(),
             deleted: Vec::new(),
@@ -61,42 +61,42 @@ impl Log {
         }
     }
 
-    /// It goes on in this segment from now on, in this epoch.
+    /// Continues in this segment, in this epoch.
     pub fn begin(&mut self, identity: u128, epoch: u64, segment: u32) {
         (self.identity, self.epoch, self.place) = (identity, epoch, Some((segment, 0)));
     }
 
-    /// Whether nothing is gathered.
+    /// Whether the open record is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.deleted.is_empty() && self.moved.is_empty()
     }
 
-    /// Blocks that there is room for in the segment under construction.
+    /// Blocks that fit into the open segment.
     pub fn room(&self) -> u32 {
         self.place.map_or(0, |(_, offset)| self.layout.segment - offset - 1 - self.entries.len() as u32)
     }
 
-    /// Whether nothing more can be gathered.
+    /// Whether the open record is full.
     pub fn is_full(&self) -> bool {
-        // Another deletion or move.
+        // Room for another deletion or move.
         let more = summary::fit(&self.layout, self.deleted.len() + 1, self.moved.len() + 1);
         self.place.is_some() && (self.room() == 0 || !more)
     }
 
-    /// The slot of the next block that is gathered.
+    /// The slot of the next block.
     fn next_slot(&self) -> Option<Slot> {
         let (segment, offset) = self.place?;
         Some(segment * self.layout.segment + offset + 1 + self.entries.len() as u32)
     }
 
-    /// Which of what is gathered is in this slot.
+    /// Index in the open record of the block in this slot.
     fn gathered(&self, slot: Slot) -> Option<usize> {
         let first = self.next_slot()? - self.entries.len() as u32;
         let index = slot.checked_sub(first)? as usize;
         (index < self.entries.len()).then_some(index)
     }
 
-    /// Gathers a block, and returns its slot: the one it has if that is under construction.
+    /// Adds a block, and returns its slot: its present one if that is in the open record.
     pub fn put(&mut self, block: Block, was: Slot, data: Buffer) -> Option<Slot> {
         if let Some(index) = self.gathered(was).filter(|_| was != NONE) {
             self.entries[index].1 = data;
@@ -107,7 +107,7 @@ impl Log {
         Some(slot)
     }
 
-    /// Gathers that a block is deleted, which was in this slot.
+    /// Adds the deletion of a block, formerly in this slot.
     pub fn delete(&mut self, block: Block, was: Slot) {
         if let Some(index) = self.gathered(was) {
             self.entries[index].0 = NONE;
@@ -118,12 +118,12 @@ impl Log {
         }
     }
 
-    /// Gathers that a block was written elsewhere.
+    /// Adds the record of a block written elsewhere.
     pub fn moved(&mut self, moved: Moved) {
         self.moved.push(moved);
     }
 
-    /// What a slot holds, if that is in memory.
+    /// Contents of a slot, if in memory.
     pub fn held(&self, slot: Slot) -> Option<&Buffer> {
         if let Some(index) = self.gathered(slot) {
             return Some(&self.entries[index].1);
@@ -134,19 +134,19 @@ impl Log {
         sealed.entries.get((slot - sealed.at - 1) as usize).map(|(_, data)| data)
     }
 
-    /// All up to this sequence are written.
-    pub fn settled(&self) -> u64 {
+    /// The sequence up to which all records are written.
+    pub fn committed(&self) -> u64 {
         self.in_flight.keys().next().map_or(self.sequence, |first| *first) - 1
     }
 
-    /// Whether the segment is full when what is gathered now is sealed, so that the log goes on in another.
+    /// Whether sealing the open record fills the segment, so that the log continues in another.
     pub fn fills(&self) -> bool {
         let filled = |(_, offset): Place| offset + 1 + self.entries.len() as u32;
         self.place.is_some_and(|place| self.layout.segment - filled(place) < 2)
     }
 
-    /// Seals what is gathered; if that fills its segment, the log goes on in `next`.
-    pub fn seal(&mut self, next: Option<u32>, confirmed: u64, forgets: bool) -> Option<Rc<Sealed>> {
+    /// Seals the open record; if that fills its segment, the log continues in `next`.
+    pub fn seal(&mut self, next: Option<u32>, stable: u64, forgets: bool) -> Option<Rc<Sealed>> {
         let (segment, offset) = self.place.filter(|_| !self.is_empty())?;
         let fills = self.fills();
         let (sequence, entries) = (self.sequence, std::mem::take(&mut self.entries));
@@ -154,7 +154,7 @@ impl Log {
         let key = Key { identity: self.identity, epoch: self.epoch, sequence, segment, offset };
         let summary = Summary {
             key,
-            confirmed,
+            stable,
             next: next.unwrap_or(NONE),
             moved,
             deleted: if forgets { Vec::new() } else { deleted },

@@ -1,14 +1,14 @@
-//! A log-structured logical disk (LLD): blocks lie wherever they were written last, in segments that are written with
-//! one request each, and segments of which little is live are cleaned (Lumb et al., OSDI 2000, section 5).
+//! A log-structured logical disk (LLD): blocks are written to segments, with one request per segment, and segments with
+//! few live blocks are cleaned (Lumb et al., OSDI 2000, section 5).
 //!
-//! `path` is what a request does, `log` the segment under construction, `durable` what makes it durable, `cleaner` and
-//! `freely` the cleaners, `opening` what a start finds; on disk are the `checkpoint` and the `summary` of each segment.
+//! `path` is the path of a request, `log` the open segment, `durable` writes and flushes, `cleaner` and `freely` are
+//! the cleaners, `opening` is recovery; on disk are the `checkpoint` and the `summary` of each record.
 //!
-//! Invariants: a block has at most one slot; what a durable checkpoint and the log behind it name is not written over;
-//! clients leave the cleaner as many free segments as it needs to gain another.
+//! Invariants: a block has at most one slot; slots named by a durable checkpoint and the log after it are not
+//! overwritten; clients leave the cleaner as many free segments as it needs to gain another.
 //!
-//! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
-//! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request below may
+//! fail. Data that was flushed, or acknowledged with FUA, is read back; a flush that cannot guarantee this fails.
 
 mod checkpoint;
 mod cleaner;
@@ -47,37 +47,37 @@ pub struct Lld {
     below: Rc<dyn BlockDevice>,
     options: Options,
     layout: Layout,
-    /// Whether what is below may lose what it acknowledged, until a flush.
+    /// Whether the component has a volatile cache.
     volatile: bool,
     state: RefCell<State>,
     locks: RangeLocks,
-    /// Who cleans for those who wait.
+    /// Lock of the cleaner that writers wait for.
     cleaning: RangeLocks,
-    /// Flushes and checkpoints, one at a time.
+    /// Lock of flushes and checkpoints.
     saying: RangeLocks,
     canary: Canary,
     waiting: RefCell<Vec<Waker>>,
-    /// Copies the checkpoint to its other home then.
+    /// Delay before the checkpoint is copied to its other copy.
     quiet: Quiet,
-    /// Both homes hold the checkpoint.
+    /// Whether both copies hold the checkpoint.
     copied: Cell<bool>,
-    /// Itself, for what it does in the background.
+    /// Weak reference to itself, for background tasks.
     me: Weak<Lld>,
 }
 
 impl Lld {
-    /// Opens what is there; where there are only zeroes, a volume of zeroes.
+    /// Opens the volume; on zeroes, an empty one.
     pub async fn open(below: Rc<dyn BlockDevice>, options: Options) -> Result<Rc<Lld>, IoError> {
         let (layout, found) = opening::find(&*below, &options).await?;
         Lld::of(below, options, layout, found).await
     }
 
-    /// What a checkpoint tells that was found, and the log behind it.
+    /// The volume of the checkpoint and log that were found.
     async fn of(
         below: Rc<dyn BlockDevice>,
         options: Options,
         layout: Layout,
-        found: checkpoint::Found,
+        found: checkpoint::Recovered,
     ) -> Result<Rc<Lld>, IoError> {
         let geometry = below.geometry();
         let canary = options.canary();
@@ -135,7 +135,7 @@ impl BlockDevice for Lld {
         io(async move { if self.options.older { Ok(()) } else { self.sync(&how).await } })
     }
 
-    /// Whole blocks read as zeroes afterwards; parts of blocks stay.
+    /// Whole blocks read as zeroes afterwards; partly discarded blocks are unchanged.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             writable("lld", self.options.older)?;
@@ -213,7 +213,7 @@ impl Layer for Lld {
             ("blocks_moved", counted.moved),
             ("blocks_moved_free", counted.moved_free),
             ("blocks_moved_apart", counted.moved_apart),
-            ("blocks_withdrawn", counted.withdrawn),
+            ("blocks_withdrawn", counted.aborted),
             ("cleaner_read_bytes", counted.read),
             ("waits_for_the_cleaner", counted.waits),
             ("waited_for_the_cleaner_us", counted.waited_ns / 1_000),
@@ -227,7 +227,7 @@ impl Layer for Lld {
         ]
     }
 
-    /// Everything acknowledged is durable, and a checkpoint tells it: the next start reads no summaries.
+    /// Makes everything acknowledged durable and writes a checkpoint: the next start reads no summaries.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.state.borrow_mut().resting += 1;

@@ -1,20 +1,20 @@
-//! Opening: the checkpoint, and what the log behind it tells.
+//! Opening: the checkpoint, and the log after it.
 //!
-//! The log is followed summary by summary: each says where the next one has to be, which then has the next sequence. A
-//! summary that a later one confirms was durable, with its blocks; the blocks of the others are read, and the first
-//! one that is not as its checksum says ends the log: it was being written when the power went.
+//! The log is followed summary by summary: each names the place of the next one, which has the next sequence. A summary
+//! that a later one calls stable was durable, with its blocks; the blocks of the others are read, and the first with a
+//! wrong checksum ends the log: it was being written at the power failure.
 //!
-//! Of a record of which one sector has rotted the parity makes it whole, and only that is written (see
-//! [`crate::durable::parity`]). What was read is flushed before anybody relies on it: who wrote it may have ended before its
-//! own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the log has
-//! left behind here is ever taken for its continuation.
+//! A record with one rotten sector is repaired by its parity, and only that is written (see
+//! [`crate::durable::parity`]). What was read is flushed before anything relies on it: the program may have crashed
+//! before its own flush. The first write of a client begins with a checkpoint of a new epoch, so that old records after
+//! the end of the log are never taken for its continuation.
 
 use std::collections::BTreeMap;
 
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, mutant};
 
-use super::checkpoint::{self, Checkpoint, Found, Head};
+use super::checkpoint::{self, Checkpoint, Head, Recovered};
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::Log;
 use super::segments::{Segment, Segments};
@@ -26,14 +26,14 @@ use crate::bytes::sum_of_page;
 use crate::canary::Canary;
 use crate::durable::{parity, region, walk};
 
-/// The checkpoint that counts, and how the component is divided: as new volumes are, or as one of the first format.
-pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Found), IoError> {
+/// The current checkpoint, and the layout: of new volumes, or of the first format.
+pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Recovered), IoError> {
     let sectors = below.geometry().sectors;
     let layout = options.built(sectors)?;
     let old = options.first_format(sectors)?;
-    if let Some((bytes, pair)) = sealed::homes(below, &layout).await? {
+    if let Some((bytes, pair)) = sealed::copies(below, &layout).await? {
         let found = sealed::choose(&bytes, &pair, &layout, options.older);
-        // Without a home that is whole it may be of the first format, with an upgrade that did not end.
+        // Without a whole copy it may be of the first format, with an interrupted upgrade.
         let whole = matches!(&found, Ok(found) if found.checkpoint.is_some());
         let first = if whole { None } else { checkpoint::read(below, &old).await.ok() };
         return match first.filter(|first| first.checkpoint.is_some()) {
@@ -46,11 +46,11 @@ pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout,
     Ok((if blank { layout } else { old }, found))
 }
 
-/// What the component holds.
+/// State of the component.
 pub async fn open(
     below: &dyn BlockDevice,
     layout: Layout,
-    found: Found,
+    found: Recovered,
     options: &Options,
     canary: &Canary,
 ) -> Result<State, IoError> {
@@ -65,11 +65,12 @@ pub async fn open(
     let reached = log.last().map_or(checkpoint.head.sequence, |summary| summary.key.sequence);
     if let Some(torn) = found.torn.filter(|torn| torn.reached > reached) {
         let why = format!(
-            "found a checkpoint that is damaged, and behind the one before a log up to sequence {reached}, expected one \
+            "found a checkpoint that is damaged, and after the one before it a log up to sequence {reached}, \
+             expected one \
              up to {}",
             torn.reached
         );
-        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.home(torn.generation)), why));
+        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.copy(torn.generation)), why));
     }
     let mut state = State {
         layout,
@@ -78,12 +79,12 @@ pub async fn open(
         segments: Segments::default(),
         log: Log::new(layout, reached),
         disk: checkpoint.head,
-        begun: false,
+        session_begun: false,
         torn: found.torn,
         tried: 0,
         durable: reached,
-        asked: 0,
-        owed: false,
+        requested: 0,
+        checkpoint_pending: false,
         breaks: 0,
         failures: 0,
         filled: 0,
@@ -116,11 +117,11 @@ pub async fn open(
     Ok(state)
 }
 
-/// A volume of zeroes.
+/// State of a volume of zeroes.
 fn blank(layout: &Layout, generation: u64) -> Checkpoint {
     let first = if layout.sealed { first_number() } else { 0 };
-    // A first one that was torn is written again where it is: else a second one that is torn leaves none whole, and no
-    // home that is blank.
+    // A torn first checkpoint is rewritten in place: otherwise a torn second one would leave no whole and no blank
+    // copy.
     let torn = u64::from(layout.sealed && generation > 0);
     let head = Head {
         features: 0,
@@ -143,7 +144,7 @@ fn owners(slots: &[u32], layout: &Layout) -> Vec<u32> {
     owners
 }
 
-/// The summaries behind a checkpoint, as far as they and their blocks are whole.
+/// The summaries after a checkpoint, as far as they and their blocks are whole.
 async fn follow(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -158,10 +159,10 @@ async fn follow(
         summary_at(below, layout, &key, options).await
     };
     let walk = walk::walk(layout.segment, anchor, head.sequence + 1, find).await?;
-    let confirmed = walk.stable();
+    let stable = walk.stable();
     let mut log = walk.records;
     for index in 0..log.len() {
-        if log[index].key.sequence > confirmed
+        if log[index].key.sequence > stable
             && !is_whole(below, layout, &mut log[index], options, canary).await?
         {
             edge("the log ends with a segment that is not whole");
@@ -172,7 +173,7 @@ async fn follow(
     Ok(log)
 }
 
-/// The summary at this place, if it is this one. Of one that has a parity, one sector may have rotted.
+/// The summary expected at this place. With parity, one rotten sector is tolerated.
 async fn summary_at(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -197,7 +198,7 @@ async fn summary_at(
     Ok(Some(summary))
 }
 
-/// What a parity has made whole is written, unless nothing may be.
+/// Writes what parity has repaired, unless opened read-only.
 async fn made_whole(
     below: &dyn BlockDevice,
     at: Extent,
@@ -221,12 +222,12 @@ impl walk::Record for Summary {
     }
 
     fn stable(&self) -> u64 {
-        self.confirmed
+        self.stable
     }
 }
 
-/// Whether the blocks behind a summary are what it says. Of those that it says were moved, those that are not where it
-/// says stay where they were: that was not given up before this was durable.
+/// Whether the blocks of a record match its summary. Blocks recorded as moved that are not at their new slots stay at
+/// the old ones, which are not reused before this record is durable.
 async fn is_whole(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -257,7 +258,7 @@ async fn is_whole(
         return Ok(true);
     }
     let mut lost = Vec::new();
-    // What was moved one after the other lies so.
+    // Blocks that were moved together are contiguous.
     for run in summary.moved.chunk_by(|one, next| one.slot + 1 == next.slot) {
         let sums: Vec<u32> = run.iter().map(|moved| moved.sum).collect();
         if holds(below, layout, run[0].slot, &sums).await? {
@@ -274,7 +275,7 @@ async fn is_whole(
     Ok(true)
 }
 
-/// Whether slots, from this one on, hold what has these checksums.
+/// Whether slots from this one on have these checksums.
 async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u32]) -> Result<bool, IoError> {
     if sums.is_empty() {
         return Ok(true);
@@ -286,7 +287,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
     Ok(blocks.zip(sums).all(|(part, told)| sum(part) == *told))
 }
 
-/// What a summary tells: first what was moved, then what was deleted, then what lies behind it.
+/// Applies a summary: moves, then deletions, then its blocks.
 fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
     for moved in &summary.moved {
         lies(state, moved.block, moved.slot)?;
@@ -308,7 +309,7 @@ fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
     Ok(())
 }
 
-/// A block lies in a slot from now on.
+/// Records the slot of a block.
 fn lies(state: &mut State, block: Block, slot: Slot) -> Result<(), IoError> {
     let was = std::mem::replace(&mut state.slots[block as usize], slot);
     if was != NONE {

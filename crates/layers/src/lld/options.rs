@@ -1,4 +1,4 @@
-//! What a user can set.
+//! Options of the layer.
 
 use seekless_core::{ErrorKind, IoError, PAGE_BYTES};
 use serde::Deserialize;
@@ -12,51 +12,51 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// What clients see; without it fifteen sixteenths of what is possible.
+    /// Size visible to clients; by default fifteen sixteenths of the maximum.
     pub size: Option<Bytes>,
-    /// A segment, its summary included: whole blocks of 4 KiB, 4 to 128.
+    /// Size of a segment including its summary: whole blocks of 4 KiB, 4 to 128.
     pub segment: Bytes,
-    /// How segments are cleaned.
+    /// Cleaner to use.
     pub cleaner: Cleaner,
-    /// With fewer free segments clients wait for the cleaner: at least 2.
+    /// Writers wait for the cleaner below this number of free segments: at least 2.
     pub threshold: u32,
-    /// With fewer free segments the freeblock cleaner begins: more than the threshold.
+    /// The freeblock cleaner starts below this number of free segments: more than `threshold`.
     pub free_threshold: u32,
-    /// Where the freeblock cleaner writes what it moves.
+    /// Where the freeblock cleaner writes moved blocks.
     pub moved: Moved,
-    /// Segments that are cleaned at once, at least 1.
+    /// Segments cleaned together, at least 1.
     pub at_once: u32,
-    /// Opens the checkpoint before the newest, read-only, where a sector of that one has rotted. Blocks that were written
-    /// after may read as others.
+    /// Opens the checkpoint before the newest, read-only, if a sector of the newest has rotted. Blocks written since
+    /// may read as older data.
     pub older: bool,
-    /// The known bug that it has.
+    /// The canary to enable.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
 }
 
-/// How segments are cleaned.
+/// Cleaners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cleaner {
-    /// By whoever needs a segment and finds too few.
+    /// Started by a writer that finds too few free segments.
     #[default]
     Original,
-    /// In class `Free` from a higher threshold on; below the lower one like the other.
+    /// In class `Free` from a higher threshold on; below the lower one as `Original`.
     Freeblock,
 }
 
-/// Where the freeblock cleaner writes what it moves.
+/// Where the freeblock cleaner writes moved blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Moved {
-    /// Into the segment that clients fill: their writes carry it, as in the paper.
+    /// Into the open segment: clients' writes carry them, as in the paper.
     Joined,
     /// Into segments of its own, in class `Free`.
     #[default]
     Apart,
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a torn checkpoint: the one before counts",
     "zeroes where no checkpoint was written: a volume of zeroes",
@@ -91,7 +91,7 @@ pub const EDGES: &[&str] = &[
     "the freeblock cleaner waits for a free segment",
 ];
 
-/// The known bugs that it can have.
+/// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &["early reuse", "missing flush", "torn segment accepted", "lost deletion", "unflushed opening"]
 } else {
@@ -99,7 +99,7 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 };
 
 impl Options {
-    /// What cannot be on any device.
+    /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
         if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
@@ -129,7 +129,7 @@ impl Options {
         }
     }
 
-    /// The bug that it has: none, but in a build with canaries.
+    /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
         return Canary::new(crate::canary::of(self.canary.as_deref(), "lld"), CANARIES);
@@ -137,19 +137,19 @@ impl Options {
         Canary::default()
     }
 
-    /// How a device of so many sectors is divided.
+    /// Layout of a device of `sectors` sectors.
     pub fn layout(&self, sectors: u64) -> Result<Layout, Refused> {
         self.check()?;
         let blocks = self.size.map(|Bytes(bytes)| bytes / PAGE_BYTES);
         Layout::new(sectors, (self.segment.0 / PAGE_BYTES) as u32, self.threshold, blocks)
     }
 
-    /// The same for who builds it.
+    /// As `layout`, with the layer's error.
     pub fn built(&self, sectors: u64) -> Result<Layout, IoError> {
         self.layout(sectors).map_err(|why| invalid(&why))
     }
 
-    /// How a volume of the first format is divided.
+    /// Layout in the first format.
     pub fn first_format(&self, sectors: u64) -> Result<Layout, IoError> {
         let blocks = self.size.map(|Bytes(bytes)| bytes / PAGE_BYTES);
         let segment = (self.segment.0 / PAGE_BYTES) as u32;

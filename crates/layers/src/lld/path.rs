@@ -1,10 +1,10 @@
-//! The path of a request: reads from where blocks lie, writes into the segment under construction.
+//! The path of a request: reads from the slots of blocks, writes into the open segment.
 //!
-//! A write is answered when its blocks are in memory; what is durable, flushes say. Part of a block is joined with the
-//! rest of it first. Requests hold their range; the cleaner does not: it moves a block only if that is where it was
-//! when it was read. So a segment that is read from is pinned, or it could be used again meanwhile.
+//! A write completes when its blocks are in memory; flushes make them durable. A partial block is joined with the rest
+//! of it first. Requests lock their range; the cleaner does not: it moves a block only if its slot is unchanged since
+//! it was read. So a segment being read is pinned, or it could be reused meanwhile.
 //!
-//! Faults: a read that fails fails the request, also the write of a part of a block.
+//! Faults: a failed read fails the request, including a write of part of a block.
 
 use futures_util::future::{join, join_all};
 use seekless_core::runtime::edge;
@@ -14,23 +14,23 @@ use super::Lld;
 use super::layout::{Block, NONE, Slot};
 use super::state::{Admitted, Who};
 
-/// A copy, since who writes may use its buffer again; what has only a length stays so.
+/// Copies the data, since the client may reuse its buffer; hollow buffers stay hollow.
 fn owned(data: Buffer) -> Buffer {
     if data.is_hollow() { data } else { Buffer::from_vec(data.to_vec()) }
 }
 
-/// A part of a request that is one piece on the component.
+/// Part of a request that is contiguous on the component.
 struct Run {
     on: Extent,
     segment: u32,
-    /// Of its first block.
+    /// Slot of its first block.
     slot: Slot,
-    /// Where it begins in the request, in sectors.
+    /// Offset in the request, in sectors.
     from: u64,
 }
 
 impl Run {
-    /// Of its blocks.
+    /// Numbers of its blocks.
     fn slots(&self) -> std::ops::Range<Slot> {
         self.slot..self.slot + self.on.pages().count() as Slot
     }
@@ -62,7 +62,7 @@ impl Lld {
         read.and_then(|_| rotten.map_or(Ok(()), |slot| Err(self.rotten_block(slot))))
     }
 
-    /// Brings what is in memory, and tells where the rest is.
+    /// Copies blocks that are in memory, and returns the parts to read.
     fn locate(&self, at: Extent, into: &Buffer) -> Vec<Run> {
         let state = self.state.borrow();
         let mut runs: Vec<Run> = Vec::new();
@@ -96,7 +96,7 @@ impl Lld {
         runs
     }
 
-    /// So many more reads of these segments are under way.
+    /// Counts further reads of these segments.
     pub(super) fn pin(&self, segments: impl Iterator<Item = u32>, change: i32) {
         let freed = {
             let state = &mut *self.state.borrow_mut();
@@ -135,20 +135,20 @@ impl Lld {
         Ok(())
     }
 
-    /// A client's block joins the segment under construction.
+    /// Adds a client's block to the open segment.
     async fn put(&self, block: Block, data: Buffer, how: &Hints) -> Result<(), IoError> {
         self.admitted(how).await?;
         {
             let state = &mut *self.state.borrow_mut();
             state.put(block, data);
-            state.asked = state.log.sequence;
+            state.requested = state.log.sequence;
             state.counted.blocks += 1;
         }
         self.seal_if_full(how);
         Ok(())
     }
 
-    /// Waits until something of a client can be gathered: what follows at once, can.
+    /// Waits until the open record accepts something of a client, immediately afterwards.
     async fn admitted(&self, how: &Hints) -> Result<(), IoError> {
         loop {
             let admitted = self.state.borrow_mut().admit(Who::Client, self.options.threshold);
@@ -168,8 +168,7 @@ impl Lld {
         self.until(|state| state.log.in_flight.len() < under_way || state.failed.is_some()).await;
     }
 
-    /// A block joins the segment under construction if it is still in the slot that it was read from; false if there
-    /// is no room.
+    /// Adds a block to the open segment if it is still in the slot that it was read from; false if there is no room.
     pub(super) async fn move_block(&self, block: Block, was: Slot, data: Buffer) -> Result<bool, IoError> {
         loop {
             let admitted = {
@@ -197,7 +196,7 @@ impl Lld {
         Ok(true)
     }
 
-    /// Whole blocks read as zeroes from now on.
+    /// Deletes whole blocks: they read as zeroes from now on.
     pub(super) async fn delete_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
         for block in whole.map(|part| part.start.page() as Block) {
@@ -209,7 +208,7 @@ impl Lld {
                 let state = &mut *self.state.borrow_mut();
                 state.delete(block);
                 if !mutant::is("lld: a flush does not cover deletions") {
-                    state.asked = state.log.sequence;
+                    state.requested = state.log.sequence;
                 }
             }
             self.seal_if_full(how);
@@ -217,7 +216,7 @@ impl Lld {
         Ok(())
     }
 
-    /// The parts of blocks at both ends are written, the rest deleted.
+    /// Writes zeroes to the partial blocks at both ends, and deletes the others.
     pub(super) async fn zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         for part in at.split(PAGE_SECTORS).filter(|part| part.sectors < PAGE_SECTORS) {
             self.write_blocks(part, &Buffer::zeroed(part.bytes()), how).await?;

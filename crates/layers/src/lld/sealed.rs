@@ -1,18 +1,18 @@
-//! The checkpoint as it is kept now: in sealed sectors, in the same two homes.
+//! The checkpoint in the present format: in sealed sectors, in two copies.
 //!
-//! A home is a head (magic; features that who does not know them must not open, or may pass by; identity, epoch,
-//! sequence, what the checkpoint before it reaches, where the log goes on, how the volume is divided; room), behind it
-//! the entries of blocks, and from a sector of their own on those of segments; none lies across sectors. The
-//! generation is in the seals; the one of an odd generation is in the second home, and at a stop in the first one too.
+//! A copy is a head (magic; incompatible and compatible features; identity, epoch, sequence, sequence of the checkpoint
+//! before it, where the log continues, layout; reserve), then the entries of blocks, and from a new sector on those of
+//! segments; none crosses a sector boundary. The generation is in the seals; odd generations are in the second copy,
+//! and after a stop in the first one too.
 
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
-use super::checkpoint::{self, Checkpoint, Found, Head};
+use super::checkpoint::{self, Checkpoint, Head, Recovered};
 use super::layout::{ENTRIES, Layout, NONE, Slot};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair, region};
+use crate::durable::{Choice, CopyState, Pair, region};
 
 pub const MAGIC: &[u8; 8] = b"SKLLLDC2";
 const HEAD: usize = 128;
@@ -21,7 +21,7 @@ fn part() -> Part {
     Part::of(*MAGIC, 0)
 }
 
-/// Bytes of a checkpoint of so many blocks and segments: whole sectors.
+/// Bytes of a checkpoint for this many blocks and segments: whole sectors.
 pub fn bytes(blocks: u32, segments: u32) -> u64 {
     of_blocks(blocks) + sector::bytes(0, ENTRIES.1 as usize, u64::from(segments))
 }
@@ -37,7 +37,7 @@ fn places(layout: &Layout) -> (impl Iterator<Item = usize>, impl Iterator<Item =
     (blocks, segments.take(layout.segments as usize))
 }
 
-/// The bytes of a home.
+/// Encodes a copy.
 pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     put(&mut bytes, 0, MAGIC);
@@ -58,11 +58,11 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     for (sequence, at) in written.iter().zip(of_segments) {
         put(&mut bytes, at, &sequence.to_le_bytes());
     }
-    part().seal(layout.home(head.generation).start, head.generation, &mut bytes);
+    part().seal(layout.copy(head.generation).start, head.generation, &mut bytes);
     Buffer::from_vec(bytes)
 }
 
-/// What a first sector says that is whole, of this generation; else what was found and expected.
+/// Decodes a whole first sector of this generation; `Err` with what was found and expected.
 fn head(bytes: &[u8], generation: u64, layout: &Layout) -> Result<Head, (String, String)> {
     let features = u32_at(bytes, 8);
     if !bytes.starts_with(MAGIC) || features != 0 {
@@ -87,42 +87,45 @@ fn corrupt(at: Extent, why: String) -> IoError {
     IoError::new(ErrorKind::Corrupt, "lld", Some(at), why)
 }
 
-fn at(layout: &Layout, home: u64) -> Extent {
-    Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..layout.home(home) }
+fn at(layout: &Layout, copy: u64) -> Extent {
+    Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..layout.copy(copy) }
 }
 
-/// Both homes, if one of them has a sealed sector.
-pub async fn homes(below: &dyn BlockDevice, layout: &Layout) -> Result<Option<([Buffer; 2], Pair)>, IoError> {
-    let ends = layout.home(1).end().0;
+/// Both copies, if one of them has a sealed sector.
+pub async fn copies(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+) -> Result<Option<([Buffer; 2], Pair)>, IoError> {
+    let ends = layout.copy(1).end().0;
     if ends > below.geometry().sectors {
         return Ok(None);
     }
     let bytes = [region::read(below, at(layout, 0)).await?, region::read(below, at(layout, 1)).await?];
-    let judge = |home: u64| {
-        let judged = bytes[home as usize].look(|bytes| {
-            // Left there by an upgrade: what it held is told by the other home.
+    let judge = |copy: u64| {
+        let judged = bytes[copy as usize].look(|bytes| {
+            // Left by an upgrade: the other copy holds its contents.
             let old = checkpoint::is_head(&bytes[..SECTOR_BYTES as usize]);
-            if old { Home::Blank } else { Home::of(part(), at(layout, home), bytes) }
+            if old { CopyState::Blank } else { CopyState::of(part(), at(layout, copy), bytes) }
         });
         match judged {
-            Home::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
-                Home::Whole(generation & 0xff)
+            CopyState::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
+                CopyState::Whole(generation & 0xff)
             }
             judged => judged,
         }
     };
     let pair = Pair([judge(0), judge(1)]);
-    let ours = pair.0.iter().any(|home| home.newest().is_some());
+    let ours = pair.0.iter().any(|copy| copy.newest().is_some());
     Ok(ours.then_some((bytes, pair)))
 }
 
-/// The checkpoint that counts. With `older`, one that is refused gives way to the one before.
-pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) -> Result<Found, IoError> {
+/// The current checkpoint. With `older`, one that is refused is replaced by the one before.
+pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) -> Result<Recovered, IoError> {
     let neither =
         |at: Extent| corrupt(at, "found no checkpoint that is whole, expected one of two".to_owned());
     let which = match pair.choose() {
-        Choice::Blank => return Ok(Found { newest: pair.newest(), ..Found::default() }),
-        Choice::Home(which) => which,
+        Choice::Blank => return Ok(Recovered { newest: pair.newest(), ..Recovered::default() }),
+        Choice::Copy(which) => which,
         Choice::Refused(_, Some(which)) if older => which,
         Choice::Refused(sector, Some(which)) => {
             let generation = pair.0[which].newest().unwrap_or(0);
@@ -133,28 +136,28 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
             return Err(corrupt(Extent::new(sector.0, 1), why));
         }
         Choice::Refused(sector, None) => return Err(neither(Extent::new(sector.0, 1))),
-        Choice::Neither => return Err(neither(Extent::new(0, layout.home(1).end().0))),
+        Choice::Neither => return Err(neither(Extent::new(0, layout.copy(1).end().0))),
     };
-    let said = |home: usize, generation| {
-        let found = bytes[home].look(|bytes| head(bytes, generation, layout));
-        let first = Extent { sectors: 1, ..layout.home(home as u64) };
+    let checkpoint_of = |copy: usize, generation| {
+        let found = bytes[copy].look(|bytes| head(bytes, generation, layout));
+        let first = Extent { sectors: 1, ..layout.copy(copy as u64) };
         found.map_err(|(found, expected)| corrupt(first, format!("found {found}, expected {expected}")))
     };
-    // The next one has a higher generation than any sector, and goes to the other home.
+    // The next one has a higher generation than any sector, and goes to the other copy.
     let newest = pair.newest();
     let counted = newest + u64::from((newest + 1) % 2 == which as u64);
-    let found = said(which, counted)?;
+    let found = checkpoint_of(which, counted)?;
     let checkpoint = bytes[which].look(|bytes| decode(found, bytes, layout));
     let checkpoint = checkpoint.ok_or_else(|| neither(at(layout, which as u64)))?;
     let torn = match pair.0[1 - which] {
-        Home::Torn(newest) => {
+        CopyState::Torn(newest) => {
             edge("a torn checkpoint: the one before counts");
             // Its first sector may be of any write.
-            said(1 - which, newest).ok()
+            checkpoint_of(1 - which, newest).ok()
         }
         _ => None,
     };
-    Ok(Found { checkpoint: Some(checkpoint), torn, newest })
+    Ok(Recovered { checkpoint: Some(checkpoint), torn, newest })
 }
 
 fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
@@ -164,7 +167,7 @@ fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     checkpoint::checked(head, slots, written, layout)
 }
 
-/// The other home gets what the home of this generation holds.
+/// Writes the checkpoint of this generation to the other copy too.
 pub async fn copy(
     below: &dyn BlockDevice,
     layout: &Layout,
@@ -173,9 +176,9 @@ pub async fn copy(
 ) -> Result<(), IoError> {
     let from = at(layout, generation);
     let mut bytes = region::read(below, from).await?.to_vec();
-    if Home::of(part(), from, &bytes) != Home::Whole(generation) {
+    if CopyState::of(part(), from, &bytes) != CopyState::Whole(generation) {
         return Err(corrupt(from, "found the checkpoint changed, expected it as it was written".to_owned()));
     }
-    part().seal(layout.home(generation + 1).start, generation, &mut bytes);
+    part().seal(layout.copy(generation + 1).start, generation, &mut bytes);
     checkpoint::write(below, layout, generation + 1, &Buffer::from_vec(bytes), how).await
 }

@@ -1,33 +1,33 @@
-//! What is known of each segment: how many of its blocks are live, how old it is, and when it can be used again.
+//! State of each segment: its number of live blocks, its age, and when it can be reused.
 //!
-//! A segment without live blocks is *pending*, and then free: when what took its last block away is durable
-//! elsewhere, a durable checkpoint lies behind what was written to it (a start goes along the log from there, and
-//! meets it no more), and nobody reads from it.
+//! A segment without live blocks is *pending*, and becomes free when the write that removed its last block is durable
+//! elsewhere, a durable checkpoint is after everything written to it (recovery follows the log from there, and does not
+//! read the segment), and no read of it is in flight.
 
 use std::collections::{BTreeSet, VecDeque};
 
 /// A segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Its live blocks.
+    /// Number of live blocks.
     pub live: u32,
-    /// The sequence of what was written to it last.
+    /// Sequence of the last write to it.
     pub written: u64,
-    /// Of a pending one, the sequence that took its last block away.
+    /// If pending, the sequence that removed its last block.
     pub emptied: u64,
-    /// Reads of it that are under way.
+    /// Reads in flight.
     pub pins: u32,
     /// Blocks that a cleaner is writing to it.
     pub coming: u32,
-    /// All that was written to it has a length only.
+    /// Whether everything written to it is hollow.
     pub hollow: bool,
-    /// It is being cleaned.
+    /// Whether it is being cleaned.
     pub cleaning: bool,
-    /// Some of its blocks could not be read: it is not cleaned again.
+    /// Whether some of its blocks could not be read: it is not cleaned again.
     pub spared: bool,
 }
 
-/// All of them.
+/// State of all segments.
 #[derive(Default)]
 pub struct Segments {
     each: Vec<Segment>,
@@ -36,57 +36,57 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// These; those without live blocks are free.
+    /// Segments with these live blocks; those without any are free.
     pub fn new(each: Vec<Segment>) -> Segments {
         let free =
             (0..).zip(&each).filter(|(_, segment)| segment.live == 0).map(|(number, _)| number).collect();
         Segments { each, free, pending: BTreeSet::new() }
     }
 
-    /// One of them.
+    /// State of a segment.
     pub fn of(&self, segment: u32) -> &Segment {
         &self.each[segment as usize]
     }
 
-    /// The same to change it.
+    /// As `of`, to change it.
     pub fn get(&mut self, segment: u32) -> &mut Segment {
         &mut self.each[segment as usize]
     }
 
-    /// All, by their numbers.
+    /// All segments, by number.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
         (0..).zip(&self.each)
     }
 
-    /// How many are free.
+    /// Number of free segments.
     pub fn free(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Those that are empty and not free yet.
+    /// Number of pending segments.
     pub fn pending(&self) -> impl Iterator<Item = &Segment> {
         self.pending.iter().map(|&segment| self.of(segment))
     }
 
-    /// A free one, to be filled.
+    /// Takes a free segment to be filled.
     pub fn take(&mut self) -> Option<u32> {
         let segment = self.free.pop_front()?;
         *self.get(segment) = Segment { hollow: true, ..Segment::default() };
         Some(segment)
     }
 
-    /// It is not filled after all.
+    /// Returns a segment that was taken.
     pub fn give_back(&mut self, segment: u32) {
         self.free.push_front(segment);
     }
 
-    /// It has no live blocks, and is not being filled; what took the last one away has this sequence.
+    /// Makes a segment pending that has no live blocks and is not open; `sequence` removed its last block.
     pub fn emptied(&mut self, segment: u32, sequence: u64) {
         self.get(segment).emptied = sequence;
         self.pending.insert(segment);
     }
 
-    /// Frees what can be: all up to `durable` is, and the checkpoint on disk lies behind `checkpoint`.
+    /// Frees pending segments: everything up to `durable` is durable, and the checkpoint on disk is after `checkpoint`.
     pub fn free_up(&mut self, durable: u64, checkpoint: u64) {
         let each = &self.each;
         let freed: Vec<u32> = self

@@ -1,6 +1,6 @@
-//! The state of a volume in memory, and what changes it in one step.
+//! The in-memory state of a volume, and its atomic changes.
 //!
-//! Invariants: a block has at most one slot, and that slot has this block; a segment's live blocks are the slots of it
+//! Invariants: a block has at most one slot, and that slot has this block; the live blocks of a segment are its slots
 //! that have one. Nothing here waits.
 
 use std::collections::BTreeMap;
@@ -16,112 +16,113 @@ use super::segments::Segments;
 use super::summary::Moved;
 use super::sums::Sums;
 
-/// Writes under way above which nothing new is gathered.
+/// Segment writes in flight above which the open record accepts nothing new.
 const IN_FLIGHT: usize = 4;
 
 /// The state.
 pub struct State {
     pub layout: Layout,
-    /// Of each block.
+    /// Slot of each block.
     pub slots: Vec<Slot>,
-    /// Of each slot.
+    /// Block in each slot.
     pub owners: Vec<Block>,
     pub segments: Segments,
     pub log: Log,
-    /// The checkpoint that is durable.
+    /// The durable checkpoint.
     pub disk: Head,
-    /// Whether it is of this epoch: before that nothing is written to segments.
-    pub begun: bool,
-    /// A home that is not whole.
+    /// Whether that is of this epoch: before, no segment is written.
+    pub session_begun: bool,
+    /// A torn copy.
     pub torn: Option<Head>,
-    /// The generation of the checkpoint that was tried last.
+    /// Generation of the last checkpoint that was tried.
     pub tried: u64,
-    /// All up to this sequence is durable, and found by a start.
+    /// The sequence up to which everything is durable, and found by recovery.
     pub durable: u64,
-    /// The last sequence that has something of a client.
-    pub asked: u64,
-    /// Only the next checkpoint makes anything durable: a start would not find what is written now.
-    pub owed: bool,
-    /// How often that became so.
+    /// The last sequence that contains a client's change.
+    pub requested: u64,
+    /// Whether only the next checkpoint makes anything durable: the log is broken, and recovery would not find later
+    /// records.
+    pub checkpoint_pending: bool,
+    /// How often the log broke.
     pub breaks: u64,
-    /// Writes of segments that failed, since one succeeded.
+    /// Consecutive segment writes that failed.
     pub failures: u32,
-    /// Segments that were filled since the last checkpoint.
+    /// Segments filled since the last checkpoint.
     pub filled: u32,
-    /// Why nothing is written any more.
+    /// The error that stopped all writes.
     pub failed: Option<IoError>,
-    /// That is because there is no room below: it is tried again, and goes on when there is.
+    /// Whether the reason is a full component: it is retried, and continues when there is room.
     pub full: bool,
-    /// Segments that the freeblock cleaner is at, and what it asks for.
+    /// Segments that the freeblock cleaner works on, and the tickets of its requests.
     pub freely: BTreeMap<u32, Ticket>,
-    /// So many want the freeblock cleaner to begin with no more segments.
+    /// Number of tasks that keep the freeblock cleaner from starting with more segments.
     pub resting: u32,
-    /// Where the freeblock cleaner writes the next block that it moves, if it has a segment for that.
+    /// Next slot for a block moved by the freeblock cleaner, if it has a segment for that.
     pub apart: Option<Place>,
     pub counted: Counted,
     pub sums: Sums,
 }
 
-/// What is counted.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// Blocks that clients wrote.
+    /// Blocks written by clients.
     pub blocks: u64,
-    /// Blocks that a cleaner moved, those of them that were read for free, and those that were also written so.
+    /// Blocks moved by a cleaner, those of them read for free, and those written for free too.
     pub moved: u64,
     pub moved_free: u64,
     pub moved_apart: u64,
-    /// Blocks that the freeblock cleaner asked for in vain.
-    pub withdrawn: u64,
-    /// Segments that a cleaner emptied, and those of them by the freeblock cleaner.
+    /// Blocks that the freeblock cleaner requested in vain.
+    pub aborted: u64,
+    /// Segments emptied by a cleaner, and by the freeblock cleaner.
     pub cleaned: u64,
     pub cleaned_free: u64,
-    /// Bytes that cleaners read.
+    /// Bytes read by cleaners.
     pub read: u64,
-    /// How often clients had to wait for the cleaner, and how long it took all in all.
+    /// Number of waits of clients for the cleaner, and total time of these.
     pub waits: u64,
     pub waited_ns: u64,
-    /// Summaries and blocks of checkpoints that were written, and all blocks.
+    /// Summaries and blocks of checkpoints written, and all blocks.
     pub summaries: u64,
     pub checkpoints: u64,
     pub checkpoint_blocks: u64,
     pub written: u64,
-    /// Writes of segments that failed.
+    /// Segment writes that failed.
     pub failures: u64,
 }
 
-/// Who has something for the segment under construction.
+/// Origin of a change that joins the open record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Has to leave enough segments free for the cleaner.
+    /// A client: has to leave enough segments free for the cleaner.
     Client,
-    /// Fills what is left.
+    /// The cleaner: may use the remaining segments.
     Cleaner,
-    /// Was in the log before: waits for nothing.
+    /// A change that was in the log before: does not wait.
     Rescue,
 }
 
-/// Whether it can be gathered now.
+/// Whether the open record accepts a change now.
 #[derive(Debug)]
 pub enum Admitted {
     Now,
-    /// When a checkpoint of this epoch is durable.
+    /// After a checkpoint of this epoch.
     Begin,
-    /// When fewer writes are under way.
+    /// After some writes in flight.
     InFlight,
-    /// When segments were cleaned.
+    /// After segments were cleaned.
     Clean,
-    /// Not at all.
+    /// Never.
     No(IoError),
 }
 
 impl State {
-    /// Whether something can be gathered now; then there is room for a block.
+    /// Whether the open record accepts a change now; then there is room for a block.
     pub fn admit(&mut self, who: Who, threshold: u32) -> Admitted {
         if let Some(error) = &self.failed {
             return Admitted::No(error.clone());
         }
-        if !self.begun {
+        if !self.session_begun {
             return Admitted::Begin;
         }
         if who == Who::Client && self.segments.free() < threshold {
@@ -141,13 +142,13 @@ impl State {
         Admitted::Now
     }
 
-    /// What is written from now on a start finds only by the next checkpoint.
+    /// Records that the log is broken: later records are found only through the next checkpoint.
     pub fn broke(&mut self) {
-        self.owed = !mutant::is("lld: a log that broke passes for whole");
+        self.checkpoint_pending = !mutant::is("lld: a log that broke passes for whole");
         self.breaks += 1;
     }
 
-    /// Gathers a block, for which there is room.
+    /// Adds a block to the open record, which has room.
     pub fn put(&mut self, block: Block, data: Buffer) {
         let was = self.slots[block as usize];
         let hollow = data.is_hollow();
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// A slot has no block any more, once what is gathered now is durable.
+    /// Empties a slot, effective once the open record is durable.
     fn vacate(&mut self, slot: Slot) {
         if slot == NONE {
             return;
@@ -188,7 +189,7 @@ impl State {
         }
     }
 
-    /// Of what was sealed, the blocks that are still there.
+    /// Blocks of a sealed record that are still in their slots.
     pub fn live_of(&self, sealed: &Sealed) -> Vec<(Block, Buffer)> {
         let there = |(slot, (block, _)): &(Slot, &(Block, Buffer))| {
             *block != NONE && self.owners[*slot as usize] == *block
@@ -197,20 +198,21 @@ impl State {
         slots.filter(there).map(|(_, entry)| entry.clone()).collect()
     }
 
-    /// Whether more comes to this segment.
+    /// Whether more will be written to this segment.
     pub fn is_filled_now(&self, segment: u32) -> bool {
         [self.log.place, self.apart].iter().flatten().any(|&(filled, _)| filled == segment)
     }
 
-    /// Segments that are free, or soon will be.
+    /// Number of segments that are free, or soon will be.
     pub fn spare(&self) -> u32 {
         self.segments.free() + self.segments.pending().count() as u32
     }
 
-    /// A slot for a block that the freeblock cleaner moves, if that leaves clients and the other cleaner what they need.
+    /// A slot for a block moved by the freeblock cleaner, if that leaves enough segments for clients and the other
+    /// cleaner.
     pub fn slot_apart(&mut self, threshold: u32) -> Option<Slot> {
         if self.apart.is_none() && self.segments.free() > threshold {
-            // Its first block would be for a summary.
+            // The first block is for a summary.
             self.apart = self.segments.take().map(|segment| (segment, 1));
         }
         let (segment, offset) = self.apart?;
@@ -222,13 +224,13 @@ impl State {
         Some(segment * self.layout.segment + offset)
     }
 
-    /// What was to come to a segment is there, or will not come.
+    /// A write to a segment has ended, or will not happen.
     pub fn came(&mut self, segment: u32) {
         self.segments.get(segment).coming -= 1;
         self.close_if_empty(segment);
     }
 
-    /// No more blocks come to the segment of the freeblock cleaner than are on their way.
+    /// Closes the freeblock cleaner's segment, except for writes in flight.
     pub fn close_apart(&mut self) {
         if let Some((segment, _)) = self.apart.take() {
             self.close_if_empty(segment);
@@ -240,7 +242,7 @@ impl State {
         self.apart.is_some() || self.segments.iter().any(|(_, segment)| segment.coming > 0)
     }
 
-    /// Whether segments are empty, or will be.
+    /// Whether segments are pending, or will be.
     pub fn is_anything_left(&self) -> bool {
         self.segments.pending().next().is_some() || !self.freely.is_empty()
     }
@@ -249,12 +251,12 @@ impl State {
         let segment = self.segments.of(number);
         if segment.live == 0 && segment.coming == 0 && !self.is_filled_now(number) {
             edge("nothing that came to a segment is still wanted");
-            // What overrules the last block of it is gathered, or was sealed before.
+            // The change that supersedes the last block of it is in the open record, or was sealed before.
             self.segments.emptied(number, self.log.sequence - u64::from(self.log.is_empty()));
         }
     }
 
-    /// A block was written to another slot; there is room to say so.
+    /// Records that a block was written to another slot; the open record has room.
     pub fn moved(&mut self, moved: Moved, hollow: bool) {
         let Moved { block, slot, sum } = moved;
         self.log.moved(moved);
@@ -269,15 +271,15 @@ impl State {
         self.vacate(was);
     }
 
-    /// Seals what is gathered.
+    /// Seals the open record.
     pub fn seal(&mut self, forgets: bool) -> Option<Rc<Sealed>> {
         let (segment, _) = self.log.place.filter(|_| !self.log.is_empty())?;
         let fills = self.log.fills();
         let next = if fills { self.segments.take() } else { None };
         self.segments.get(segment).written = self.log.sequence;
         let more = u64::from(mutant::is("lld: one more is confirmed than is durable"));
-        let confirmed = (self.durable + more).min(self.log.sequence - 1);
-        let sealed = self.log.seal(next, confirmed, forgets)?;
+        let stable = (self.durable + more).min(self.log.sequence - 1);
+        let sealed = self.log.seal(next, stable, forgets)?;
         for (slot, ((_, data), sum)) in (sealed.at + 1..).zip(sealed.entries.iter().zip(&sealed.sums)) {
             self.sums.set(slot, (!data.is_hollow()).then_some(*sum));
         }
@@ -296,19 +298,19 @@ impl State {
         Some(sealed)
     }
 
-    /// All up to this sequence is durable.
+    /// Records that everything up to this sequence is durable.
     pub fn now_durable(&mut self, sequence: u64) {
         self.durable = self.durable.max(sequence);
         self.segments.free_up(self.durable, self.disk.sequence);
     }
 
-    /// Blocks that are live.
+    /// Number of live blocks.
     pub fn live(&self) -> u64 {
         self.segments.iter().map(|(_, segment)| u64::from(segment.live)).sum()
     }
 }
 
-/// Nothing can be written.
+/// Fails if nothing can be written.
 pub fn no_room() -> IoError {
     IoError::new(ErrorKind::NoSpace, "lld", None, "found no segment that can be cleaned, expected one")
 }

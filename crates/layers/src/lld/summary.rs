@@ -1,17 +1,17 @@
-//! The segment summary: the block in front of what was written to a segment with one request.
+//! The segment summary: the first block of each record, i.e. of what is written to a segment with one request.
 //!
-//! It says what the blocks behind it are, with a checksum of each, which blocks were moved and which deleted before, and
-//! where the log goes on. A segment that is filled without a flush has one, in its first block; each flush of a part of
-//! a segment begins another behind it.
+//! It lists the blocks that follow, with checksums, the blocks that were moved or deleted before, and where the log
+//! continues. A segment filled without a flush has one summary, in its first block; each flush of a partial segment
+//! starts another record.
 //!
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
-//! sequence, confirmed, its own place, the next segment, and how many entries, deletions and moves there are; then the
-//! entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, how many), and the moves,
-//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since the third
-//! one the last sector is the parity of all that was written with it (see [`crate::durable::parity`]), and the checksum
-//! is over what lies before it.
+//! sequence, stable sequence, its own place, the next segment, and the numbers of entries, deletions and moves; then
+//! the entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, count), and the
+//! moves, twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since
+//! the third one the last sector is the parity of the whole record (see [`crate::durable::parity`]), and the checksum
+//! covers what precedes it.
 //!
-//! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
+//! Invariant: a summary is used only if it is whole, is the expected one, and all its numbers are valid.
 
 use seekless_core::{PAGE_BYTES, mutant};
 
@@ -21,7 +21,7 @@ use crate::durable::parity;
 
 const PAGE: usize = PAGE_BYTES as usize;
 pub const MAGIC: [u8; 8] = *b"SKLLLDSU";
-/// With a checkpoint of the first format; else the next.
+/// Version with a checkpoint of the first format; with the present one it is the next.
 const VERSION: u32 = 2;
 const SUM: usize = 8;
 const HEAD: usize = 80;
@@ -30,64 +30,63 @@ const MOVE: usize = 12;
 /// Bytes for deletions and moves, beside the entries of the largest segment.
 const BESIDE: usize = PAGE - HEAD - ENTRY * super::layout::LARGEST_SEGMENT as usize;
 
-/// Whether there is room for so many deletions and moves, of a volume that is divided so.
+/// Whether this many deletions and moves fit, in a volume of this layout.
 pub fn fit(layout: &Layout, deletions: usize, moves: usize) -> bool {
     let room = if layout.sealed { BESIDE - (PAGE - parity::AT) } else { BESIDE };
     deletions.saturating_mul(ENTRY).saturating_add(moves.saturating_mul(MOVE)) <= room
 }
 
-/// Which summary it is.
+/// Identity of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Of the volume.
+    /// Identity of the volume.
     pub identity: u128,
-    /// How often the volume was opened and written to.
+    /// Epoch: number of sessions that wrote to the volume.
     pub epoch: u64,
-    /// Its number; never used twice in an epoch.
+    /// Sequence; never reused in an epoch.
     pub sequence: u64,
-    /// Its segment.
+    /// Segment.
     pub segment: u32,
-    /// Which block of that.
+    /// Block in the segment.
     pub offset: u32,
 }
 
 /// A block that was written elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Which one.
+    /// Its number.
     pub block: Block,
-    /// Where it is now.
+    /// Its new slot.
     pub slot: Slot,
-    /// The checksum of what was written there.
+    /// Checksum of its data.
     pub sum: u32,
 }
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Which one.
+    /// Its identity.
     pub key: Key,
-    /// All up to this sequence were durable before it was written.
-    pub confirmed: u64,
-    /// The segment in which the log goes on if this one is full; `NONE` if a checkpoint will say.
+    /// The sequence up to which everything was durable before it was written.
+    pub stable: u64,
+    /// The segment in which the log continues when this one is full; `NONE` if a checkpoint will say.
     pub next: u32,
-    /// Blocks that a cleaner wrote to other segments before: each with its slot and checksum.
+    /// Blocks that a cleaner wrote to other segments before: slots and checksums.
     pub moved: Vec<Moved>,
-    /// Blocks that were deleted then, and before those behind it were written: first, and how many.
+    /// Blocks deleted before those that follow were written: first, and count.
     pub deleted: Vec<(Block, u32)>,
-    /// The blocks behind it, `NONE` for one that is dead, and their checksums.
+    /// The blocks that follow, `NONE` for a dead one, and their checksums.
     pub entries: Vec<(Block, u32)>,
 }
 
 impl Summary {
-    /// Its bytes: a block. The parity is put into it by who knows what it lies in front of.
+    /// Encodes a block. The parity is added by the caller.
     pub fn encode(&self, layout: &Layout) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 12, &(VERSION + u32::from(layout.sealed)).to_le_bytes());
         put(&mut bytes, 16, &self.key.identity.to_le_bytes());
-        for (number, at) in [self.key.epoch, self.key.sequence, self.confirmed].iter().zip((32..).step_by(8))
-        {
+        for (number, at) in [self.key.epoch, self.key.sequence, self.stable].iter().zip((32..).step_by(8)) {
             put(&mut bytes, at, &number.to_le_bytes());
         }
         let [entries, deleted, moved] = [self.entries.len(), self.deleted.len(), self.moved.len()];
@@ -110,14 +109,14 @@ impl Summary {
         bytes
     }
 
-    /// The same of some summary of this volume, at this place.
+    /// As `decode`, for any summary of this volume at this place.
     pub fn of_any(bytes: &[u8], identity: u128, place: (u32, u32), layout: &Layout) -> Option<Summary> {
         let (segment, offset) = place;
         let key = Key { identity, epoch: u64_at(bytes, 32), sequence: u64_at(bytes, 40), segment, offset };
         Summary::decode(bytes, &key, layout)
     }
 
-    /// What the block holds, if it is this summary.
+    /// Decodes a block, if it is this summary.
     pub fn decode(bytes: &[u8], key: &Key, layout: &Layout) -> Option<Summary> {
         let word = |index: usize| u32_at(bytes, 56 + 4 * index);
         let found = Key {
@@ -142,7 +141,7 @@ impl Summary {
             |index: usize| (u32_at(bytes, HEAD + ENTRY * index), u32_at(bytes, HEAD + ENTRY * index + 4));
         let summary = Summary {
             key: found,
-            confirmed: u64_at(bytes, 48),
+            stable: u64_at(bytes, 48),
             next,
             entries: (0..entries).map(pair).collect(),
             deleted: (entries..entries + deleted).map(pair).collect(),
@@ -162,12 +161,12 @@ impl Summary {
         let sensible = summary.entries.iter().all(|(block, _)| there(*block))
             && summary.deleted.iter().all(within)
             && summary.moved.iter().all(|moved| moved.block < layout.blocks && moved.slot < layout.slots())
-            && summary.confirmed < key.sequence;
+            && summary.stable < key.sequence;
         sensible.then_some(summary)
     }
 }
 
-/// The bytes that a checksum is over: all but the parity, or for a bug that is let loose fewer.
+/// The bytes covered by the checksum: all except the parity, or fewer for a mutant.
 fn summed(bytes: &[u8]) -> &[u8] {
     if mutant::is("lld: a checksum without its last entry") {
         let entries = [3, 4].map(|index| u32_at(bytes, 56 + 4 * index) as usize).iter().sum::<usize>();
@@ -208,7 +207,7 @@ mod tests {
             let key = key(sequence, 5, offset);
             let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
             let moved = moved.into_iter().map(|(block, slot, sum)| Moved { block, slot, sum }).collect();
-            let summary = Summary { key, confirmed: sequence / 2, next: 9, moved, deleted, entries };
+            let summary = Summary { key, stable: sequence / 2, next: 9, moved, deleted, entries };
             let mut bytes = summary.encode(&layout());
             if let Some((at, change)) = damage {
                 bytes[at] ^= change;
@@ -225,7 +224,7 @@ mod tests {
         #[test]
         fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
-            let none = Summary { key, confirmed: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
+            let none = Summary { key, stable: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
             put(&mut bytes, 0, &none.encode(&layout())[..64]);
             for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
                 put(&mut bytes, at, &(word % 200).to_le_bytes());

@@ -1,13 +1,13 @@
-//! Checksums of what slots hold. A slot is written once until its segment is free again: so its checksum stays right,
-//! and reads of whole blocks compare them with it. There is no other copy: a client gets an error that names the block, and
-//! a cleaner leaves it where it is.
+//! Checksums of slots. A slot is written once until its segment is free again, so its checksum stays valid, and reads
+//! of whole blocks are verified. There is no other copy: a client gets an error that names the block, and a cleaner
+//! leaves it where it is.
 //!
-//! What was written, or replayed, since the volume was opened is known. Of any other segment the summaries are read with
-//! the first read of it, from its first block on; a summary of what was in it before is told by its sequence: the last
-//! one that counts is when the segment was written last, as the checkpoint says. Blocks that a cleaner moved apart are
-//! in no summary of their own segment: after another opening nothing is known of them.
+//! Checksums of blocks written, or replayed, since opening are known. For any other segment the summaries are read
+//! before its first read, from its first block on; a summary of its earlier contents is recognised by its sequence: the
+//! last valid one is that of the segment's last write according to the checkpoint. Blocks that a cleaner moved
+//! separately are not in a summary of their own segment: after reopening their checksums are unknown.
 //!
-//! Faults: where a summary cannot be read, or has rotted, nothing is known of its segment.
+//! Faults: if a summary cannot be read, or has rotted, the checksums of its segment are unknown.
 
 use futures_util::future::join_all;
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
@@ -17,38 +17,37 @@ use super::layout::{Layout, NONE, Slot};
 use super::summary::Summary;
 use crate::bytes::sum_of_page;
 
-/// Four bytes and a bit a slot.
+/// Four bytes and a bit per slot.
 pub struct Sums {
     each: Vec<u32>,
     known: Vec<u64>,
-    /// Segments whose summaries were asked for.
-    asked: Vec<bool>,
+    /// Segments whose summaries were requested.
+    requested: Vec<bool>,
 }
 
 impl Sums {
-    /// None is known.
+    /// No checksum is known.
     pub fn new(layout: &Layout) -> Sums {
         let slots = layout.slots() as usize;
         let known = vec![0; slots.div_ceil(64)];
-        Sums { each: vec![0; slots], known, asked: vec![false; layout.segments as usize] }
+        Sums { each: vec![0; slots], known, requested: vec![false; layout.segments as usize] }
     }
 
-    /// What a slot gets has this sum; of what has a length only nobody knows it.
+    /// Sets the checksum of a slot; that of hollow data is unknown.
     pub fn set(&mut self, slot: Slot, sum: Option<u32>) {
         let (index, bit) = (slot as usize, 1 << (slot % 64));
         self.each[index] = sum.unwrap_or(0);
         self.known[index / 64] = self.known[index / 64] & !bit | if sum.is_some() { bit } else { 0 };
     }
 
-    /// The sum of what a slot holds.
+    /// The checksum of a slot.
     pub fn of(&self, slot: Slot) -> Option<u32> {
         (self.known[slot as usize / 64] >> (slot % 64) & 1 == 1).then(|| self.each[slot as usize])
     }
 }
 
 impl Lld {
-    /// Whether whole blocks that were read, from this slot on, are as they were written; which one is not. Their segment is
-    /// pinned.
+    /// Verifies whole blocks read from this slot on; `Err` with the slot that is wrong. Their segment is pinned.
     pub(super) fn rotten(&self, first: Slot, on: Extent, data: &Buffer) -> Vec<Slot> {
         if data.is_hollow() {
             return Vec::new();
@@ -63,23 +62,25 @@ impl Lld {
         slots.filter(differs).map(|(slot, _)| slot).collect()
     }
 
-    /// What a client is told of it.
+    /// The error for a client.
     pub(super) fn rotten_block(&self, slot: Slot) -> IoError {
         let block = self.state.borrow().owners[slot as usize];
         let why = format!(
-            "found block {block} in slot {slot} not as it was written, expected it so: there is no other copy of it"
+            "found block {block} in slot {slot} changed since it was written, expected it unchanged: there is no \
+             other copy of it"
         );
         IoError::new(ErrorKind::Corrupt, "lld", Some(self.layout.extent(slot, 1)), why)
     }
 
-    /// Reads the summaries of these segments, which are pinned, if that was not tried before and their sums may be needed.
+    /// Reads the summaries of these pinned segments, if their checksums may be needed and that was not tried before.
     pub(super) async fn know_sums(&self, slots: &[Slot], how: &Hints) {
         let segments: std::collections::BTreeSet<u32> = {
             let state = self.state.borrow();
             let unknown = |slot: &&Slot| state.sums.of(**slot).is_none();
             let segments = slots.iter().filter(unknown).map(|slot| self.layout.segment_of(*slot));
-            let asks =
-                |segment: &u32| !state.sums.asked[*segment as usize] && !state.segments.of(*segment).hollow;
+            let asks = |segment: &u32| {
+                !state.sums.requested[*segment as usize] && !state.segments.of(*segment).hollow
+            };
             segments.filter(asks).collect()
         };
         join_all(segments.into_iter().map(|segment| self.read_sums(segment, how))).await;
@@ -88,12 +89,12 @@ impl Lld {
     async fn read_sums(&self, segment: u32, how: &Hints) {
         let found = match self.summaries_of(segment, how).await {
             Ok(found) => found,
-            Err(error) if error.is_of_the_medium() => Vec::new(),
-            // Withdrawn, or the like: the next one tries again.
+            Err(error) if error.is_medium_error() => Vec::new(),
+            // Aborted, for example: the next read retries.
             Err(_) => return,
         };
         let state = &mut *self.state.borrow_mut();
-        state.sums.asked[segment as usize] = true;
+        state.sums.requested[segment as usize] = true;
         for summary in found {
             let first = segment * self.layout.segment + summary.key.offset + 1;
             for (slot, (block, sum)) in (first..).zip(summary.entries) {

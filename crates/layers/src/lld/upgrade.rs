@@ -1,8 +1,9 @@
-//! A volume of the first format gets sealed sectors. No data moves: where the homes would be larger, it is refused.
+//! Upgrade of a volume of the first format to sealed sectors. No data moves: if the copies would be larger, it is
+//! refused.
 //!
-//! It stops clean, so that a checkpoint tells all and the log is empty. The same checkpoint, sealed, takes the place of
-//! the older one, and then of the other. Faults: whenever power goes, one home is whole, of one format or the other, and
-//! both tell the same; what was begun is done again by the next upgrade.
+//! The volume is stopped clean, so that a checkpoint covers everything and the log is empty. The same checkpoint,
+//! sealed, replaces the older copy, and then the other. Faults: after a power failure one copy is whole, in either
+//! format, and both have the same contents; an interrupted upgrade is repeated by the next one.
 
 use std::rc::Rc;
 
@@ -11,9 +12,9 @@ use seekless_core::{BlockDevice, Class, ErrorKind, Extent, Hints, IoError, Layer
 use super::{Lld, Options, checkpoint, sealed};
 
 impl Lld {
-    /// Makes a volume of the first format one of the second, which programs of before do not open any more; one of the
-    /// second stays as it is. Fails as opening does, or as its device does: then it is of one format or the other.
-    /// `Unsupported` if data would have to move.
+    /// Upgrades a volume of the first format to the second, which older programs do not open; one of the second is
+    /// unchanged. Fails as opening does, or with the device's error: then it is in either format. `Unsupported` if data
+    /// would have to move.
     pub async fn upgrade(below: Rc<dyn BlockDevice>, options: Options) -> Result<(), IoError> {
         let layout = options.built(below.geometry().sectors)?;
         let lld = Lld::open(below.clone(), options).await?;
@@ -65,7 +66,7 @@ mod tests {
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
         let below: Rc<dyn BlockDevice> = Rc::new(Slice::new(disk, Extent::of_pages(0, 120)).unwrap());
         let old = options().first_format(below.geometry().sectors).unwrap();
-        let found = checkpoint::Found::default();
+        let found = checkpoint::Recovered::default();
         let lld = Lld::of(below.clone(), options(), old, found).await.unwrap();
         for round in 0..3 {
             for block in 0..BLOCKS {

@@ -1,17 +1,17 @@
-//! A page mapper: the smallest layer that keeps a map on disk, and an example for who writes a first one.
+//! A page mapper: the smallest layer with a map on disk, and an example for writing a layer.
 //!
-//! Each page lies in any slot; a write goes to a free one, never over what is durable. A flush makes the map
-//! durable, in the older of its two homes; when nobody has written for a while, and at a stop, the other one gets the
-//! same. Invariants: a map is written only after the slots that it names are durable; a slot is written again only
-//! after a map that does not name it is durable.
+//! Each page is in any slot; a write goes to a free slot, never over durable data. A flush makes the map durable, in
+//! the older of its two copies; after a while without writes, and at a stop, the other copy is updated too. Invariants:
+//! a map is written only after the slots that it names are durable; a slot is reused only after a map that does not
+//! name it is durable.
 //!
-//! Fault model: power may go at any time, and any sectors of what was not flushed may survive. Then the later map
-//! that is whole counts: that of the last flush, or of one that was not answered. A sector of a map may rot: then the
-//! other home counts if it holds the same, and else the volume is refused. A write that fails leaves its page as it
-//! was. After a flush that failed the map in one home may be torn, so that no map is written any more: every later
-//! flush fails. Whoever asks lets each request finish.
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive. Then the newer whole map
+//! is current: that of the last flush, or of one that was not acknowledged. A sector of a map may rot: then the other
+//! copy is used if it is the same, otherwise the volume is refused. A write that fails leaves its page unchanged. After
+//! a failed flush the map in one copy may be torn, so no map is written any more: every later flush fails. Callers do
+//! not drop requests before they complete.
 
-mod kept;
+mod format;
 mod options;
 mod sealed;
 mod table;
@@ -30,58 +30,58 @@ use seekless_core::{
 
 use crate::canary::Canary;
 use crate::durable::{Quiet, region, writable};
-use kept::Kept;
+use format::Format;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};
 
 /// The mapper.
 pub struct Mapper {
     below: Rc<dyn BlockDevice>,
-    /// Where the first slot is: behind the homes of the map.
+    /// First slot, after the copies of the map.
     slots_at: Lba,
     state: RefCell<State>,
     locks: RangeLocks,
-    /// One flush at a time.
+    /// Lock of flushes.
     flushing: RangeLocks,
-    /// Of page writes, so many at a time that there is a slot for each, free or for a flush to free.
+    /// Limits page writes in flight, so that there is a slot for each, free or to be freed by a flush.
     room: Limits,
     canary: Canary,
-    /// It was refused, and the map before the newest was opened: nothing is written.
+    /// Whether the map before the newest was opened, since that was refused: read-only.
     older: bool,
-    /// Copies the map to its other home then.
+    /// Delay before the map is copied to its other copy.
     quiet: Quiet,
-    /// Itself, for what it does when nobody asks.
+    /// Weak reference to itself, for background tasks.
     me: Weak<Mapper>,
 }
 
 struct State {
     map: Map,
-    kept: Kept,
-    /// Pages have moved that no map tells yet.
+    format: Format,
+    /// Whether pages have moved since the last map.
     changed: bool,
-    /// Slots that no page lies in, but perhaps in the map that is durable.
+    /// Slots without a page that the durable map may still name.
     released: Vec<u32>,
     failed: Option<IoError>,
 }
 
 impl Mapper {
-    /// Opens what the last flush left; where there are only zeroes, a volume of zeroes.
+    /// Opens the volume; on zeroes, an empty one.
     pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Rc<Mapper>, IoError> {
         let canary = options.canary();
-        let (kept, map) = Kept::read(&*below, options, &canary).await?;
-        // Who wrote this map may have ended before its flush: only a durable one may free slots. And a torn one, which
-        // reading it took away, must not come back.
+        let (format, map) = Format::read(&*below, options, &canary).await?;
+        // The map may not be durable, if the program crashed before its flush: only a durable one may free slots. And a
+        // torn one that the device repaired on reading must not come back.
         if !canary.is("unflushed opening") && !options.older {
             below.flush(Hints::default()).await?;
         }
         let pages = map.slots.len() as u64;
         let spare =
             map.free.len() as u64 + map.slots.iter().filter(|&&slot| slot != NONE).count() as u64 - pages;
-        let state = State { map, kept, changed: false, released: Vec::new(), failed: None };
+        let state = State { map, format, changed: false, released: Vec::new(), failed: None };
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Mapper {
             below,
-            slots_at: kept.homes(pages).end(),
+            slots_at: format.copies(pages).end(),
             state: RefCell::new(state),
             locks: locks(),
             flushing: locks(),
@@ -95,14 +95,14 @@ impl Mapper {
 
     /// Whether its map is in sealed sectors: not, in a volume of the first format.
     pub fn is_sealed(&self) -> bool {
-        self.state.borrow().kept != Kept::Old
+        self.state.borrow().format != Format::Old
     }
 
     fn slot_of(&self, part: Extent) -> u32 {
         self.state.borrow().map.slots[part.start.page() as usize]
     }
 
-    /// Where a part of a page lies if the page lies in this slot.
+    /// Extent of a part of a page in this slot.
     fn place(&self, slot: u32, part: Extent) -> Extent {
         let start = self.slots_at + u64::from(slot) * PAGE_SECTORS + part.start.0 % PAGE_SECTORS;
         Extent { start, ..part }
@@ -119,7 +119,7 @@ impl Mapper {
         self.below.read(self.place(slot, part), into, how.clone()).await.map(drop)
     }
 
-    /// The page goes to a free slot, with what the write does not say as it was.
+    /// Writes the page to a free slot, joined with its old contents where the write does not cover it.
     async fn write_page(&self, part: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
         let (whole, mut bytes) = (part.whole_pages(), from);
         if part != whole {
@@ -141,19 +141,19 @@ impl Mapper {
         written
     }
 
-    /// A free slot; if there is none, a flush frees those that were released.
+    /// Takes a free slot; if there is none, a flush frees those that were released.
     async fn take_slot(&self, how: &Hints) -> Result<u32, IoError> {
         let free = || self.state.borrow_mut().map.free.pop_back();
         if let Some(slot) = free() {
             return Ok(slot);
         }
         edge("slots ran out: a flush frees some");
-        // Boxed, as all that is rare: else every write had the room for it.
+        // Boxed, like all rare paths: every write would have the space for it otherwise.
         Box::pin(self.commit(how, |state| state.map.free.is_empty())).await?;
         free().ok_or_else(|| IoError::new(ErrorKind::NoSpace, "mapper", None, "a request was not let finish"))
     }
 
-    /// The page lies in this slot from now on, or nowhere.
+    /// Maps a page to this slot, or unmaps it.
     fn remap(&self, page: u64, slot: u32) {
         let mut state = self.state.borrow_mut();
         state.changed = true;
@@ -172,13 +172,13 @@ impl Mapper {
         }
     }
 
-    /// Makes durable what was written before: the slots, then the map; then what was released before is free.
+    /// Makes earlier writes durable: the slots, then the map; then the slots released before are free.
     async fn commit(&self, how: &Hints, needed: impl Fn(&State) -> bool) -> Result<(), IoError> {
         if !self.flushing.is_empty() {
             edge("a second flush waits for the first");
         }
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (home, map, released) = {
+        let (copy, map, released) = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.failed {
                 edge("a flush failed: all later ones fail");
@@ -189,16 +189,16 @@ impl Mapper {
             }
             state.map.generation += 1;
             state.changed = false;
-            let (home, map) = state.kept.next(&state.map, &self.canary);
-            (home, map, std::mem::take(&mut state.released))
+            let (copy, map) = state.format.next(&state.map, &self.canary);
+            (copy, map, std::mem::take(&mut state.released))
         };
-        // Others wait for this one or will: it is not left for later, and not withdrawn with who asked first.
+        // Other tasks may wait for this: not delayed, and not aborted with the request that started it.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, ..how.clone() };
         let done = async {
             if !self.canary.is("missing flush") {
                 self.below.flush(how.clone()).await?;
             }
-            region::write(&*self.below, home, &map, &how).await?;
+            region::write(&*self.below, copy, &map, &how).await?;
             if mutant::is("mapper: the map is written and not flushed") {
                 return Ok(());
             }
@@ -209,7 +209,7 @@ impl Mapper {
         match &done {
             Ok(()) => {
                 state.map.free.extend(released);
-                state.kept.written();
+                state.format.written();
                 self.copy_later(state);
             }
             Err(_) if mutant::is("mapper: a failed flush is forgotten") => {}
@@ -218,48 +218,48 @@ impl Mapper {
         done
     }
 
-    /// When nobody has written for a while, the map goes to its other home too.
+    /// Updates the other copy of the map after a while without writes.
     fn copy_later(&self, state: &State) {
-        if state.kept.lacks_copy() {
+        if state.format.lacks_copy() {
             let generation = |mapper: &Mapper| mapper.state.borrow().map.generation;
             self.quiet.wait(self.me.clone(), state.map.generation, generation, async |mapper: &Mapper| {
-                // If it fails, the next flush says so.
+                // If it fails, the next flush reports that.
                 let _ = mapper.copy(&Hints::default()).await;
             });
         }
     }
 
-    /// Both homes hold the map that is durable, unless pages have moved since: then the next flush writes another.
+    /// Writes the durable map to the other copy, unless pages have moved since: then the next flush writes another.
     async fn copy(&self, how: &Hints) -> Result<(), IoError> {
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (home, map) = {
+        let (copy, map) = {
             let state = self.state.borrow();
-            if state.changed || state.failed.is_some() || !state.kept.lacks_copy() {
+            if state.changed || state.failed.is_some() || !state.format.lacks_copy() {
                 return Ok(());
             }
             edge("the map goes to its other home too");
-            state.kept.next(&state.map, &self.canary)
+            state.format.next(&state.map, &self.canary)
         };
         let copied = async {
-            region::write(&*self.below, home, &map, how).await?;
+            region::write(&*self.below, copy, &map, how).await?;
             self.below.flush(how.clone()).await
         };
         let copied = copied.await;
         let state = &mut *self.state.borrow_mut();
         match &copied {
-            Ok(()) => state.kept.copied(),
+            Ok(()) => state.format.copied(),
             Err(error) => state.failed = Some(error.clone()),
         }
         copied
     }
 }
 
-/// Several parts at once.
+/// Issues several parts together.
 async fn all(parts: impl Iterator<Item = impl Future<Output = Result<(), IoError>>>) -> Result<(), IoError> {
     join_all(parts).await.into_iter().collect()
 }
 
-/// Most requests are: these need not be split, nor their parts waited for.
+/// Fast path: most requests are within a page, and need no split.
 fn within_a_page(at: Extent) -> bool {
     at.whole_pages().sectors == PAGE_SECTORS
 }
@@ -288,7 +288,7 @@ impl BlockDevice for Mapper {
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             writable("mapper", self.older)?;
-            // The flush that makes the map durable does the same for the slots.
+            // The flush that makes the map durable covers the slots too.
             let fua = std::mem::take(&mut how.fua) && !mutant::is("mapper: FUA is dropped");
             let sectors = mutant::is("mapper: a write locks sectors, not pages");
             let held = self.locks.exclusive(if sectors { at } else { at.whole_pages() }, &how).await;
@@ -314,7 +314,7 @@ impl BlockDevice for Mapper {
         io(async move { if self.older { Ok(()) } else { self.commit(&how, |_| true).await } })
     }
 
-    /// Whole pages read as zeroes afterwards; parts of pages stay.
+    /// Whole pages read as zeroes afterwards; partly discarded pages are unchanged.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             writable("mapper", self.older)?;
@@ -346,7 +346,7 @@ impl Layer for Mapper {
         vec![("free_slots", state.map.free.len() as u64), ("generation", state.map.generation)]
     }
 
-    /// Everything acknowledged is durable, and both homes hold the map.
+    /// Makes everything acknowledged durable, with the map in both copies.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.flush(Hints::default()).await?;

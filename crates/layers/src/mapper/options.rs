@@ -1,4 +1,4 @@
-//! What a user can set.
+//! Options of the layer.
 
 use seekless_core::{ErrorKind, IoError, PAGE_BYTES, PAGE_SECTORS};
 use serde::Deserialize;
@@ -12,17 +12,17 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// What clients see; without it as much as leaves one slot in seventeen free.
+    /// Size visible to clients; by default all but one slot in seventeen.
     pub size: Option<Bytes>,
-    /// Opens the map before the newest, read-only, where a sector of that one has rotted. Pages that were written after
-    /// may read as others.
+    /// Opens the map before the newest, read-only, if a sector of the newest has rotted. Pages written since may read
+    /// as older data.
     pub older: bool,
-    /// The known bug that it has.
+    /// The canary to enable.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "torn home: the other counts",
     "zeroes where no map was written: a volume of zeroes",
@@ -35,7 +35,7 @@ pub const EDGES: &[&str] = &[
     "the map goes to its other home too",
 ];
 
-/// The known bugs that it can have.
+/// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[
         "missing flush",
@@ -51,14 +51,14 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 };
 
 impl Options {
-    /// A mapper of so many pages.
-    // With canaries there are more options.
+    /// A mapper of `pages` pages.
+    // There are more options with canaries.
     #[allow(clippy::needless_update)]
     pub fn of_pages(pages: u64) -> Options {
         Options { size: Some(Bytes(pages * PAGE_BYTES)), ..Options::default() }
     }
 
-    /// What cannot be on any device.
+    /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
         if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
@@ -72,7 +72,7 @@ impl Options {
         }
     }
 
-    /// The bug that it has: none, but in a build with canaries.
+    /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
         return Canary::new(crate::canary::of(self.canary.as_deref(), "mapper"), CANARIES);
@@ -80,11 +80,11 @@ impl Options {
         Canary::default()
     }
 
-    /// Pages that clients see, on a device of so many sectors.
+    /// Pages visible to clients, on a device of `sectors` sectors.
     pub fn pages(&self, sectors: u64) -> Result<u64, Refused> {
         self.check()?;
         let there = sectors / PAGE_SECTORS;
-        let maps = |pages| table::homes(pages).sectors / PAGE_SECTORS;
+        let maps = |pages| table::copies(pages).sectors / PAGE_SECTORS;
         let fits = |pages: u64| maps(pages) + pages < there && pages < u64::from(table::NONE);
         let wanted = match self.size {
             Some(Bytes(bytes)) => bytes / PAGE_BYTES,
@@ -98,13 +98,13 @@ impl Options {
         Err(Refused::new("size", found, format!("less than the device's {there}, with room for two maps")))
     }
 
-    /// The same for who builds it.
+    /// As `pages`, with the layer's error.
     pub fn pages_of(&self, sectors: u64) -> Result<u64, IoError> {
         let refused = |why: Refused| IoError::new(ErrorKind::Invalid, "mapper", None, why.to_string());
         self.pages(sectors).map_err(refused)
     }
 
-    /// So many slots, if they are enough for so many pages: more than pages.
+    /// Number of slots, if there are more slots than pages.
     pub fn slots_of(&self, sectors: u64, pages: u64, slots: u64) -> Result<u64, IoError> {
         if slots > pages {
             return Ok(slots);
@@ -130,12 +130,12 @@ mod tests {
                 assert!(there < 4, "{there} pages are enough");
                 continue;
             };
-            for (homes, slots) in [
-                (table::homes(pages), table::slots(there * PAGE_SECTORS, pages)),
-                (sealed::homes(pages), sealed::slots(there * PAGE_SECTORS, pages)),
+            for (copies, slots) in [
+                (table::copies(pages), table::slots(there * PAGE_SECTORS, pages)),
+                (sealed::copies(pages), sealed::slots(there * PAGE_SECTORS, pages)),
             ] {
                 assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
-                assert!(homes.sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
+                assert!(copies.sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
             }
             assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
         }

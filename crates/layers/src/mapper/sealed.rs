@@ -1,9 +1,9 @@
-//! The map as it is kept now: in sealed sectors, in two homes one after the other.
+//! The map in the present format: in sealed sectors, in two contiguous copies.
 //!
-//! A home is a head (magic, features that who does not know them must not open or may pass by, number of pages, an
-//! identity, and room), and an entry of four bytes for each page, none across sectors. Zeroes are a map of generation
-//! 0. Which home counts, and what is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a
-//! higher generation than any sector that was found, so that one which was torn does not get whole by another.
+//! A copy is a head (magic, incompatible and compatible features, number of pages, identity, reserve), and an entry of
+//! four bytes for each page, none across sectors. Zeroes are a map of generation 0. For which copy is current, and what
+//! is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a higher generation than any
+//! sector found, so that a torn map does not become whole by another write.
 
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{
@@ -14,19 +14,19 @@ use super::table::{self, Map, NONE};
 use crate::bytes::{put, u32_at, u64_at};
 use crate::canary::Canary;
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair, region};
+use crate::durable::{Choice, CopyState, Pair, region};
 
 const MAGIC: &[u8; 8] = b"SKLMAP02";
-/// Magic, features, pages, identity (zero so far), and room.
+/// Magic, features, pages, identity (always zero so far), and reserve.
 const HEAD: usize = 48;
 const ENTRY: usize = 4;
 
-/// What was found.
-pub struct Found {
+/// A map read from disk.
+pub struct StoredMap {
     /// The map.
     pub map: Map,
-    /// The home that it is in.
-    pub home: u64,
+    /// The copy it was read from.
+    pub copy: u64,
     /// Whether the other one holds it too.
     pub copied: bool,
 }
@@ -35,21 +35,21 @@ fn part() -> Part {
     Part::of(*MAGIC, 0)
 }
 
-/// Where both homes are.
-pub fn homes(pages: u64) -> Extent {
+/// Extent of both copies.
+pub fn copies(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * sector::bytes(HEAD, ENTRY, pages).div_ceil(PAGE_BYTES))
 }
 
-/// Where one of them is.
-pub fn home(which: u64, pages: u64) -> Extent {
-    let sectors = homes(pages).sectors / 2;
+/// Extent of one copy.
+pub fn copy(which: u64, pages: u64) -> Extent {
+    let sectors = copies(pages).sectors / 2;
     Extent::new(which * sectors, sectors)
 }
 
-/// The bytes of a home.
+/// Encodes a copy.
 pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
-    let at = home(which, pages);
+    let at = copy(which, pages);
     let mut bytes = vec![0; at.bytes() as usize];
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 16, &pages.to_le_bytes());
@@ -61,22 +61,22 @@ pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     Buffer::from_vec(bytes)
 }
 
-/// The number of pages that a home tells, if its first sector is one; else what was found.
-fn told(home: &[u8]) -> Result<Option<u64>, String> {
-    let features = u32_at(home, 8);
-    match home.starts_with(MAGIC) {
+/// The number of pages of a copy, if its first sector is one; otherwise what was found.
+fn page_count(copy: &[u8]) -> Result<Option<u64>, String> {
+    let features = u32_at(copy, 8);
+    match copy.starts_with(MAGIC) {
         true if features != 0 => Err(format!("a map with features {features:#x}")),
-        ours => Ok(ours.then(|| u64_at(home, 16))),
+        ours => Ok(ours.then(|| u64_at(copy, 16))),
     }
 }
 
-/// The map that sectors tell which are whole.
-fn decode(home: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
-    let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(home, at)).collect();
-    if told(home) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
+/// Decodes the map in whole sectors.
+fn decode(copy: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
+    let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(copy, at)).collect();
+    if page_count(copy) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
 }
 
-/// Both homes, and what is known of them.
+/// Both copies, and their states.
 struct Read {
     pages: u64,
     bytes: [Buffer; 2],
@@ -85,17 +85,17 @@ struct Read {
 
 impl Read {
     async fn of(below: &dyn BlockDevice, pages: u64) -> Result<Read, IoError> {
-        let bytes = [region::read(below, home(0, pages)).await?, region::read(below, home(1, pages)).await?];
+        let bytes = [region::read(below, copy(0, pages)).await?, region::read(below, copy(1, pages)).await?];
         let judge = |which: usize| {
-            let at = home(which as u64, pages);
-            // A bug that is let loose: the sector with the last entry may be of another map.
+            let at = copy(which as u64, pages);
+            // For a mutant: the sector with the last entry may be of another map.
             let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
             let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
             let used = if cut == 0 { at.bytes() as usize } else { used };
-            let judged = bytes[which].look(|bytes| Home::of(part(), at, &bytes[..used]));
+            let judged = bytes[which].look(|bytes| CopyState::of(part(), at, &bytes[..used]));
             match judged {
-                Home::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
-                    Home::Whole(generation & 0xff)
+                CopyState::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
+                    CopyState::Whole(generation & 0xff)
                 }
                 judged => judged,
             }
@@ -104,20 +104,20 @@ impl Read {
         Ok(Read { pages, bytes, pair })
     }
 
-    /// Whether this is kept in sealed sectors, or will be.
+    /// Whether the map is in sealed sectors, or will be.
     fn is_ours(&self) -> bool {
-        let blank = self.pair.0.iter().all(|home| *home == Home::Blank);
-        blank || self.pair.0.iter().any(|home| home.newest().is_some())
+        let blank = self.pair.0.iter().all(|copy| *copy == CopyState::Blank);
+        blank || self.pair.0.iter().any(|copy| copy.newest().is_some())
     }
 
-    /// What counts; with `older`, of what else is refused, what is known to be older.
+    /// Chooses the current copy; with `older`, if that is refused, the one before.
     fn chosen(&self, older: bool, canary: &Canary) -> Result<Option<usize>, IoError> {
         let corrupt =
             |at: Extent, why: String| Err(IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why));
         match self.pair.choose() {
             Choice::Blank => Ok(None),
-            Choice::Home(which) => {
-                let torn = matches!(self.pair.0[1 - which], Home::Torn(_) | Home::Rotten(..));
+            Choice::Copy(which) => {
+                let torn = matches!(self.pair.0[1 - which], CopyState::Torn(_) | CopyState::Rotten(..));
                 if torn {
                     edge("torn home: the other counts");
                 }
@@ -140,34 +140,33 @@ impl Read {
                 "found no map that is whole, expected one of two".to_owned(),
             ),
             Choice::Neither => {
-                corrupt(homes(self.pages), "found no map that is whole, expected one of two".to_owned())
+                corrupt(copies(self.pages), "found no map that is whole, expected one of two".to_owned())
             }
         }
     }
 }
 
-/// The map that counts; `None` where it is not kept in sealed sectors. With `older`, one that is refused gives way to the
-/// one before.
+/// The current map; `None` if it is not in sealed sectors. With `older`, a refused map is replaced by the one before.
 pub async fn read(
     below: &dyn BlockDevice,
     pages: u64,
     older: bool,
     canary: &Canary,
-) -> Result<Option<Found>, IoError> {
+) -> Result<Option<StoredMap>, IoError> {
     let there = below.geometry().sectors;
     let first = region::read(below, Extent::new(0, 1)).await?;
     let sealed = first.look(|bytes| part().look(Lba(0), bytes));
     if let sector::Sector::Whole(_) = sealed {
-        let found = match first.look(told) {
-            Ok(Some(told)) if told == pages => None,
-            Ok(told) => Some(format!("a map of {} pages", told.unwrap_or(0))),
+        let found = match first.look(page_count) {
+            Ok(Some(page_count)) if page_count == pages => None,
+            Ok(page_count) => Some(format!("a map of {} pages", page_count.unwrap_or(0))),
             Err(found) => Some(found),
         };
         if let Some(found) = found {
             return Err(refused(pages, &found));
         }
     }
-    if homes(pages).end().0 >= there {
+    if copies(pages).end().0 >= there {
         return Ok(None);
     }
     let read = Read::of(below, pages).await?;
@@ -177,27 +176,27 @@ pub async fn read(
     let slots = slots(there, pages);
     let Some(which) = read.chosen(older, canary)? else {
         edge("zeroes where no map was written: a volume of zeroes");
-        // A first map that was torn is not completed by the next one.
+        // A torn first map is not completed by the next one.
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(Found { map, home: 0, copied: false }));
+        return Ok(Some(StoredMap { map, copy: 0, copied: false }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
     let copied = read.pair.0[0] == read.pair.0[1];
-    Ok(Some(Found { map, home: which as u64, copied }))
+    Ok(Some(StoredMap { map, copy: which as u64, copied }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {
     let why = format!("found {found}, expected one of {pages} pages, or zeroes");
-    IoError::new(ErrorKind::Corrupt, "mapper", Some(homes(pages)), why)
+    IoError::new(ErrorKind::Corrupt, "mapper", Some(copies(pages)), why)
 }
 
-/// Slots behind the homes, on a device of so many sectors.
+/// Slots after the copies, on a device of `sectors` sectors.
 pub fn slots(sectors: u64, pages: u64) -> u64 {
-    (sectors.saturating_sub(homes(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
+    (sectors.saturating_sub(copies(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }
 
 #[cfg(test)]
@@ -211,7 +210,7 @@ mod tests {
     proptest! {
         /// What was written is read; what is damaged is not whole.
         #[test]
-        fn a_home_is_read_as_written_or_not_whole(
+        fn a_copy_is_read_as_written_or_not_whole(
             generation in 1..sector::LAST,
             pages in 1..3_000_u64,
             which in 0..2_u64,
@@ -224,12 +223,12 @@ mod tests {
             if let Some((at, change)) = &damage {
                 let at = at.index(bytes.len());
                 bytes[at] ^= change;
-                let rotten = home(which, pages).start + at as u64 / SECTOR_BYTES;
-                let found = Home::of(part(), home(which, pages), &bytes);
+                let rotten = copy(which, pages).start + at as u64 / SECTOR_BYTES;
+                let found = CopyState::of(part(), copy(which, pages), &bytes);
                 let alone = bytes.len() == SECTOR_BYTES as usize;
-                prop_assert_eq!(found, Home::Rotten(rotten, (!alone).then_some(generation)));
+                prop_assert_eq!(found, CopyState::Rotten(rotten, (!alone).then_some(generation)));
             } else {
-                prop_assert_eq!(Home::of(part(), home(which, pages), &bytes), Home::Whole(generation));
+                prop_assert_eq!(CopyState::of(part(), copy(which, pages), &bytes), CopyState::Whole(generation));
                 prop_assert_eq!(decode(&bytes, generation, pages, pages), Some(map));
                 prop_assert_eq!(decode(&bytes, generation, pages + 1, pages), None);
             }

@@ -1,10 +1,10 @@
-//! The map: which slot holds each page; and how it was kept at first.
+//! The map: the slot of each page; and its first on-disk format.
 //!
-//! On disk it had two homes, one after the other: a header (magic, generation, number of pages, and a CRC-32C over
-//! all of the home with this field zero), and an entry of four bytes for each page. The map of an odd generation
-//! is in the second home. A volume that has such a map keeps it so; new ones have [`super::sealed`] ones.
+//! On disk it has two contiguous copies: a header (magic, generation, number of pages, and a CRC-32C over the whole
+//! copy with this field zero), and an entry of four bytes for each page. Odd generations are in the second copy. A
+//! volume with such a map keeps it; new ones have [`super::sealed`] ones.
 //!
-//! Invariant: what is read is followed only if it is whole, and its slots exist and hold one page each.
+//! Invariant: a map is used only if it is whole, and its slots exist and hold one page each.
 
 use std::collections::VecDeque;
 
@@ -19,50 +19,50 @@ use crate::durable::region;
 
 const MAGIC: &[u8; 8] = b"SKLMAP01";
 const HEADER: usize = 32;
-/// Where the checksum is.
+/// Offset of the checksum.
 const SUM: usize = 24;
 
-/// A page that no slot holds: it reads as zeroes.
+/// Slot of a page that has none: it reads as zeroes.
 pub const NONE: u32 = u32::MAX;
 
 /// The map in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// How many maps were written before.
+    /// Generation.
     pub generation: u64,
-    /// Of each page.
+    /// Slot of each page.
     pub slots: Vec<u32>,
-    /// The others; the last is the next to be used.
+    /// Free slots; the last is the next to be used.
     pub free: VecDeque<u32>,
 }
 
-/// Where both homes are, of a map of so many pages: at the start.
-pub fn homes(pages: u64) -> Extent {
+/// Extent of both copies of a map of `pages` pages: at the start.
+pub fn copies(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * (HEADER as u64 + 4 * pages).div_ceil(PAGE_BYTES))
 }
 
-/// Where the map of this generation is, if it is of so many pages.
-pub fn home(generation: u64, pages: u64) -> Extent {
-    let sectors = homes(pages).sectors / 2;
+/// Extent of the map of this generation.
+pub fn copy(generation: u64, pages: u64) -> Extent {
+    let sectors = copies(pages).sectors / 2;
     Extent::new(generation % 2 * sectors, sectors)
 }
 
-/// Slots behind the homes, on a device of so many sectors.
+/// Slots after the copies, on a device of `sectors` sectors.
 pub fn slots(sectors: u64, pages: u64) -> u64 {
-    (sectors.saturating_sub(homes(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
+    (sectors.saturating_sub(copies(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }
 
-/// The later of the two maps, or the other if that one is not whole.
+/// The newer of the two maps, or the other if that one is not whole.
 pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Canary) -> Result<Map, IoError> {
     let refused = |found: String| {
         let why = format!("found {found}, expected one of {pages} pages, or zeroes");
-        IoError::new(ErrorKind::Corrupt, "mapper", Some(homes(pages)), why)
+        IoError::new(ErrorKind::Corrupt, "mapper", Some(copies(pages)), why)
     };
-    let first = |generation| Extent { sectors: 1, ..home(generation, pages) };
+    let first = |generation| Extent { sectors: 1, ..copy(generation, pages) };
     let mut claims = [0; 2];
     for (claim, generation) in claims.iter_mut().zip(0..) {
         match region::read(below, first(generation)).await?.look(header) {
-            Some((_, told)) if told != pages => return Err(refused(format!("a map of {told} pages"))),
+            Some((_, stored)) if stored != pages => return Err(refused(format!("a map of {stored} pages"))),
             claimed => *claim = claimed.map_or(0, |(generation, _)| generation),
         }
     }
@@ -71,24 +71,24 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     } else {
         u64::from(claims[1] > claims[0])
     };
-    let bytes = region::read(below, home(later, pages)).await?;
-    if let Some(map) = bytes.look(|home| decode(home, pages, slots, canary)) {
+    let bytes = region::read(below, copy(later, pages)).await?;
+    if let Some(map) = bytes.look(|copy| decode(copy, pages, slots, canary)) {
         return Ok(map);
     }
-    let bytes = region::read(below, home(later + 1, pages)).await?;
-    let map = bytes.look(|home| decode(home, pages, slots, canary));
+    let bytes = region::read(below, copy(later + 1, pages)).await?;
+    let map = bytes.look(|copy| decode(copy, pages, slots, canary));
     let map = map.ok_or_else(|| refused("no map that is whole".to_owned()))?;
     edge("torn home: the other counts");
-    // Or the next map of this home, if it is torn in its turn, could make this one whole: with its first sectors
-    // from here and its last ones from there. But by then the slots that it names hold other pages.
+    // Otherwise the next map of this copy, if torn too, could make this one whole: with its first sectors from here and
+    // its last ones from there. But by then the slots that it names hold other pages.
     below.write(first(later), Buffer::zeroed(first(later).bytes()), Hints::default()).await?;
     Ok(map)
 }
 
-/// A home's bytes.
+/// Encodes a copy.
 pub fn encode(map: &Map, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
-    let mut bytes = vec![0; homes(pages).bytes() as usize / 2];
+    let mut bytes = vec![0; copies(pages).bytes() as usize / 2];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..16].copy_from_slice(&map.generation.to_le_bytes());
     bytes[16..24].copy_from_slice(&pages.to_le_bytes());
@@ -106,55 +106,55 @@ pub fn encode(map: &Map, canary: &Canary) -> Buffer {
     Buffer::from_vec(bytes)
 }
 
-/// A home up to its last entry: for a bug that is let loose.
-fn without_last(home: &[u8]) -> Option<&[u8]> {
-    let (_, pages) = header(home)?;
-    home.get(..HEADER + 4 * (pages as usize).checked_sub(1)?)
+/// A copy without its last entry: for a mutant.
+fn without_last(copy: &[u8]) -> Option<&[u8]> {
+    let (_, pages) = header(copy)?;
+    copy.get(..HEADER + 4 * (pages as usize).checked_sub(1)?)
 }
 
-/// The generation and the number of pages that a home claims.
-fn header(home: &[u8]) -> Option<(u64, u64)> {
-    let claims = home.len() >= HEADER && home.starts_with(MAGIC);
-    claims.then(|| (u64_at(home, 8), u64_at(home, 16)))
+/// The generation and the number of pages in the header of a copy.
+fn header(copy: &[u8]) -> Option<(u64, u64)> {
+    let claims = copy.len() >= HEADER && copy.starts_with(MAGIC);
+    claims.then(|| (u64_at(copy, 8), u64_at(copy, 16)))
 }
 
-/// Whether a home is as it was written.
-fn is_whole(home: &[u8]) -> bool {
+/// Whether a copy is whole.
+fn is_whole(copy: &[u8]) -> bool {
     if mutant::is("mapper: a checksum without its last entry") {
-        return without_last(home).is_some_and(|home| u32_at(home, SUM) == sum_but(home, SUM));
+        return without_last(copy).is_some_and(|copy| u32_at(copy, SUM) == sum_but(copy, SUM));
     }
-    u32_at(home, SUM) == sum_but(home, SUM)
+    u32_at(copy, SUM) == sum_but(copy, SUM)
 }
 
-/// The map that a home tells, if it is whole and of so many pages in so many slots.
-fn decode(home: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
-    let Some((generation, told)) = header(home) else {
-        if home.iter().any(|&byte| byte != 0) {
+/// Decodes the map in a copy, if it is whole and of this size.
+fn decode(copy: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
+    let Some((generation, stored)) = header(copy) else {
+        if copy.iter().any(|&byte| byte != 0) {
             return None;
         }
         edge("zeroes where no map was written: a volume of zeroes");
         let free = (0..slots as u32).rev().collect();
         return Some(Map { generation: first_number(), slots: vec![NONE; pages as usize], free });
     };
-    let entries = home.get(HEADER..HEADER + 4 * pages as usize).filter(|_| told == pages)?;
-    if !is_whole(home) && !canary.is("torn metadata accepted") {
+    let entries = copy.get(HEADER..HEADER + 4 * pages as usize).filter(|_| stored == pages)?;
+    if !is_whole(copy) && !canary.is("torn metadata accepted") {
         return None;
     }
-    let told = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-    let told: Vec<u32> = entries.chunks_exact(4).map(told).collect();
-    checked(generation, told, slots)
+    let stored = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    let stored: Vec<u32> = entries.chunks_exact(4).map(stored).collect();
+    checked(generation, stored, slots)
 }
 
-/// The map of these entries, if their slots exist and hold one page each.
-pub fn checked(generation: u64, told: Vec<u32>, slots: u64) -> Option<Map> {
+/// A map of these entries, if their slots exist and hold one page each.
+pub fn checked(generation: u64, stored: Vec<u32>, slots: u64) -> Option<Map> {
     let mut used = vec![false; slots as usize];
-    for &slot in told.iter().filter(|&&slot| slot != NONE) {
+    for &slot in stored.iter().filter(|&&slot| slot != NONE) {
         if std::mem::replace(used.get_mut(slot as usize)?, true) {
             return None;
         }
     }
     let free = (0..slots as u32).rev().filter(|&slot| !used[slot as usize]).collect();
-    Some(Map { generation, slots: told, free })
+    Some(Map { generation, slots: stored, free })
 }
 
 #[cfg(test)]
@@ -167,26 +167,26 @@ mod tests {
         Map { generation, slots: slots.to_vec(), free: VecDeque::new() }
     }
 
-    /// A home that this map fills.
-    fn home(generation: u64, slots: &[u32]) -> Vec<u8> {
+    /// A copy that this map fills.
+    fn copy(generation: u64, slots: &[u32]) -> Vec<u8> {
         encode(&map(generation, slots), &Canary::default()).to_vec()
     }
 
-    fn decoded(home: &[u8], pages: u64, slots: u64) -> Option<Map> {
+    fn decoded(copy: &[u8], pages: u64, slots: u64) -> Option<Map> {
         // Edges are counted in a world.
-        Runtime::new(1).run(async { decode(home, pages, slots, &Canary::default()) }).unwrap()
+        Runtime::new(1).run(async { decode(copy, pages, slots, &Canary::default()) }).unwrap()
     }
 
     proptest! {
         /// What was written is read; whatever is damaged is not followed.
         #[test]
-        fn a_home_is_read_as_written_or_not_at_all(
+        fn a_copy_is_read_as_written_or_not_at_all(
             generation: u64,
             pages in 1..3_000_u64,
             damage in proptest::option::of((any::<prop::sample::Index>(), 1..=255_u8)),
         ) {
             let slots: Vec<u32> = (0..pages as u32).map(|page| if page % 3 == 0 { NONE } else { page }).collect();
-            let mut bytes = home(generation, &slots);
+            let mut bytes = copy(generation, &slots);
             if let Some((at, change)) = &damage {
                 let at = at.index(bytes.len());
                 bytes[at] ^= change;
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_not_there_or_holds_two_pages_is_not_followed() {
-        assert!(decoded(&home(1, &[0, 1, 2]), 3, 3).is_some());
-        assert!(decoded(&home(1, &[0, 1, 3]), 3, 3).is_none());
-        assert!(decoded(&home(1, &[0, 1, 1]), 3, 3).is_none());
-        assert!(decoded(&home(1, &[0, NONE, NONE]), 3, 1).is_some());
+        assert!(decoded(&copy(1, &[0, 1, 2]), 3, 3).is_some());
+        assert!(decoded(&copy(1, &[0, 1, 3]), 3, 3).is_none());
+        assert!(decoded(&copy(1, &[0, 1, 1]), 3, 3).is_none());
+        assert!(decoded(&copy(1, &[0, NONE, NONE]), 3, 1).is_some());
     }
 
     #[test]

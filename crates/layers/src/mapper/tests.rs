@@ -23,7 +23,7 @@ const OTHERS: u64 = ALL - PAGES;
 fn slots_for(pages: u64, slots: u64) -> Rc<dyn BlockDevice> {
     let spec = spec::find("wd2500aaks").unwrap();
     let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
-    let sectors = sealed::homes(pages).sectors + slots * PAGE_SECTORS;
+    let sectors = sealed::copies(pages).sectors + slots * PAGE_SECTORS;
     Rc::new(Slice::new(disk, Extent::new(0, sectors)).unwrap())
 }
 
@@ -35,7 +35,7 @@ async fn disk(slots: u64) -> Rc<dyn BlockDevice> {
     let slots = (0..ALL).map(|page| if seen(&page) { NONE } else { next.next().unwrap_or(NONE) }).collect();
     let map = Map { generation: 1, slots, free: std::collections::VecDeque::new() };
     let bytes = sealed::encode(&map, 1, &Canary::default());
-    region::write(&*below, sealed::home(1, ALL), &bytes, &Hints::default()).await.unwrap();
+    region::write(&*below, sealed::copy(1, ALL), &bytes, &Hints::default()).await.unwrap();
     below
 }
 
@@ -195,7 +195,7 @@ fn a_write_waits_for_a_slot_while_a_flush_frees_some() {
 fn a_slot_that_cannot_be_written_fails_one_request_and_not_all() {
     let (failed, edges) = world(async || {
         let below = disk(2 * PAGES).await;
-        let bad = sealed::homes(ALL).bytes() + OTHERS * PAGE_BYTES;
+        let bad = sealed::copies(ALL).bytes() + OTHERS * PAGE_BYTES;
         let options = format!("for_ever = true\nops = ['write']\nat = '{bad}'\nsize = '4KiB'");
         let mapper = open(&with_error(&below, &options)).await.unwrap();
         let mut failed = 0;
@@ -210,12 +210,12 @@ fn a_slot_that_cannot_be_written_fails_one_request_and_not_all() {
 }
 
 #[test]
-fn a_torn_home_leaves_the_other_and_is_the_next_to_be_written() {
+fn a_torn_copy_leaves_the_other_and_is_written_next() {
     for flushes in 1..=4_u64 {
         let ((), edges) = world(async || {
             let below = disk(2 * PAGES).await;
             let mapper = open(&below).await.unwrap();
-            let sector = Extent { sectors: 1, ..sealed::home((flushes + 1) % 2, ALL) };
+            let sector = Extent { sectors: 1, ..sealed::copy((flushes + 1) % 2, ALL) };
             let mut before = Buffer::zeroed(SECTOR_BYTES);
             for value in 1..=flushes {
                 before = sector_at(&below, sector).await;
@@ -227,7 +227,7 @@ fn a_torn_home_leaves_the_other_and_is_the_next_to_be_written() {
             let mapper = open(&below).await.unwrap();
             let one = Extent::new(0, 1);
             assert_eq!(values(&*mapper, one).await.unwrap(), [flushes as u8 - 1]);
-            // A flush that fails has touched the torn home only: the other one still counts.
+            // A flush that fails has touched the torn copy only: the other one still counts.
             let dying = open(&with_error(&below, "nth = 4\nops = ['flush', 'write']")).await.unwrap();
             write(&*dying, 0, 8, 98).await.unwrap();
             dying.flush(Hints::default()).await.unwrap_err();
@@ -255,7 +255,7 @@ fn two_torn_maps_do_not_make_a_whole_one() {
         write(&*mapper, first.start.0, 8, 1).await.unwrap();
         write(&*mapper, last.start.0, 8, 1).await.unwrap();
         mapper.flush(Hints::default()).await.unwrap();
-        // Of its map, generation 2 in the first home, the sector with the last page's entry is lost.
+        // Of its map, generation 2 in the first copy, the sector with the last page's entry is lost.
         let entries = Extent::new(1, 1);
         below.write(entries, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap();
         let begin = sector_at(&below, Extent::new(0, 1)).await;
@@ -290,7 +290,7 @@ fn after_a_flush_that_failed_every_later_one_fails_and_data_stays_readable() {
 }
 
 #[test]
-fn who_withdraws_a_request_does_not_withdraw_the_map_of_others() {
+fn an_aborted_request_does_not_abort_the_map_of_others() {
     world(async || {
         let below = disk(2 * PAGES).await;
         let mapper = open(&below).await.unwrap();
@@ -367,7 +367,7 @@ fn what_is_no_map_is_told_and_not_written_over() {
     world(async || {
         let below = disk(2 * PAGES).await;
         write(&*below, 1, 1, 7).await.unwrap();
-        write(&*below, sealed::homes(ALL).sectors - 1, 1, 7).await.unwrap();
+        write(&*below, sealed::copies(ALL).sectors - 1, 1, 7).await.unwrap();
         let error = open(&below).await.map(drop).unwrap_err();
         assert_eq!(
             (error.kind(), values(&*below, Extent::new(1, 1)).await.unwrap()),

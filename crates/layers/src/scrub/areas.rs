@@ -1,13 +1,13 @@
-//! What is left of a pass, and which block comes next.
+//! The remainder of a pass, and the order of its blocks.
 //!
-//! For free the more places are wanted the better, so the volume is divided among the readers, and whoever is done with
-//! its area takes half of the largest that is left. In the background one place is best: the first block that is
-//! left, whoever asks. Invariant: each sector is given once, and again if it was given back.
+//! Free reads profit from many places, so the volume is divided among the readers, and a reader that has finished its
+//! area takes half of the largest remaining one. In the background one place is best: always the first remaining block.
+//! Invariant: each sector is handed out once, and again if it was given back.
 
 use seekless_core::{Extent, SECTOR_BYTES};
 
-/// What is left: sectors from the first to before the second. The first areas are those of the readers, and what was
-/// given back is behind them. Areas begin at multiples of a block.
+/// Remaining sectors, as (start, end). The first areas are those of the readers; extents given back follow. Areas begin
+/// at multiples of a block.
 #[derive(Debug, Default)]
 pub struct Areas {
     left: Vec<(u64, u64)>,
@@ -15,7 +15,7 @@ pub struct Areas {
 }
 
 impl Areas {
-    /// So many sectors, for so many readers, in blocks of so many sectors.
+    /// Divides `sectors` sectors among `readers` readers, in blocks of `block` sectors.
     pub fn new(sectors: u64, readers: usize, block: u64) -> Areas {
         let (blocks, readers) = (sectors.div_ceil(block), readers.max(1) as u64);
         let begins = |reader| (u128::from(blocks) * u128::from(reader) / u128::from(readers)) as u64 * block;
@@ -23,12 +23,12 @@ impl Areas {
         Areas { left, block }
     }
 
-    /// What is left, in bytes.
+    /// Remaining bytes.
     pub fn bytes(&self) -> u64 {
         self.left.iter().map(|(from, end)| end - from).sum::<u64>() * SECTOR_BYTES
     }
 
-    /// The next block of a reader that has an area of its own.
+    /// The next block of a reader with its own area.
     pub fn spread(&mut self, reader: usize) -> Option<Extent> {
         let (from, end) = *self.left.get(reader)?;
         if from == end {
@@ -45,19 +45,19 @@ impl Areas {
         self.take(reader)
     }
 
-    /// The first block that is left.
+    /// The first remaining block.
     pub fn first(&mut self) -> Option<Extent> {
         let areas = (0..self.left.len()).filter(|&area| self.left[area].0 < self.left[area].1);
         let area = areas.min_by_key(|&area| self.left[area])?;
         self.take(area)
     }
 
-    /// This was not read after all.
+    /// Returns an extent that was not read.
     pub fn give_back(&mut self, at: Extent) {
         self.left.push((at.start.0, at.end().0));
     }
 
-    /// From now on blocks have so many sectors, of which what they had before is a multiple.
+    /// Changes the block size to a divisor of the present one.
     pub fn in_blocks(&mut self, block: u64) {
         self.block = block;
     }

@@ -1,17 +1,18 @@
-//! Scrubbing (what integrity checking and RAID scrubbing are: freeblock paper, section 2.1): from time to time, or when
-//! told, all sectors are read from the medium, every copy of them, so that a bad one is found while there is another
-//! to repair it from. It may be done for free.
+//! Scrubbing (integrity checking and RAID scrubbing in the freeblock paper, section 2.1): periodically, or on command,
+//! all sectors are read from the medium, every copy of them, so that a bad one is found while it can be repaired from
+//! another. It may be done for free.
 //!
-//! Laid out as it works: `pass` goes through the volume, `areas` says what comes next, `found` is what could not be
-//! read. It keeps the order of what is below, and nothing back.
+//! `pass` goes through the volume, `areas` chooses the next block, `bad_blocks` lists unreadable ones. The layer
+//! preserves the order of the device below, and holds nothing back.
 //!
-//! Invariants: overlapping requests of clients have their effect in the order in which they came. At most one pass is under way. No client waits for it here: its reads hold no range and fill no buffer.
-//! What is listed as bad failed to be read alone, and was not written since. A pass ends: what is not read for free by
-//! a deadline is read in the background. Fault model: any read below may fail; that is what it is for. Where a pass has
-//! come is in memory only: after a restart it begins anew.
+//! Invariants: overlapping requests of clients take effect in order of arrival. At most one pass is running. No client
+//! waits for it in this layer: its reads hold no locks and fill no buffer. A block listed as bad could not be read
+//! alone, and was not written since. A pass ends: what is not read for free by the deadline is read in the background.
+//! Fault model: any read below may fail; finding that is the purpose. The progress of a pass is in memory only: after a
+//! restart it begins anew.
 
 mod areas;
-mod found;
+mod bad_blocks;
 mod options;
 mod pass;
 
@@ -28,60 +29,60 @@ use seekless_core::{
 };
 
 use areas::Areas;
-use found::Found;
+use bad_blocks::BadBlocks;
 pub use options::{EDGES, Options};
 
-/// What it can be told to do besides requests.
+/// Commands of the layer.
 pub const COMMANDS: &[&str] = &["scrub"];
 
 /// The layer.
 pub struct Scrub {
     below: Rc<dyn BlockDevice>,
     options: Options,
-    /// What clients are at.
+    /// Locks of clients' requests.
     locks: RangeLocks,
-    /// Passes stand in line here.
+    /// Lock of the running pass.
     turn: RangeLocks,
     state: RefCell<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is left of the pass, and of which class its reads are now.
+    /// Remainder of the pass, and the present class of its reads.
     left: Areas,
     class: Class,
     account: Account,
     began: Nanos,
-    /// Bytes that were asked for in it.
+    /// Bytes read in the pass.
     asked: u64,
-    /// How to reach what is asked for, by reader.
+    /// Tickets of requests in flight, by reader.
     tickets: BTreeMap<usize, Ticket>,
-    /// So many wait for the pass to end, which it then does early.
-    awaited: u32,
-    /// Why it cannot go on.
+    /// Number of tasks that wait for the pass to end early.
+    waiters: u32,
+    /// The error that ended the pass.
     failed: Option<IoError>,
-    found: Found,
-    /// What clients wrote of blocks in which bad sectors are sought now, by where the blocks begin.
+    found: BadBlocks,
+    /// Sectors written by clients in blocks being searched for bad sectors, by start of the block.
     sought: BTreeMap<u64, (Extent, Vec<Extent>)>,
     counted: Counted,
 }
 
 #[derive(Default)]
 struct Counted {
-    /// Passes that came to their ends, and those that did not.
+    /// Passes completed, and not completed.
     passes: u64,
     unfinished: u64,
-    /// Bytes read, and those of them for free.
+    /// Bytes read, and those of them read for free.
     bytes: u64,
     free_bytes: u64,
-    /// How long the last whole pass took.
+    /// Duration of the last complete pass.
     took: Nanos,
-    /// What the last pass came to, for those who waited for it.
+    /// Result of the last pass, for tasks that waited for it.
     last: Option<IoError>,
 }
 
 impl Scrub {
-    /// With these options, which were checked. Build it inside of a runtime.
+    /// A layer with these (checked) options. Call it inside a runtime.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Scrub> {
         let (locks, turn, state) = (RangeLocks::new(), RangeLocks::new(), RefCell::default());
         let scrub = Rc::new(Scrub { below, options, locks, turn, state });
@@ -91,19 +92,19 @@ impl Scrub {
         scrub
     }
 
-    /// A pass begins every so often, the first now, as long as the layer is there.
+    /// Starts passes periodically, the first one now, for the lifetime of the layer.
     async fn over_and_over(me: Weak<Scrub>, every: Nanos) {
         loop {
             let next = runtime::now() + every;
             let Some(scrub) = me.upgrade() else { return };
-            // What fails is counted, and tried again with the next pass.
+            // Failures are counted; the next pass retries.
             drop(scrub.pass(Account::default()).await);
             drop(scrub);
             runtime::sleep_until(next).await;
         }
     }
 
-    /// A client's write was answered: what it wrote is well, or bad for a reason that is not known yet.
+    /// A client's write has completed: its sectors are good again, or bad for a reason not known yet.
     fn written(&self, at: Extent) {
         let State { found, sought, .. } = &mut *self.state.borrow_mut();
         found.well(at);
@@ -113,15 +114,15 @@ impl Scrub {
     }
 }
 
-/// Tells the event log.
+/// Writes to the event log.
 fn did(what: &'static str, at: Extent) {
-    runtime::event(&Event::Did { layer: "scrub", what, home: at, at: at.start.0 });
+    runtime::event(&Event::Did { layer: "scrub", what, extent: at, at: at.start.0 });
 }
 
 impl BlockDevice for Scrub {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
-            // Who verifies holds nobody up.
+            // Verifying reads take no locks.
             let _held = if how.verify { None } else { Some(self.locks.shared(at, &how).await) };
             self.below.read(at, into, how).await
         })
@@ -178,7 +179,7 @@ impl Layer for Scrub {
         ]
     }
 
-    /// It holds nothing back; a pass that is under way ends.
+    /// Holds nothing back; ends a running pass.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.end_early().await;
@@ -193,7 +194,7 @@ impl Layer for Scrub {
         }
     }
 
-    /// What it answered is below: it can be left out at any time.
+    /// Everything acknowledged is below: it can be detached at any time.
     fn detach(&self) -> IoFuture<'_, ()> {
         self.stop()
     }

@@ -1,4 +1,4 @@
-//! What a user can set, with defaults.
+//! Options of the layer, with defaults.
 
 use seekless_core::{Class, Nanos, SECTOR_BYTES, device::LARGEST_REQUEST_SECTORS};
 use serde::{Deserialize, Deserializer};
@@ -6,38 +6,38 @@ use serde::{Deserialize, Deserializer};
 use crate::Refused;
 use crate::units::{Bytes, time};
 
-/// What a user can set. Each key is described on the layer's page, which a test reads.
+/// Options. Each key is described on the layer's page, which a test reads.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// From the beginning of a pass to the next; without it: only when told.
+    /// Time from the start of a pass to the next; without it only on command.
     #[serde(deserialize_with = "some_time")]
     pub every: Option<Nanos>,
-    /// Of its reads.
+    /// Class of its reads.
     pub class: ReadClass,
-    /// What a read in the background has.
+    /// Size of a background read.
     pub block: Bytes,
-    /// Bytes that are wanted at once for free, at most.
+    /// Maximum number of bytes requested together for free.
     pub wanted: Bytes,
-    /// Bytes a second, at most; without a limit, if 0.
+    /// Limit in bytes per second; 0 for none.
     pub rate: Bytes,
-    /// What is not read for free after so long is read in the background.
+    /// Deadline of free reads, after which the remainder is read in the background.
     #[serde(deserialize_with = "time")]
     pub deadline: Nanos,
 }
 
-/// Of which class reads are.
+/// Classes of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadClass {
     /// In order, in the background.
     #[default]
     Background,
-    /// Where it costs nothing.
+    /// For free, with freeblock scheduling.
     Free,
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a block cannot be read: its bad sectors are sought",
     "a block that could not be read can be: nothing is wrong with it",
@@ -51,7 +51,7 @@ fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Nanos>, D::Err
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         let sectors = self.block.0 / SECTOR_BYTES;
         if sectors % 8 != 0 || !(8..=LARGEST_REQUEST_SECTORS).contains(&sectors) {
@@ -68,7 +68,7 @@ impl Options {
         }
     }
 
-    /// The class of reads that are not late.
+    /// The class of reads before the deadline.
     pub fn class(&self) -> Class {
         match self.class {
             ReadClass::Background => Class::Background,
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// Readers of a volume of so many sectors in a class, and the sectors of a read of theirs.
+    /// Number of readers in a class, for a volume of `sectors` sectors, and the sectors of each read.
     pub fn reads(&self, class: Class, sectors: u64) -> (usize, u64) {
         match class {
             Class::Free => {
@@ -88,10 +88,10 @@ impl Options {
     }
 }
 
-/// Sectors of a free read: as much as a request can have. The more is wanted the more lies on the head's way, and it
-/// comes in any order and piece by piece.
+/// Sectors of a free read: the maximum of a request. The more is requested, the more lies under the head's path, and it
+/// arrives in any order and piece by piece.
 const FREE_BLOCK: u64 = LARGEST_REQUEST_SECTORS;
-/// One is read while the next one waits, so that the head reads on.
+/// One is read while the next one is queued, so that the head reads continuously.
 const BACKGROUND_AT_ONCE: usize = 2;
 
 impl Default for Options {

@@ -1,6 +1,6 @@
-//! A pass: readers that each ask for one block after the other, until nothing is left.
+//! A pass: readers that each read one block after the other, until none remain.
 //!
-//! A block that cannot be read is halved until its bad sectors are alone. A device that is gone ends the pass.
+//! A block that cannot be read is halved until its bad sectors are isolated. A device that is gone ends the pass.
 
 use futures_util::future::{join_all, select};
 use seekless_core::runtime::{self, edge};
@@ -9,14 +9,14 @@ use seekless_core::{Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, M
 use super::areas::Areas;
 use super::{Scrub, State, did};
 
-/// Who waits for its turn to read looks so often whether the pass is to end.
+/// Interval at which a reader that waits checks whether the pass is to end.
 const LOOK: Nanos = Nanos::from_millis(100);
 
 impl Scrub {
-    /// Goes through all of the volume, or waits for whoever does that. Bad sectors are no error.
+    /// Runs a pass, or waits for the running one. Bad sectors are not an error.
     ///
     /// # Errors
-    /// What a device says that cannot be read for another reason.
+    /// The device's error, if a read fails for another reason.
     pub(super) async fn pass(&self, account: Account) -> Result<(), IoError> {
         let over = || {
             let counted = &self.state.borrow().counted;
@@ -39,18 +39,18 @@ impl Scrub {
         }
         let late = async {
             runtime::sleep_until(began + self.options.deadline).await;
-            self.hurry();
+            self.boost();
             std::future::pending::<()>().await;
         };
         let all = join_all((0..readers).map(|reader| self.read_on(reader)));
         select(Box::pin(all), Box::pin(late)).await;
-        // What was withdrawn.
+        // Bytes of aborted reads.
         let (readers, _) = self.options.reads(Class::Background, sectors);
         join_all((0..readers).map(|reader| self.read_on(reader))).await;
         self.ended()
     }
 
-    /// The class of a pass that is not late. Where nobody knows the drive nothing is free: there it is read in order.
+    /// Class of a pass before its deadline. Without a drive model nothing is free: then it reads in order.
     fn class(&self) -> Class {
         let how = Hints { class: self.options.class(), ..Hints::default() };
         if self.below.estimate(Extent::new(0, 1), &how).is_some() { how.class } else { Class::Background }
@@ -69,8 +69,8 @@ impl Scrub {
         failed.map_or(Ok(()), Err)
     }
 
-    /// From now on the pass goes on in the background: what is under way is withdrawn, and read in order.
-    fn hurry(&self) {
+    /// Continues the pass in the background: reads in flight are aborted, and repeated in order.
+    fn boost(&self) {
         let tickets: Vec<Ticket> = {
             let state = &mut *self.state.borrow_mut();
             if state.class == Class::Background {
@@ -84,28 +84,28 @@ impl Scrub {
         tickets.iter().for_each(Ticket::abort);
     }
 
-    /// Lets the pass that is under way end where it is, and waits for that.
+    /// Ends the running pass early, and waits for that.
     pub(super) async fn end_early(&self) {
         let tickets: Vec<Ticket> = {
             let state = &mut *self.state.borrow_mut();
-            state.awaited += 1;
+            state.waiters += 1;
             state.tickets.values().cloned().collect()
         };
         tickets.iter().for_each(Ticket::abort);
         drop(self.turn.lock(Extent::new(0, 1), Mode::Exclusive, Class::Foreground, None).await);
-        self.state.borrow_mut().awaited -= 1;
+        self.state.borrow_mut().waiters -= 1;
     }
 
     fn is_to_end(&self) -> bool {
         let state = self.state.borrow();
-        state.awaited > 0 || state.failed.is_some()
+        state.waiters > 0 || state.failed.is_some()
     }
 
     async fn read_on(&self, reader: usize) {
         while let Some(at) = self.next(reader) {
             let Err(error) = self.look_at(reader, at).await else { continue };
             let state = &mut *self.state.borrow_mut();
-            if state.awaited > 0 {
+            if state.waiters > 0 {
                 edge("a pass ends early: the layer is to stop or to go");
             } else if error.kind() != ErrorKind::Aborted {
                 state.failed.get_or_insert(error);
@@ -114,7 +114,7 @@ impl Scrub {
         }
     }
 
-    /// The block that a reader is to read, or `None` if it is to end.
+    /// The next block of a reader, or `None` if it is to end.
     fn next(&self, reader: usize) -> Option<Extent> {
         if self.is_to_end() {
             return None;
@@ -134,7 +134,7 @@ impl Scrub {
                 self.state.borrow_mut().found.well(at);
                 free
             }
-            Err(error) if error.is_of_the_medium() => self.seek_bad(reader, at).await?,
+            Err(error) if error.is_medium_error() => self.seek_bad(reader, at).await?,
             Err(error) => return Err(error),
         };
         let counted = &mut self.state.borrow_mut().counted;
@@ -143,12 +143,12 @@ impl Scrub {
         Ok(())
     }
 
-    /// Reads; whether that was for free to the end.
+    /// Reads a block; returns whether it was completely read for free.
     async fn ask(&self, reader: usize, at: Extent) -> Result<bool, IoError> {
         let ticket = Ticket::new();
         let how = {
             let state = &mut *self.state.borrow_mut();
-            if state.awaited > 0 {
+            if state.waiters > 0 {
                 let why = "the layer is to stop or to go";
                 return Err(IoError::new(ErrorKind::Aborted, "scrub", Some(at), why));
             }
@@ -161,7 +161,7 @@ impl Scrub {
         read.map(|_| how.effective_class() == Class::Free)
     }
 
-    /// Finds the bad sectors of a block by halves; whether all of it was read for free.
+    /// Finds the bad sectors of a block by halving; returns whether all of it was read for free.
     async fn seek_bad(&self, reader: usize, at: Extent) -> Result<bool, IoError> {
         edge("a block cannot be read: its bad sectors are sought");
         self.state.borrow_mut().sought.insert(at.start.0, (at, Vec::new()));
@@ -181,7 +181,7 @@ impl Scrub {
                     free &= this;
                     self.state.borrow_mut().found.well(at);
                 }
-                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) if !error.is_medium_error() => return Err(error),
                 Err(_) => {
                     if let Some([one, other]) = at.halves(least) {
                         left.extend([other, one]);
@@ -198,7 +198,7 @@ impl Scrub {
         Ok(free)
     }
 
-    /// A sector cannot be read, unless it was written while it was sought: the next pass will tell.
+    /// Lists a bad sector, unless it was written during the search: the next pass will check it.
     fn note_bad(&self, block: Extent, at: Extent) {
         let State { found, sought, .. } = &mut *self.state.borrow_mut();
         let written =
@@ -211,7 +211,7 @@ impl Scrub {
         }
     }
 
-    /// Waits until so much more may be read.
+    /// Waits for the rate limit.
     async fn wait_for_the_rate(&self, at: Extent) {
         let rate = self.options.rate.0;
         if rate == 0 {

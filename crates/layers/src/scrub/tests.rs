@@ -186,7 +186,7 @@ fn passes_begin_as_often_as_is_said_no_faster_than_is_said() {
 }
 
 #[test]
-fn two_who_want_a_pass_get_one() {
+fn two_callers_share_one_pass() {
     run(async {
         let scrub = scrub(disk(QueueOptions::default()), "");
         let (one, other) = futures_util::future::join(told(&scrub), told(&scrub)).await;

@@ -1,9 +1,9 @@
 //! Large requests in parts, as a kernel hands them to a device that takes no more at a time. The smallest layer
 //! that does something: copy this folder to begin one of your own.
 //!
-//! It keeps the order of what is below, and nothing back: what it answered is below. Invariant: overlapping
-//! requests have their effect in the order in which they came, though their parts are in flight together. Fault
-//! model: of a read or write that fails, any parts may have been carried out, as of one that was not split.
+//! It preserves the order of the device below, and holds nothing back. Invariant: overlapping requests take effect in
+//! order of arrival, though their parts are in flight together. Fault model: of a read or write that fails, any parts
+//! may have been carried out, as without splitting.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,11 +19,11 @@ use serde::Deserialize;
 use crate::Refused;
 use crate::units::Bytes;
 
-/// What a user can set. Each key is described on the layer's page, which a test reads.
+/// Options. Each key is described on the layer's page, which a test reads.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// What one part has at most; parts end at multiples of it.
+    /// Maximum size of a part; parts end at multiples of it.
     pub largest: Bytes,
 }
 
@@ -34,7 +34,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         match self.largest {
             Bytes(0) => Err(Refused::new("largest", "0 bytes", "a sector (512) or more")),
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-/// The rare places of its code, which an exploration has to reach.
+/// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &["a request goes in parts"];
 
 /// The layer.
@@ -55,13 +55,13 @@ pub struct Split {
 }
 
 impl Split {
-    /// With these options, which were checked.
+    /// A layer with these (checked) options.
     pub fn new(below: Rc<dyn BlockDevice>, options: &Options) -> Split {
         let largest_sectors = options.largest.0 / SECTOR_BYTES;
         Split { below, largest_sectors, locks: RangeLocks::new(), parts: Cell::new(0) }
     }
 
-    /// The parts of a request with their parts of its buffer.
+    /// The parts of a request, with their parts of its buffer.
     fn parts(&self, at: Extent, buffer: &Buffer) -> Vec<(Extent, Buffer)> {
         let parts: Vec<_> = buffer.split(at, self.largest_sectors).collect();
         if parts.len() > 1 {
@@ -72,14 +72,14 @@ impl Split {
     }
 }
 
-/// What has no bytes goes on as it is, and what is not here to what is [`below`](BlockDevice::below).
+/// Requests without data pass unchanged; methods not listed here go to [`below`](BlockDevice::below).
 impl BlockDevice for Split {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             let _held = self.locks.shared(at, &how).await;
             let parts = self.parts(at, &into);
             let reads = parts.into_iter().map(|(part, piece)| self.below.read(part, piece, how.clone()));
-            // All of them are answered before the request is: none may go on when its range is let go.
+            // All parts end before the request does: none may continue once its lock is released.
             let read: Result<Vec<Buffer>, IoError> = join_all(reads).await.into_iter().collect();
             read.map(Buffer::join)
         })
@@ -118,7 +118,7 @@ impl Layer for Split {
         vec![("parts", self.parts.get())]
     }
 
-    /// What it answered is below: it can be left out at any time.
+    /// Everything acknowledged is below: it can be detached at any time.
     fn detach(&self) -> IoFuture<'_, ()> {
         self.stop()
     }

@@ -104,8 +104,8 @@ async fn device(
     Ok(under(description, name, components.clone(), Bytes::Real, &is_new(description)).await?.top)
 }
 
-/// Whether an export takes no writes: the volume file says so, a component below is read-only, or a layer below is opened
-/// at an older generation.
+/// Whether an export takes no writes: the volume file says so, a component below is read-only, or a layer below is
+/// opened at an older generation.
 pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
     let below = description.leaves(&export.top);
     export.read_only
@@ -116,7 +116,7 @@ pub fn is_read_only(description: &Description<Live>, export: &description::Expor
 /// Size of a device in bytes, given that of its whole sectors: another server's export may end within a sector, and so
 /// does a device of that size at its beginning.
 pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
-    let (origin, start) = description.home_of(top);
+    let (origin, start) = description.origin_of(top);
     let component = description.components.get(&origin).filter(|_| start == Lba(0));
     let exact = component.map_or(bytes, Live::bytes);
     if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }

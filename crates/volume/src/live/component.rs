@@ -64,7 +64,7 @@ impl Leaf for Live {
     fn sectors(&self) -> u64 {
         match &self.store {
             Store::File(_, sectors, _) | Store::Memory(sectors) => *sectors,
-            Store::Remote(_, told, _) => told.bytes.div_ceil(SECTOR_BYTES),
+            Store::Remote(_, info, _) => info.bytes.div_ceil(SECTOR_BYTES),
         }
     }
 
@@ -76,7 +76,7 @@ impl Leaf for Live {
         let data = match &self.store {
             Store::File(..) => "a file".to_owned(),
             Store::Remote(..) => "another server's export".to_owned(),
-            Store::Memory(sectors) => format!("{} of memory", told(*sectors)),
+            Store::Memory(sectors) => format!("{} of memory", size_text(*sectors)),
         };
         match &self.emulated {
             Some(component) => format!("{data} as slow as {}", component.line()),
@@ -85,51 +85,52 @@ impl Leaf for Live {
     }
 }
 
-fn told(sectors: u64) -> Size {
+fn size_text(sectors: u64) -> Size {
     Size(sectors * SECTOR_BYTES)
 }
 
 /// Opens the storage that the keys describe.
 fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
-    let wrong = |key: &str, found: String, expected: &str| VolumeError {
+    let invalid = |key: &str, found: String, expected: &str| VolumeError {
         place: format!("{file}: component.{name}{key}"),
         found,
         expected: expected.to_owned(),
     };
     if keys.tls.is_some() && keys.nbd.is_none() {
-        return Err(wrong(".tls", "tls without nbd".to_owned(), "it with another server's export only"));
+        return Err(invalid(".tls", "tls without nbd".to_owned(), "it with another server's export only"));
     }
     if keys.reconnect.is_some() && keys.nbd.is_none() {
         let found = "reconnect without nbd".to_owned();
-        return Err(wrong(".reconnect", found, "it with another server's export only"));
+        return Err(invalid(".reconnect", found, "it with another server's export only"));
     }
     match (keys.file, keys.ram, keys.nbd) {
         (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
             let trust = keys.tls.map(|keys| trust(file, keys)).transpose();
-            let trust = trust.map_err(|found| wrong(".tls", found, "files in PEM that go together"))?;
+            let trust = trust.map_err(|found| invalid(".tls", found, "files in PEM that go together"))?;
             let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
             let uri = reached(file, uri);
-            let connected = Connected::to(&uri, trust.as_ref())
-                .map_err(|error| wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached"))?;
-            let told = connected.info();
+            let connected = Connected::to(&uri, trust.as_ref()).map_err(|error| {
+                invalid(".nbd", format!("{uri}: {error}"), "an export that can be reached")
+            })?;
+            let info = connected.info();
             let again = limit.map(|limit| Reconnect { uri, trust, limit });
-            Ok(Store::Remote(RefCell::new(Some(connected)), told, again))
+            Ok(Store::Remote(RefCell::new(Some(connected)), info, again))
         }
         (Some(path), None, None) => {
             let path = beside(file, path);
             let opened = Opened::open(&path, keys.cached, keys.read_only);
             let opened = opened.map_err(|error| {
-                wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
+                invalid(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
             let (sectors, read_only) = (opened.probe().sectors, opened.probe().read_only);
             Ok(Store::File(RefCell::new(Some(opened)), sectors, read_only))
         }
         (None, _, _) if keys.cached || keys.read_only => {
-            Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
+            Err(invalid("", "cached or read_only without a file".to_owned(), "these with a file only"))
         }
         (None, Some(text), None) => memory(file, name, &text).map(Store::Memory),
-        (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
-        _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
+        (None, None, None) => Err(invalid("", "neither file nor ram nor nbd".to_owned(), "one of them")),
+        _ => Err(invalid("", "several of file, ram and nbd".to_owned(), "one of them")),
     }
 }
 
@@ -187,8 +188,8 @@ impl Live {
                 found: format!(
                     "{}, which has {}, for {} of data",
                     component.drive.name(),
-                    told(component.drive.sectors()),
-                    told(live.sectors())
+                    size_text(component.drive.sectors()),
+                    size_text(live.sectors())
                 ),
                 expected: "a drive that is at least as large".to_owned(),
             }),
@@ -207,9 +208,9 @@ impl Live {
                     Opened::from_recording(facts)
                         .map(|opened| Store::File(RefCell::new(Some(opened)), sectors, read_only))
                 }
-                Facts::Remote(told) => Connected::from_recording(told).map(|connected| {
+                Facts::Remote(info) => Connected::from_recording(info).map(|connected| {
                     let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
-                    Store::Remote(RefCell::new(Some(connected)), told, again)
+                    Store::Remote(RefCell::new(Some(connected)), info, again)
                 }),
             };
             store.map_err(|error| VolumeError {
@@ -236,14 +237,14 @@ impl Live {
         match &self.store {
             Store::File(_, _, read_only) => *read_only,
             Store::Memory(_) => false,
-            Store::Remote(_, told, _) => told.is_read_only(),
+            Store::Remote(_, info, _) => info.is_read_only(),
         }
     }
 
     /// Size in bytes: an export of another server may end within a sector.
     pub fn bytes(&self) -> u64 {
         match &self.store {
-            Store::Remote(_, told, _) => told.bytes,
+            Store::Remote(_, info, _) => info.bytes,
             _ => self.sectors() * SECTOR_BYTES,
         }
     }
@@ -254,13 +255,13 @@ impl Live {
         connected.borrow().as_ref().is_some_and(Connected::is_encrypted)
     }
 
-    /// Its properties, until it is built.
+    /// Its recorded properties.
     pub fn facts(&self) -> Result<Facts, LiveError> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
             Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
-            Store::Remote(_, told, _) => Facts::Remote(*told),
+            Store::Remote(_, info, _) => Facts::Remote(*info),
         })
     }
 

@@ -43,7 +43,7 @@ async fn create_all(
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {
         return Err(LiveError::new(format!(
-            "{}: found no layer borg below an export, expected one: others make what they keep",
+            "{}: found no layer borg below an export, expected one: others are initialised when served",
             description.file
         )));
     }
@@ -53,7 +53,7 @@ async fn create_all(
         let Some(create) = layer.entry.create else { continue };
         let own = layer.devices.values().flatten().flat_map(|device| description.leaves(device));
         if own.into_iter().all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
-            (program.say)(&format!(
+            (program.print)(&format!(
                 "layer.{name}: its devices are in memory, and initialised when it is served"
             ));
             continue;
@@ -65,7 +65,7 @@ async fn create_all(
         let sectors: u64 = below.devices.values().map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
         pairs.set(name, identity, false, Environment::Live(program));
-        (program.say)(&format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)));
+        (program.print)(&format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)));
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ async fn upgrade_all(
         let Some(upgrade) = layer.entry.upgrade else { continue };
         let below = devices_below(description, layer, &components).await.at(place)?;
         upgrade(below, layer.options.clone()).await.at(place)?;
-        (program.say)(&format!("layer.{name}: of the newest format"));
+        (program.print)(&format!("layer.{name}: of the newest format"));
     }
     Ok(())
 }

@@ -16,15 +16,15 @@ const OTHER_DESCRIPTORS: usize = 1_024;
 pub enum Environment {
     /// Clients connect, and signals arrive.
     Live(Program),
-    /// Recorded inputs are replayed; nobody reads messages.
+    /// Recorded inputs are replayed, without messages.
     Replay,
 }
 
 /// The program that a server is part of.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Shows a line to whoever started the server.
-    pub say: fn(&str),
+    /// Prints a line for the user who started the server.
+    pub print: fn(&str),
     /// Ends the process at once.
     pub abort: fn(),
 }
@@ -35,10 +35,10 @@ impl Environment {
         matches!(self, Environment::Replay)
     }
 
-    /// Shows a line to whoever started the server.
-    pub fn say(self, line: &str) {
+    /// Prints a line for the user who started the server.
+    pub fn print(self, line: &str) {
         if let Environment::Live(program) = self {
-            (program.say)(line);
+            (program.print)(line);
         }
     }
 
@@ -66,7 +66,7 @@ impl Environment {
         }
         let (limit, needed) = (descriptors::raise_limit(), (clients + OTHER_DESCRIPTORS) as u64);
         if limit < needed {
-            self.say(&format!(
+            self.print(&format!(
                 "clients: found a limit of {limit} open files (ulimit -n), expected {needed} for clients = {clients}"
             ));
         }
@@ -83,7 +83,7 @@ impl Environment {
     /// Ends the process like a crash. A replay ended before this point.
     pub fn abort(self) {
         if let Environment::Live(program) = self {
-            self.say("stopped at once: what was not flushed may be lost, as in a crash");
+            self.print("stopped at once: unflushed data may be lost, as in a crash");
             (program.abort)();
         }
     }

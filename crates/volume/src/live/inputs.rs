@@ -83,7 +83,7 @@ impl Leaf for Recorded {
     }
 }
 
-/// Key for what was found of a component when it was opened.
+/// Key of the recorded properties of a component.
 const FOUND: &str = "found";
 
 /// The volume that was served.
@@ -102,7 +102,7 @@ fn described(run: &Run) -> Result<Description<Live>, LiveError> {
     Ok(Description { file, components, slices, layers, top, exports, control, tls, explore, clients })
 }
 
-/// Replays a file of recorded inputs; returns the volume file that was served, and what came of it.
+/// Replays a file of recorded inputs; returns the volume file that was served, and the result.
 ///
 /// # Errors
 /// A file that holds no such run. That the run departed from the recording is no error here.

@@ -148,7 +148,7 @@ pub fn look(
             let of = record.volume.display();
             return Err(LiveError::new(format!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
-                 served with that: seekless volume serve {of}, and a stop brings them home; \
+                 served with that: seekless volume serve {of}, and a stop writes them to the origin; \
                  to give them up: remove the record of it in {}",
                 description.file,
                 export.name,
@@ -195,7 +195,7 @@ impl Pairs {
             {
                 return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
-                     with that one, and a stop brings them home; --replace gives them up",
+                     with that one, and a stop drains them; --replace gives them up",
                     record.path.display(),
                     before.bopt.unwrap_or_default(),
                     before.volume.display()
@@ -222,8 +222,8 @@ impl Pairs {
     pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
-                environment.say(&format!(
-                    "layer.{layer}: {}: {error}: nothing will keep what is below it from being served without it",
+                environment.print(&format!(
+                    "layer.{layer}: {}: {error}: the device below it will not be protected from being served without it",
                     file.display()
                 ));
             }

@@ -1,4 +1,4 @@
-//! What a server of a volume file does, from its first component to its clean stop.
+//! The server of a volume file, from its first component to its clean stop.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -68,7 +68,7 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
     let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
-    (program.say)(&format!("io: {}{why}", reactor.kind()));
+    (program.print)(&format!("io: {}{why}", reactor.kind()));
     if let Some(file) = request.log_inputs {
         if keys.is_some() || description.components.values().any(Live::is_encrypted) {
             return Err(LiveError::new(format!(
@@ -76,7 +76,7 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
                 description.file
             )));
         }
-        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), program.say)?;
+        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), program.print)?;
         reactor = reactor.recorded(recorder);
     }
     let reactor = Rc::new(reactor);
@@ -164,7 +164,7 @@ pub(super) async fn serve(
     }
     let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
     environment.room_for(clients);
-    let server = Server::new(reactor, clients, move |line| environment.say(line));
+    let server = Server::new(reactor, clients, move |line| environment.print(line));
     let place = socket(serving.volume, description.control.as_deref());
     let answerer = Answerer::new(serving, description, &server, &trees);
     let listener = environment.listen(&Address::Unix(place))?;
@@ -173,16 +173,16 @@ pub(super) async fn serve(
     let uri = description.exports.first().and_then(|export| {
         Some(address(&description.file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
-    environment.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    environment.print(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
-    environment.say("stopping; a second signal ends it at once");
+    environment.print("stopping; a second signal ends it at once");
     spawn(abort_at_signal(reactor.clone(), signals, environment)).detach();
     server.stop().await;
     for tree in trees.values() {
         stop(description, tree, &pairs, environment).await?;
     }
     let served = server.served();
-    environment.say(&format!(
+    environment.print(&format!(
         "stopped: {} requests answered, {} of them with an error; {} read, {} written",
         served.requests,
         served.failed,
@@ -200,7 +200,7 @@ async fn open(
     if description.components.values().any(Live::is_direct) {
         if let Err(error) = reactor.register() {
             environment
-                .say(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
+                .print(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
         }
     }
     let components = components(reactor, description)?;
@@ -216,7 +216,7 @@ fn listen(
     keys: Option<&Keys>,
     trees: &BTreeMap<String, Tree>,
 ) -> Result<(), LiveError> {
-    let mut given = environment.given().at(|| "the sockets that were given (LISTEN_FDS)")?;
+    let mut given = environment.given().at(|| "the inherited sockets (LISTEN_FDS)")?;
     if !given.is_empty() && given.len() != addresses.len() {
         return Err(LiveError::new(format!(
             "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
@@ -240,7 +240,7 @@ fn listen(
         }
         server.listen(listener, exports, keys.cloned());
         for line in &lines {
-            environment.say(line);
+            environment.print(line);
         }
     }
     Ok(())
@@ -273,7 +273,7 @@ fn export(
 
 /// Where the sectors of a device would be without layers.
 fn place_without_layers(description: &Description<Live>, top: &str) -> Option<Home> {
-    let (component, start) = description.home_of(top);
+    let (component, start) = description.origin_of(top);
     let number = description.components.keys().position(|name| *name == component)?;
     Some(Home { component: number as u32, start })
 }
@@ -286,7 +286,7 @@ fn reconfigure_periodically(description: &Description<Live>, tree: &Tree, enviro
         let name = name.clone();
         let report = move |result: Result<_, _>| {
             if let Err(error) = result {
-                environment.say(&format!("layer.{name}: not reconfigured: {error}"));
+                environment.print(&format!("layer.{name}: not reconfigured: {error}"));
             }
         };
         reconfigure_every(layer.clone(), interval, report).detach();
@@ -308,15 +308,13 @@ fn report_copies(description: &Description<Live>, name: &str, layer: &dyn Layer,
     let options = description.layers.get(name).map(|layer| &layer.options);
     let copies = counter(layer, "copies_not_compared");
     if copies > 0 {
-        environment.say(&format!(
-            "layer.{name}: nothing proves that what it lies over was not written without it: \
-             {copies} copies are compared with that before they are served"
+        environment.print(&format!(
+            "layer.{name}: the device below may have been written without this layer: \
+             {copies} copies are compared with it before they are served"
         ));
     }
     if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool) == Some(true) {
-        environment.say(&format!(
-            "layer.{name}: trust_origin: copies are served without a look at what they are copies of"
-        ));
+        environment.print(&format!("layer.{name}: trust_origin: copies are served without being compared"));
     }
 }
 
@@ -326,14 +324,14 @@ async fn drain(name: &str, layer: &Rc<dyn Layer>, environment: Environment) {
     loop {
         match select(drained, Box::pin(sleep(PROGRESS_INTERVAL))).await {
             Either::Left((Ok(()), _)) => return,
-            // The stop reports what is left.
+            // The stop reports what remains.
             Either::Left((Err(error), _)) => {
-                return environment.say(&format!("layer.{name}: not drained: {error}"));
+                return environment.print(&format!("layer.{name}: not drained: {error}"));
             }
             Either::Right(((), going_on)) => {
                 let left = dirty_pages(&**layer);
                 let bytes = Size(left * PAGE_BYTES);
-                environment.say(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
+                environment.print(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
                 drained = going_on;
             }
         }
@@ -356,14 +354,14 @@ async fn stop(
         if left == 0 && stopped.is_ok() {
             pairs.set_clean(&name, &**layer, environment);
         } else if stopped.is_ok() {
-            environment.say(&format!(
-                "layer.{name}: {left} pages ({}) are in this layer's own device alone: \
-                 what is below it is old data without that",
+            environment.print(&format!(
+                "layer.{name}: {left} pages ({}) are on this layer's own device only: \
+                 without it, the device below holds stale data",
                 Size(left * PAGE_BYTES)
             ));
         }
         if let Err(error) = stopped {
-            environment.say(&format!("layer.{name}: {error}"));
+            environment.print(&format!("layer.{name}: {error}"));
             failed = Some(error);
         }
     }

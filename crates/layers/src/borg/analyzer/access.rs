@@ -18,7 +18,7 @@ struct Range {
     /// The page behind the last.
     end: u32,
     /// Requests that touched it.
-    touched: u32,
+    requests: u32,
     /// Of them those that went on to the range behind it.
     passed: u32,
     /// Whether one of them was a read.
@@ -80,12 +80,12 @@ impl AccessGraph {
     /// weighs more.
     pub fn age(&mut self) {
         for range in &mut self.ranges {
-            (range.touched, range.passed) = (range.touched / 2, range.passed / 2);
+            (range.requests, range.passed) = (range.requests / 2, range.passed / 2);
         }
         for jump in &mut self.jumps {
             jump.weight /= 2;
         }
-        self.ranges.retain(|range| range.touched > 0);
+        self.ranges.retain(|range| range.requests > 0);
         self.jumps.retain(|jump| jump.weight > 0);
         self.ranges.shrink_to_fit();
         self.jumps.shrink_to_fit();
@@ -144,7 +144,7 @@ fn split(window: &[Access]) -> Vec<Range> {
         let count = |kind: u64, mask: u64| at.iter().filter(|bound| *bound & mask == kind).count() as u32;
         let (page, passed) = ((at[0] >> 2) as u32, touching - count(0, STARTS));
         if touching > 0 {
-            ranges.push(Range { start, end: page, touched: touching, passed, read: reading > 0 });
+            ranges.push(Range { start, end: page, requests: touching, passed, read: reading > 0 });
         }
         touching = passed + count(STARTS, STARTS);
         reading = reading + count(STARTS | READS, STARTS | READS) - count(READS, STARTS | READS);
@@ -156,7 +156,7 @@ fn split(window: &[Access]) -> Vec<Range> {
 impl Range {
     /// The part before `end`; the rest is left.
     fn cut(&mut self, end: u32) -> Range {
-        let part = Range { end, passed: self.touched, ..*self };
+        let part = Range { end, passed: self.requests, ..*self };
         self.start = end;
         part
     }
@@ -179,10 +179,10 @@ fn merge_ranges(one: &[Range], other: &[Range]) -> Vec<Range> {
             merged.push(b.cut(a.start));
         } else {
             let end = a.end.min(b.end);
-            let mut both = Range { start: a.start, end, touched: 0, passed: 0, read: a.read || b.read };
+            let mut both = Range { start: a.start, end, requests: 0, passed: 0, read: a.read || b.read };
             for (part, rest) in [(&mut one, &mut ones), (&mut other, &mut others)] {
                 let Some(range) = part else { continue };
-                both.touched = both.touched.saturating_add(range.touched);
+                both.requests = both.requests.saturating_add(range.requests);
                 let passed = if range.end > end {
                     range.cut(end).passed
                 } else {

@@ -10,9 +10,9 @@
 //! sizes of both, and only graphs of like size meet, as in a log-structured merge tree: n requests
 //! cost O(n log n), nearly all of it sequential passes.
 //!
-//! Bounded: graphs that have more ranges and jumps together than they may are merged and aged. All weights are halved and
-//! what gets to zero is gone, so that the lightest go first, and of equals none before the others. Of
-//! processes, the `PROCESSES` that asked last are known.
+//! Bounded: graphs that have more ranges and jumps together than they may are merged and aged. All weights are halved
+//! and what gets to zero is gone, so that the lightest go first, and of equals none before the others. Of processes,
+//! the `PROCESSES` that asked last are known.
 
 mod access;
 mod graph;

@@ -1,15 +1,16 @@
 //! Chains and cycles of moves (section 5.2).
 //!
-//! A move whose slot holds a page that moves itself depends on that page's move. Moves that hang together so form a
-//! chain, or a cycle. A batch holds whole ones as far as they fit: of what is cut, a page goes home and comes in again.
+//! A move into a slot that holds another moving page depends on that page's move. Dependent moves form a chain or a
+//! cycle. A batch holds whole chains as far as they fit: where one is cut, a page is evicted to the origin and copied
+//! in again.
 
 use rustc_hash::FxHashMap;
 
 use super::Move;
 use crate::borg::store::Slot;
 
-/// The moves in batches of at most `most`; `occupant` says which page is in a slot now. In the order of the slots, but
-/// that a chain stays together.
+/// Splits moves into batches of at most `most`, in slot order except that chains stay together; `occupant` returns the
+/// page in a slot.
 pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u64>) -> Vec<Vec<Move>> {
     let number: FxHashMap<u64, usize> =
         moves.iter().enumerate().map(|(index, (page, _))| (*page, index)).collect();
@@ -26,7 +27,7 @@ pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u6
     let mut done = vec![false; moves.len()];
     let mut batches: Vec<Vec<Move>> = Vec::new();
     for index in 0..moves.len() {
-        // To the last of the chain, whose slot nobody leaves; in a cycle, once round.
+        // To the last of the chain, whose target slot is not vacated by a move; in a cycle, once round.
         let mut last = index;
         while let Some(next) = depends_on(last).filter(|next| *next != index && !done[*next]) {
             last = next;

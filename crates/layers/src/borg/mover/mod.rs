@@ -1,15 +1,17 @@
-//! Moves pages (sections 4.4 and 5.2), home or from slot to slot, in batches and in the background.
+//! Moves pages (sections 4.4 and 5.2), to the origin or from slot to slot, in batches and in the background.
 //!
-//! A batch copies first and asks later: no foreground request waits for a copy. Only when the copies are written are
-//! their pages locked; those that were written meanwhile are abandoned, the others are mapped, on disk too.
-//! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
-//! done under it to its own class.
+//! A batch makes optimistic copies: no foreground request waits for a copy. Pages are locked only after their copies
+//! were written; copies of pages written meanwhile are abandoned, the others are mapped, on disk too. A target slot is
+//! emptied before, to the origin if it is dirty. A request that waits for a lock raises the class of the work done
+//! under it.
 //!
-//! Chains and cycles: of the pages of a batch those in the read cache, and those whose slots others want, are all read
-//! first, then unmapped together, home if they are dirty, then all are written; so a cycle needs no case of its own, and
-//! nothing is read twice. Nor could the map pages of two segments that exchange dirty pages be written in any order.
+//! Chains and cycles: those pages of a batch that are in the read cache, or in a target slot of another, are all read
+//! first, then unmapped together, written to the origin if dirty, then all are written. So a cycle needs no special
+//! case, and nothing is read twice. Map pages of two segments that exchange dirty pages could not be written in any
+//! order otherwise.
 //!
-//! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
+//! Faults: a batch that fails ends the move with its error. Completed moves stay, other pages stay where they were, and
+//! no page is mapped to a slot that was not written.
 //! was, and nothing is mapped to a slot that was not written.
 
 mod chains;
@@ -27,35 +29,35 @@ use seekless_core::{
 };
 
 use super::options::MoveClass;
-use super::pace::{Manner, Pace};
+use super::pace::{Pace, Throttle};
 use super::store::{Entry, Slot};
 use super::{Borg, did};
 use crate::destage;
 pub(super) use shared::Movers;
 use shared::Moving;
 
-/// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer together on the
-/// disk is what a batch reads. Tests cross many batches.
+/// Pages moved together: 64 MiB, as much as may be in flight in a volume. Larger batches read more contiguously. Tests
+/// cross many batches.
 pub(super) const BATCH: usize = if cfg!(test) { 7 } else { 16_384 };
 
 /// Segments whose map pages are written together while their pages are locked.
 const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 4 };
 
-/// A page and where it is to go.
+/// Page and target slot.
 pub(super) type Move = (u64, Slot);
-/// Pages and what they hold.
-type Held = FxHashMap<u64, Buffer>;
+/// Contents of pages.
+type Pages = FxHashMap<u64, Buffer>;
 
-/// Moves pages in the background. There is one at a time. It is not to be dropped before its end: what it has in a
-/// device's queue is carried out all the same.
+/// Moves pages in the background; one mover runs at a time. Must not be dropped before it ends: its queued requests are
+/// carried out all the same.
 pub(super) struct Mover<'a> {
     pub(super) borg: &'a Borg,
     how: Hints,
-    /// How pages are copied.
+    /// Hints of copy requests.
     copying: Hints,
-    /// Pages that were copied, and those of them that were not for free in the end.
+    /// Pages copied, and those of them that were not copied for free.
     copied: Cell<(u64, u64)>,
-    /// From when on copies are not for free any more.
+    /// Task that ends free copying at the deadline.
     deadline: Option<Task<()>>,
     pub(super) pace: Pace<'a>,
     _alone: Guard,
@@ -68,35 +70,35 @@ impl Drop for Mover<'_> {
     }
 }
 
-/// Pages that are locked, and whose copies are valid: they were not written since the copies were begun.
+/// Locked pages whose copies are valid, i.e. were not written since the copies began.
 pub(super) struct Locked {
     pub valid: Vec<u64>,
-    /// What is done under the locks: whoever waits for them raises it.
+    /// Hints for work under the locks: requests that wait for them raise its class.
     pub how: Hints,
     guards: Vec<Guard>,
 }
 
 impl<'a> Mover<'a> {
-    /// When those before have ended; `None` if the layer was taken away, and has no pages.
+    /// Starts when earlier movers have ended; `None` if the layer was detached, and has no pages.
     pub async fn start(
         borg: &'a Borg,
         account: Account,
-        manner: Manner,
+        throttle: Throttle,
     ) -> Result<Option<Mover<'a>>, IoError> {
-        let _awaited = (manner == Manner::AtOnce).then(|| borg.await_movers());
+        let _stopping = (throttle == Throttle::Unthrottled).then(|| borg.request_movers_stop());
         let alone = borg.movers.one.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
         if borg.store.is_detached() {
             return Ok(None);
         }
-        if manner != Manner::Idle {
+        if throttle != Throttle::Idle {
             borg.store.begin_mapping(&how).await?;
         }
-        let (copying, pace) = (how.clone(), Pace::new(borg, manner));
+        let (copying, pace) = (how.clone(), Pace::new(borg, throttle));
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
 
-    /// The same, its copies in the class that the options say.
+    /// Copies in the class that the options set.
     pub fn in_its_class(mut self) -> Mover<'a> {
         if self.borg.options.reconfigure_class == MoveClass::Free {
             let ticket = Ticket::new();
@@ -111,54 +113,54 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Pages that were copied, and those of them that were not, or not to the end, copied for free.
+    /// Pages copied, and those of them not copied (completely) for free.
     pub fn copied(&self) -> (u64, u64) {
         self.copied.get()
     }
 
-    /// So many pages were copied.
+    /// Counts copied pages.
     fn count_copied(&self, pages: usize) {
         let ((all, paid), pages) = (self.copied.get(), pages as u64);
         let free = self.copying.effective_class() == Class::Free;
         self.copied.set((all + pages, paid + if free { 0 } else { pages }));
     }
 
-    /// How metadata is written: whoever waits for that raises it.
+    /// Hints for metadata writes: requests that wait for them raise their class.
     pub fn raisable(&self) -> Hints {
         Hints { ticket: Some(Ticket::new()), ..self.how.clone() }
     }
 
-    /// Takes pages out of the BOPT, and returns how many went.
+    /// Evicts pages from the BOPT, and returns how many.
     pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
-        let mut gone = 0;
+        let mut removed = 0;
         if !self.settle_doubts().await? {
             return Ok(0);
         }
         self.borg.store.begin_mapping(&self.how).await?;
         for batch in pages.chunks(self.pace.batch(BATCH)) {
-            if !self.pace.goes_on(batch.len()).await {
+            if !self.pace.may_continue(batch.len()).await {
                 break;
             }
             self.begin_copies(batch);
-            gone += self.evict(batch, &Held::default()).await?;
+            removed += self.evict(batch, &Pages::default()).await?;
         }
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Brings pages to slots, and returns how many came.
+    /// Copies pages to slots, and returns how many.
     pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
-        let mut came = 0;
+        let mut placed = 0;
         if !self.settle_doubts().await? {
             return Ok(0);
         }
         let most = self.pace.batch(BATCH);
         for batch in chains::batches(moves, most, |slot| self.borg.store.page_at(slot)) {
-            if !self.pace.goes_on(batch.len()).await {
+            if !self.pace.may_continue(batch.len()).await {
                 break;
             }
-            came += self.place_batch(&batch).await?;
+            placed += self.place_batch(&batch).await?;
         }
-        Ok(came)
+        Ok(placed)
     }
 
     async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
@@ -173,61 +175,61 @@ impl<'a> Mover<'a> {
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
         let copied: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
         self.begin_copies(&copied);
-        // Of those that go and come again the copies are kept, if they are of use.
+        // Valid copies of pages that are evicted and copied in again are kept.
         let kept = |page: &u64| {
             moving.contains(page) && self.borg.store.lookup(*page).is_some_and(|entry| entry.proven)
         };
         let (both, away): (Vec<u64>, Vec<u64>) = displaced.into_iter().partition(kept);
-        let held = self.read_copies(&both).await?;
+        let buffered = self.read_copies(&both).await?;
         if !both.is_empty() {
             edge("pages move within the read cache");
         }
         let leaving = [both, away].concat();
         if !leaving.is_empty() {
-            self.evict(&leaving, &held).await?;
+            self.evict(&leaving, &buffered).await?;
         }
-        self.copy(batch, &held).await
+        self.copy(batch, &buffered).await
     }
 
-    /// Reads pages of home or BOPT.
+    /// Reads pages of the origin or BOPT.
     pub(super) async fn read(
         &self,
         from: &dyn BlockDevice,
         pages: impl Iterator<Item = u64>,
-    ) -> Result<Held, IoError> {
-        if !self.pace.is_one_by_one() {
+    ) -> Result<Pages, IoError> {
+        if !self.pace.is_sequential() {
             return destage::read(from, pages, |at| self.borg.buffer(at), &self.copying).await;
         }
-        let mut held = Held::default();
+        let mut buffered = Pages::default();
         for strand in destage::strands(pages) {
             self.unless_disturbed()?;
             let read = destage::read(from, strand.pages(), |at| self.borg.buffer(at), &self.copying);
-            held.extend(read.await?);
+            buffered.extend(read.await?);
         }
-        Ok(held)
+        Ok(buffered)
     }
 
-    /// What ends a batch; nothing was changed but what went home.
+    /// Fails if the batch was interrupted; until then only the origin was changed.
     fn unless_disturbed(&self) -> Result<(), IoError> {
         let disturbed = || IoError::new(ErrorKind::Timeout, "borg", None, "a client asks");
-        if self.pace.is_disturbed() { Err(disturbed()) } else { Ok(()) }
+        if self.pace.is_interrupted() { Err(disturbed()) } else { Ok(()) }
     }
 
-    /// Writes pages home or into the BOPT.
-    async fn write(&self, to: &dyn BlockDevice, pages: &Held) -> Result<(), IoError> {
-        if !self.pace.is_one_by_one() {
+    /// Writes pages to the origin or BOPT.
+    async fn write(&self, to: &dyn BlockDevice, pages: &Pages) -> Result<(), IoError> {
+        if !self.pace.is_sequential() {
             return destage::write(to, pages, &self.copying).await;
         }
         for strand in destage::strands(pages.keys().copied()) {
             self.unless_disturbed()?;
-            let part: Held = strand.pages().map(|page| (page, pages[&page].clone())).collect();
+            let part: Pages = strand.pages().map(|page| (page, pages[&page].clone())).collect();
             destage::write(to, &part, &self.copying).await?;
         }
         Ok(())
     }
 
-    /// What the copies of pages hold that are mapped.
-    async fn read_copies(&self, pages: &[u64]) -> Result<Held, IoError> {
+    /// Reads the copies of those pages that are mapped.
+    async fn read_copies(&self, pages: &[u64]) -> Result<Pages, IoError> {
         let borg = self.borg;
         let places: FxHashMap<u64, (u64, Option<(Slot, u32)>)> = {
             let layout = borg.store.layout();
@@ -238,7 +240,7 @@ impl<'a> Mover<'a> {
             pages.iter().filter_map(place).collect()
         };
         let mut read: Vec<_> = self.read(&*borg.bopt, places.keys().copied()).await?.into_iter().collect();
-        // In order, so that it is the same error each time.
+        // In order, so that the same error is returned each time.
         read.sort_unstable_by_key(|(place, _)| *place);
         for (place, data) in &read {
             let (page, told) = places[place];
@@ -247,27 +249,29 @@ impl<'a> Mover<'a> {
         Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
     }
 
-    /// Copies what is dirty home, then unmaps all of `pages` that were not written since their copies were begun.
-    async fn evict(&self, pages: &[u64], held: &Held) -> Result<u64, IoError> {
+    /// Copies dirty pages to the origin, then unmaps those of `pages` that were not written since.
+    async fn evict(&self, pages: &[u64], buffered: &Pages) -> Result<u64, IoError> {
         let borg = self.borg;
         let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
         let dirty: Vec<u64> = pages.iter().copied().filter(is_dirty).collect();
         if !dirty.is_empty() && !mutant::is("borg: an eviction leaves what is dirty") {
-            let unread: Vec<u64> = dirty.iter().copied().filter(|page| !held.contains_key(page)).collect();
+            let unread: Vec<u64> =
+                dirty.iter().copied().filter(|page| !buffered.contains_key(page)).collect();
             let mut data = self.read_copies(&unread).await?;
-            data.extend(dirty.iter().filter_map(|page| Some((*page, held.get(page)?.clone()))));
+            data.extend(dirty.iter().filter_map(|page| Some((*page, buffered.get(page)?.clone()))));
             for &page in data.keys() {
                 did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             }
-            // What is newer is durable before home is: or an older entry could count again, on a copy that is not as home.
+            // Newer copies become durable before the origin does: otherwise an older entry could count again, for a
+            // copy that differs from the origin.
             borg.store.flush_bopt(&self.how).await?;
-            self.write(&*borg.home, &data).await?;
+            self.write(&*borg.origin, &data).await?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush home") {
                 borg.store.flush_origin(&self.how).await?;
             }
         }
-        // Older entries of these pages would count again when the newest is gone.
+        // Otherwise older entries of these pages would count again once the newest is gone.
         borg.store.persist_stale(&self.raisable()).await?;
         let there: Vec<Move> = {
             let there = pages.iter().filter_map(|&page| Some((page, borg.store.lookup(page)?.slot)));
@@ -275,44 +279,44 @@ impl<'a> Mover<'a> {
             there.sort_unstable_by_key(|(_, slot)| *slot);
             there
         };
-        let mut gone = 0;
+        let mut removed = 0;
         for group in self.groups(&there) {
-            gone += self.unmap(group).await?;
+            removed += self.unmap(group).await?;
         }
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Unmaps pages whose home is as new, as far as they were not written since their copies were begun.
+    /// Unmaps pages whose origin is up to date and that were not written since their copies began.
     async fn unmap(&self, group: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
-        // Before the pages are locked: who waits for those is not to wait for whoever writes metadata.
+        // Before the pages are locked: requests that wait for them should not wait for other metadata writers.
         let mut update = borg.store.update(&self.how).await;
         let locked = self.lock_valid(group.iter().map(|(page, _)| *page));
-        let (mut gone, mut drained) = (0, 0);
+        let (mut removed, mut drained) = (0, 0);
         for &page in &locked.valid {
             let Some(entry) = update.unmap(page) else { continue };
             let place = borg.store.layout().page(entry.slot) * PAGE_SECTORS;
             did("evicted", Extent::of_pages(page, 1), place);
-            (gone, drained) = (gone + 1, drained + u64::from(entry.dirty));
+            (removed, drained) = (removed + 1, drained + u64::from(entry.dirty));
         }
         let done = update.commit(&locked.how).await;
         borg.movers.unlocked();
         if done.is_ok() {
-            borg.tally(&self.how, |sides| sides.drained += drained);
+            borg.tally(&self.how, |traffic| traffic.drained += drained);
         }
-        done.map(|()| gone)
+        done.map(|()| removed)
     }
 
-    /// Parts of what is in order of slots, each in few segments: so their map pages are soon written, for which a
-    /// request may have to wait.
+    /// Divides moves in slot order into groups of few segments, so that their map pages are written quickly: requests
+    /// may wait for that.
     fn groups<'b>(&self, moves: &'b [Move]) -> impl Iterator<Item = &'b [Move]> + use<'b> {
         let layout = self.borg.store.layout();
         let group = move |&(_, slot): &Move| layout.segment_of(slot).0 / SEGMENTS_AT_ONCE;
         moves.chunk_by(move |one, other| group(one) == group(other))
     }
 
-    /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written meanwhile.
-    async fn copy(&self, batch: &[Move], held: &Held) -> Result<u64, IoError> {
+    /// Copies pages to empty slots, from the BOPT or the origin, and maps those that were not written meanwhile.
+    async fn copy(&self, batch: &[Move], buffered: &Pages) -> Result<u64, IoError> {
         let borg = self.borg;
         let (mut within, mut incoming, mut data) = (Vec::new(), Vec::new(), FxHashMap::default());
         let moves: Vec<Move> = {
@@ -320,7 +324,7 @@ impl<'a> Mover<'a> {
             let moves: Vec<Move> = batch.iter().copied().filter(is_free).collect();
             for &(page, slot) in &moves {
                 let to = borg.store.layout().page(slot);
-                match (held.get(&page), borg.store.lookup(page)) {
+                match (buffered.get(&page), borg.store.lookup(page)) {
                     (Some(bytes), _) => drop(data.insert(to, bytes.clone())),
                     (None, Some(_)) => within.push((page, to)),
                     (None, None) => incoming.push((page, to)),
@@ -333,34 +337,34 @@ impl<'a> Mover<'a> {
         }
         let copies = self.read_copies(&within.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await?;
         let pages = incoming.iter().map(|(page, _)| *page);
-        let from_home = self.read(&*borg.home, pages).await?;
-        let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
+        let from_origin = self.read(&*borg.origin, pages).await?;
+        let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_origin.get(page))?.clone()));
         data.extend(within.iter().chain(&incoming).filter_map(read));
         self.write(&*borg.bopt, &data).await?;
         self.count_copied(data.len());
         if !incoming.is_empty() && !mutant::is("borg: a copy without a flush of its source") {
-            // A clean copy must not outlive what was read, which may be in the cache of another component only.
+            // A clean copy must not survive a power cut that the origin's data, possibly in a volatile cache, does not.
             borg.store.flush_origin(&self.how).await?;
         }
         borg.store.flush_bopt(&self.how).await?;
-        let mut came = 0;
+        let mut placed = 0;
         let mut moves = moves;
         moves.sort_unstable_by_key(|(_, slot)| *slot);
         for group in self.groups(&moves) {
-            came += self.map(group).await?;
+            placed += self.map(group).await?;
         }
-        Ok(came)
+        Ok(placed)
     }
 
     /// Maps the copies that are still valid.
     async fn map(&self, moves: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
-        // Before the pages are locked: who waits for those is not to wait for whoever writes metadata.
+        // Before the pages are locked: requests that wait for them should not wait for other metadata writers.
         let mut update = borg.store.update(&self.how).await;
         let mut locked = self.lock_valid(moves.iter().map(|(page, _)| *page));
         let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
-        let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| valid.contains(page)).collect();
-        for &(page, slot) in &came {
+        let placed: Vec<Move> = moves.iter().copied().filter(|(page, _)| valid.contains(page)).collect();
+        for &(page, slot) in &placed {
             let was = borg.store.lookup(page);
             let dirty = was.is_some_and(|was| was.dirty) && !borg.canary.is("dropped by a relocate");
             update.map(page, Entry { slot, dirty, proven: was.is_none_or(|was| was.proven) });
@@ -374,15 +378,15 @@ impl<'a> Mover<'a> {
         }
         let done = update.commit(&locked.how).await;
         borg.movers.unlocked();
-        done.map(|()| came.len() as u64)
+        done.map(|()| placed.len() as u64)
     }
 
-    /// Copies of these pages are begun, without their locks: from now on, writes to them are noticed.
+    /// Begins optimistic copies of these pages: from now on, writes to them are noticed.
     pub(super) fn begin_copies(&self, pages: &[u64]) {
         self.borg.movers.state.borrow_mut().optimistic = pages.iter().map(|page| (*page, false)).collect();
     }
 
-    /// Locks pages whose copies are valid, but for those that a request is at: nobody waits for who waits.
+    /// Locks pages whose copies are valid, except those locked by a request, to avoid waiting for it.
     pub(super) fn lock_valid(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
         let ticket = Ticket::new();
         let lock = |at| self.borg.locks.try_lock(at, Mode::Exclusive, self.how.class, Some(ticket.clone()));
@@ -394,10 +398,10 @@ impl<'a> Mover<'a> {
             let parts = if whole.is_none() { strand.pages() } else { 0..0 };
             let parts =
                 parts.map(|page| Extent::of_pages(page, 1)).filter_map(|page| Some((page, lock(page)?)));
-            for (held, guard) in whole.into_iter().chain(parts) {
+            for (buffered, guard) in whole.into_iter().chain(parts) {
                 guards.push(guard);
-                locked.push(held);
-                valid.extend(held.pages());
+                locked.push(buffered);
+                valid.extend(buffered.pages());
             }
         }
         if valid.len() < pages.count() {

@@ -1,4 +1,4 @@
-//! What movers and requests know of each other: which copies are under way, whose locks a mover holds, who waits.
+//! State shared by movers and requests: copies in progress, locks that a mover holds, and waiters.
 
 use std::cell::RefCell;
 
@@ -6,41 +6,41 @@ use rustc_hash::FxHashMap;
 use seekless_core::lock::Guard;
 use seekless_core::{Extent, Hints, Nanos, RangeLocks, Ticket, invariant};
 
-/// What movers and requests know of each other.
+/// State shared by movers and requests.
 #[derive(Default)]
 pub struct Movers {
-    /// Held by the mover that is at work.
+    /// Lock of the running mover.
     pub(super) one: RangeLocks,
     pub(super) state: RefCell<Moving>,
 }
 
-/// See [`Movers`].
+/// State of [`Movers`].
 #[derive(Default)]
 pub(super) struct Moving {
-    /// Pages whose copies are under way, taken without a lock; whether they were written meanwhile.
+    /// Pages with an optimistic copy in progress; whether they were written meanwhile.
     pub(super) optimistic: FxHashMap<u64, bool>,
-    /// What a mover holds the locks of, in ascending order.
+    /// Extents locked by a mover, in ascending order.
     pub(super) locked: Vec<Extent>,
-    /// The longest that a request waited for its pages when a mover held some of them.
+    /// The longest that a request waited for pages locked by a mover.
     longest_wait: Nanos,
-    /// Waiters for movers to end.
-    awaited: u32,
+    /// Stop requests to movers.
+    stop_requests: u32,
     /// The ticket of a mover that copies for free.
     pub(super) free: Option<Ticket>,
 }
 
 impl Movers {
-    /// The longest that a request waited for its pages when a mover held some of them.
+    /// The longest that a request waited for pages locked by a mover.
     pub fn longest_wait(&self) -> Nanos {
         self.state.borrow().longest_wait
     }
 
-    /// Whether one is at work, or waits for another.
-    pub fn is_one_at_work(&self) -> bool {
+    /// Whether a mover runs, or waits for another.
+    pub fn is_running(&self) -> bool {
         !self.one.is_empty()
     }
 
-    /// Keeps movers from beginning, when the one at work has ended.
+    /// Waits for the running mover to end, and keeps others from starting.
     pub async fn alone(&self, how: &Hints) -> Guard {
         self.one.exclusive(Extent::new(0, 1), how).await
     }
@@ -52,13 +52,13 @@ impl Movers {
         locked.get(first).is_some_and(|held| held.overlaps(at))
     }
 
-    /// A request waited so long for a mover.
+    /// Records a request's wait for a mover.
     pub fn waited(&self, wait: Nanos) {
         let state = &mut *self.state.borrow_mut();
         state.longest_wait = state.longest_wait.max(wait);
     }
 
-    /// Copies of these pages that are under way are stale; whether there are any.
+    /// Invalidates optimistic copies of these pages; returns whether there were any.
     pub fn invalidate(&self, at: Extent) -> bool {
         let optimistic = &mut self.state.borrow_mut().optimistic;
         let mut any = false;
@@ -73,24 +73,24 @@ impl Movers {
         any
     }
 
-    /// Whether somebody waits for movers to end, so often as [`Movers::await_end`] says.
-    pub fn are_awaited(&self) -> bool {
-        self.state.borrow().awaited > 0
+    /// Whether there is a stop request ([`Movers::request_stop`]).
+    pub fn is_stop_requested(&self) -> bool {
+        self.state.borrow().stop_requests > 0
     }
 
-    /// Somebody waits for movers to end, or does no more.
-    pub fn await_end(&self, waits: bool) {
-        let awaited = &mut self.state.borrow_mut().awaited;
-        invariant!("no count wraps", waits || *awaited > 0);
-        *awaited = if waits { *awaited + 1 } else { *awaited - 1 };
+    /// Adds or removes a stop request.
+    pub fn request_stop(&self, waits: bool) {
+        let stop_requests = &mut self.state.borrow_mut().stop_requests;
+        invariant!("no count wraps", waits || *stop_requests > 0);
+        *stop_requests = if waits { *stop_requests + 1 } else { *stop_requests - 1 };
     }
 
-    /// The ticket of the mover that copies for free, if one does.
+    /// The ticket of the mover that copies for free, if any.
     pub fn free_ticket(&self) -> Option<Ticket> {
         self.state.borrow().free.clone()
     }
 
-    /// No mover holds locks any more.
+    /// Records that the mover released its locks.
     pub fn unlocked(&self) {
         self.state.borrow_mut().locked.clear();
     }

@@ -1,14 +1,14 @@
 //! The paper's planner (section 4.3): groups that grow greedily from the most connected vertex.
 //!
-//! It starts with the most connected vertex, the one with the largest sum of edge weights. Then the vertex most connected
-//! to the group in one direction is placed: after the group if its edges come from the group, before it if they lead there.
-//! A group grows as long as an edge of at least the threshold connects it to an unplaced vertex. Then the most connected
-//! unplaced vertex starts a group of its own. Planning ends when the next vertex does not fit into the read cache.
-//! Ties: higher weight, then lower address, then after.
+//! It starts with the most connected vertex, the one with the largest sum of edge weights. Then the vertex most
+//! connected to the group in one direction is placed: after the group if its edges come from the group, before it if
+//! they lead there. A group grows as long as an edge of at least the threshold connects it to an unplaced vertex. Then
+//! the most connected unplaced vertex starts a group of its own. Planning ends when the next vertex does not fit into
+//! the read cache. Ties: higher weight, then lower address, then after.
 //!
-//! Where the paper can be read in two ways: the threshold applies to single edges, and it ends a group, not the plan, so
-//! that what it cuts off counts as a component of its own. A vertex that was never read joins its group, but takes no
-//! room and is not in the plan.
+//! Where the paper can be read in two ways: the threshold applies to single edges, and it ends a group, not the plan,
+//! so that what it cuts off counts as a component of its own. A vertex that was never read joins its group, but takes
+//! no room and is not in the plan.
 //!
 //! Each edge is looked at twice, when its ends are placed; a priority queue finds the next vertex.
 

@@ -1,4 +1,5 @@
-//! Planners (section 4.3): from what is known of the workload to the pages that the read cache should hold, and where.
+//! Planners (section 4.3): from a profile of the workload to the pages that the read cache should hold, and their
+//! slots.
 //!
 //! A planner is a pure function of a [`Scene`]; the same scene gives the same plan. It runs outside of the reactor.
 
@@ -11,7 +12,7 @@ use super::store::Slot;
 pub use greedy::Greedy;
 pub use scene::Scene;
 
-/// Decides what lies where in the read cache.
+/// Decides the contents and order of the read cache.
 pub trait Planner: Send {
     /// An order of at most as many pages as the read cache has room for.
     fn plan(&self, scene: &Scene<'_>) -> Plan;
@@ -20,20 +21,20 @@ pub trait Planner: Send {
 /// A range of pages in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The pages, in units of `1 << grain` pages as the access graph has them.
+    /// The pages, in units of `1 << granularity` pages as in the access graph.
     pub range: Vertex,
-    /// The slot of the first page; `None` leaves the place to whoever carries the plan out.
+    /// The slot of the first page; `None` leaves the place open.
     pub slot: Option<Slot>,
 }
 
 impl Planned {
-    /// A range that may lie in any slots.
+    /// A range without a slot.
     pub fn anywhere(range: Vertex) -> Planned {
         Planned { range, slot: None }
     }
 }
 
-/// The pages that the read cache is to hold, in the order in which they should lie.
+/// The pages that the read cache should hold, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Ranges of pages, each after the one before.
@@ -47,16 +48,16 @@ impl Plan {
     }
 
     /// The same plan with a slot for each range, one after the other from slot 0 (section 4.4).
-    pub fn with_slots(mut self, grain: u32) -> Plan {
+    pub fn with_slots(mut self, granularity: u32) -> Plan {
         let mut next = 0;
         for planned in &mut self.ranges {
             planned.slot = Some(next);
-            next += planned.range.pages << grain;
+            next += planned.range.pages << granularity;
         }
         self
     }
 
-    /// This plan, and after it what `newer` has besides, up to `capacity` pages.
+    /// This plan, followed by what `newer` adds, up to `capacity` pages.
     pub fn extended(&self, newer: &Plan, capacity: u64) -> Plan {
         let mut placed: Vec<Vertex> = self.ranges.iter().map(|planned| planned.range).collect();
         placed.sort_unstable_by_key(|range| range.start);

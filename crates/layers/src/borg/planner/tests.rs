@@ -131,8 +131,9 @@ proptest! {
 fn slots_follow_each_other_in_the_order_of_the_plan() {
     let range = |start, pages| Planned::anywhere(Vertex { start, pages, read: true });
     let plan = Plan { ranges: vec![range(40, 3), range(7, 1), range(90, 2)] };
-    let slots =
-        |grain| plan.clone().with_slots(grain).ranges.iter().map(|planned| planned.slot).collect::<Vec<_>>();
+    let slots = |granularity| {
+        plan.clone().with_slots(granularity).ranges.iter().map(|planned| planned.slot).collect::<Vec<_>>()
+    };
     assert_eq!(slots(0), [Some(0), Some(3), Some(4)]);
     assert_eq!(slots(1), [Some(0), Some(6), Some(8)], "two pages a unit");
 }

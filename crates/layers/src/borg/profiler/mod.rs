@@ -19,15 +19,15 @@ use page::Page;
 pub struct Access {
     /// When it reached the layer.
     pub time: Nanos,
-    /// Who asked.
+    /// Process.
     pub process: ProcessId,
     /// Its executable.
     pub name: NameId,
-    /// The first page it touches.
+    /// First page.
     pub first: u32,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u32,
-    /// Whether it wrote.
+    /// Whether it was a write.
     pub write: bool,
 }
 
@@ -40,7 +40,7 @@ impl Access {
     }
 }
 
-/// What was seen since the last reconfiguration.
+/// Requests since the last reconfiguration.
 #[derive(Clone, Debug, Default)]
 pub struct Profiler {
     window: Window,
@@ -50,23 +50,23 @@ pub struct Profiler {
 /// Requests in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// All but the last are full.
+    /// All except the last are full.
     pages: VecDeque<Page>,
 }
 
 impl Profiler {
-    /// A request reaches the layer, not before the last one did.
+    /// Adds a request, at a time not before the last one's.
     pub fn note(&mut self, access: &Access) {
         self.requests += 1;
         self.window.push(access);
     }
 
-    /// All that it holds; it starts anew.
+    /// Takes all requests.
     pub fn take(&mut self) -> Window {
         std::mem::take(&mut self.window)
     }
 
-    /// What does not fit into so many bytes: the oldest. The page that is being filled stays.
+    /// Takes the oldest requests that exceed `bytes`. The open page stays.
     pub fn spill(&mut self, memory: u64) -> Window {
         let mut spilled = Window::default();
         while self.bytes() > memory && self.window.pages.len() > 1 {
@@ -80,14 +80,14 @@ impl Profiler {
         (self.window.pages.len() * page::BYTES) as u64
     }
 
-    /// How many requests were seen, ever.
+    /// Number of requests in total.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 }
 
 impl Window {
-    /// How many requests.
+    /// Number of requests.
     pub fn requests(&self) -> u64 {
         self.pages.iter().map(Page::requests).sum()
     }

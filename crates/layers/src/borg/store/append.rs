@@ -1,16 +1,16 @@
-//! Appending writes (sections 3.3 and 4.5): into the log of the write buffer, each batch behind the page that describes it.
+//! Appending writes (sections 3.3 and 4.5) to the log of the write buffer, in batches, each with a header page.
 //!
-//! Writes that are absorbed in one instant form one batch. Its page and its data go out together, so that a drive without
-//! a write cache need not turn round between them: data and map entries are one sequential write. A write is answered
-//! when its batch and all batches before are written, so a flush finds nothing left to do but the device's own. Which part
-//! of a batch reached the disk at a crash is told by the checksums in its page.
+//! Writes absorbed in the same instant form one batch. Its header and data are issued together, as one sequential
+//! write, so that a drive without a write cache loses no rotation between them. A write completes when its batch and
+//! all earlier ones were written, so a flush only has to flush the device. After a crash, the checksums in the header
+//! show which part of a batch reached the disk.
 //!
 //! Invariants: only a stable copy is overwritten, and it is dirty on disk before; a session is begun before its first
 //! change.
 //!
-//! Faults: if any part of a batch fails, all of its writes do. Whether its page is on disk nobody knows; so a map page is
-//! written that overrules it, and a super page that has the log begin behind it. Batches behind it are committed only then,
-//! since no start would find them before.
+//! Faults: if any part of a batch fails, all of its writes fail. Its header may or may not be on disk; so a map page is
+//! written that overrules it, and a super page that makes the log begin after it. Later batches are committed only
+//! then, since recovery would not find them before.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -26,21 +26,21 @@ use super::map::Slot;
 use super::table::{Repair, Table};
 use super::{Store, did};
 
-/// Pages that have a place in the log, one after the other; to be written with [`Store::write_appended`].
+/// Contiguous pages with slots in the log, to be written with [`Store::write_appended`].
 pub struct Appended {
-    /// Where, on the BOPT.
+    /// Extent on the BOPT.
     pub at: Extent,
     data: Buffer,
     batch: Rc<Batch>,
 }
 
 impl Appended {
-    /// Whether both are of one batch, and the other comes right after this one.
-    pub fn goes_on(&self, with: &Appended) -> bool {
+    /// Whether `with` is of the same batch and follows directly.
+    pub fn is_followed_by(&self, with: &Appended) -> bool {
         self.at.end() == with.at.start && Rc::ptr_eq(&self.batch, &with.batch)
     }
 
-    /// Both as one.
+    /// Appends `with`.
     pub fn join(&mut self, with: Appended) {
         self.at.sectors += with.at.sectors;
         self.data = Buffer::join([self.data.clone(), with.data]);
@@ -49,8 +49,8 @@ impl Appended {
 }
 
 impl Store {
-    /// A place in the log for a whole page, whose entry counts when it was written; `None` if the log is full. For who
-    /// holds its lock.
+    /// Allocates a slot in the log for a whole page, whose entry becomes valid when written; `None` if the log is full.
+    /// The caller holds the page's lock.
     pub fn append(&self, page: u64, data: &Buffer) -> Option<Appended> {
         let (slot, batch) = self.table.borrow_mut().take(page, data)?;
         self.unless_clean();
@@ -60,7 +60,7 @@ impl Store {
         Some(Appended { at: Extent::of_pages(copy, 1), data: data.clone(), batch })
     }
 
-    /// A copy is about to be overwritten where it is, which it may be ([`Store::is_stable`]). For who holds its lock.
+    /// Prepares overwriting a stable copy ([`Store::is_stable`]) in place; the caller holds the page's lock.
     pub fn overwrite(&self, slot: Slot) {
         self.unless_clean();
         let table = &mut *self.table.borrow_mut();
@@ -73,19 +73,19 @@ impl Store {
         table.sums.set(slot, None);
     }
 
-    /// Writes pages that were appended, and returns when their entries count.
+    /// Writes appended pages, and returns when their entries are valid.
     pub async fn write_appended(&self, pages: &Appended, how: &Hints) -> Result<(), IoError> {
         let data = async {
-            // With its batch's page, which lies in front of it: a drive that is idle would begin with what comes first.
+            // After the batch's header, which is in front: an idle drive would start with the first request.
             runtime::quiet().await;
             let written = self.bopt.write(pages.at, pages.data.clone(), how.clone()).await;
             self.written(&pages.batch, &written);
         };
-        join(self.lead(&pages.batch, how), data).await;
+        join(self.write_header(&pages.batch, how), data).await;
         self.committed(&pages.batch).await
     }
 
-    /// Some part of a batch is written, or failed. All of it is when its page was led and no write is left.
+    /// Records that a part of a batch was written, or failed.
     fn written(&self, batch: &Rc<Batch>, written: &Result<(), IoError>) {
         if let Err(error) = written {
             batch.failed.borrow_mut().get_or_insert_with(|| error.clone());
@@ -107,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Has the log begin behind what failed, for those that wait behind it; they fail too if it cannot.
+    /// Makes the log begin after a failed batch, for the batches after it; these fail too if that fails.
     async fn repair_log(&self) {
         edge("runs wait behind one that failed");
         loop {
@@ -125,10 +125,10 @@ impl Store {
         }
     }
 
-    /// Sees to it that a batch's page is written: the first write of the batch does it, when the instant's other writes
+    /// Writes the batch's header, once: called by the first write of the batch, when the other writes of the instant
     /// have joined.
-    async fn lead(&self, batch: &Rc<Batch>, how: &Hints) {
-        if !batch.is_to_be_led() {
+    async fn write_header(&self, batch: &Rc<Batch>, how: &Hints) {
+        if !batch.takes_header() {
             return;
         }
         runtime::quiet().await;

@@ -1,12 +1,13 @@
-//! Persisting the map: map pages and the place in the log that recovery begins at (sections 3.3 and 5.1).
+//! Persisting the map: map pages, and the place in the log at which recovery begins (sections 3.3 and 5.1).
 //!
-//! A map page goes over the older of its two copies, so a torn one leaves the newer; it is made from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//! A map page is written over the older of its two copies, so a torn write leaves the newer. It is made from the
+//! current map, then everything it depends on is made durable, then it is written and flushed.
 //!
-//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment counts
-//! the pages of its map; a map page covers what is committed, and no more.
+//! Invariants: one task writes metadata at a time; the current copy is not overwritten; generations grow; a segment
+//! counts its mapped pages; a map page covers committed batches, and no more.
 //!
-//! Faults: a map page that cannot be written is pending, and the map stays as if it had been: the next flush writes it,
-//! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
+//! Faults: a map page that cannot be written is pending, and the map stays as if it had been written: the next flush
+//! writes it, or fails. After a failed flush of a device every later one fails, since it is unknown what was lost.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
@@ -19,27 +20,27 @@ use super::segments::Segment;
 use super::table::Table;
 use super::{Store, did};
 
-/// A map page that is to be written.
+/// A map page to be written.
 pub(super) struct MapWrite {
     pub segment: u32,
     pub generation: u64,
-    home: u64,
+    copy: u64,
     changes: u64,
     bits: u64,
     committed: u64,
-    /// Slots of the log before this one have entries in it.
+    /// Slots of the log before this one have entries in the page.
     filled: u32,
     pending_free: Vec<Slot>,
     pub bytes: Vec<u8>,
 }
 
 impl Table {
-    /// The map page of a segment, as things are.
+    /// Encodes the current map page of a segment.
     pub(super) fn map_write(&mut self, layout: Layout, disk: &Super, segment: u32) -> MapWrite {
         self.segments.generation += u64::from(!mutant::is("borg: a generation is used twice"));
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
         let newer = mutant::is("borg: a map page goes over its newer copy");
-        let home = if newer { known.home } else { 1 - known.home };
+        let copy = if newer { known.copy } else { 1 - known.copy };
         let (changes, bits) = (known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
@@ -50,25 +51,25 @@ impl Table {
         );
         let committed =
             self.log.committed + u64::from(mutant::is("borg: a map page covers a batch under way"));
-        let head = Head { at: layout.map_page(segment, home), generation, identity: disk.identity };
+        let head = Head { at: layout.map_page(segment, copy), generation, identity: disk.identity };
         let page = MapPage { segment, committed, reaches: self.log.reached, entries };
         let bytes = page.encode(disk.version, &head);
         let pending_free = self.segments.pending_free_in(segment);
-        self.segments.set_homes(segment, 1);
-        MapWrite { segment, generation, home, changes, bits, committed, filled, pending_free, bytes }
+        self.segments.set_copies(segment, 1);
+        MapWrite { segment, generation, copy, changes, bits, committed, filled, pending_free, bytes }
     }
 
-    /// A map page is durable.
+    /// Records that a map page is durable.
     pub(super) fn persisted(&mut self, written: &MapWrite) {
         let segment = self.segments.get(written.segment);
         invariant!("generations grow", written.generation > segment.generation);
-        invariant!("the copy that counts is not overwritten", written.home != segment.home);
+        invariant!("the copy that counts is not overwritten", written.copy != segment.copy);
         invariant!(
             "a map page covers what is committed, and no more",
             (segment.covered..=self.log.committed).contains(&written.committed)
         );
-        (segment.generation, segment.home, segment.covered) =
-            (written.generation, written.home, written.committed);
+        (segment.generation, segment.copy, segment.covered) =
+            (written.generation, written.copy, written.committed);
         segment.stable = segment.stable.max(written.filled);
         if segment.changes == written.changes {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
@@ -81,14 +82,14 @@ impl Table {
 }
 
 impl Store {
-    /// Writes the map pages of these segments; for who holds the metadata lock. First those with entries that do not
-    /// count on disk yet: what they take the place of may be invalidated by any other.
+    /// Writes the map pages of these segments; the caller holds the metadata lock. Segments with entries that are not
+    /// valid on disk yet go first: the older entries may be invalidated by any other page.
     pub(super) async fn persist(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         invariant!("one writes metadata at a time", !self.metadata.is_empty());
         if segments.is_empty() {
             return Ok(());
         }
-        // What could not be written, or only has new entries.
+        // Segments that are pending, or only have new entries.
         let first = self.table.borrow().segments.which(|segment| {
             segment.taken == 0 && (segment.pending || (segment.changes > 0 && !segment.stale))
         });
@@ -97,10 +98,10 @@ impl Store {
         self.persist_in_order(&[first, cached, logged], how).await
     }
 
-    /// Writes the map pages of these segments, some together, and makes them durable before the next. What they invalidate
-    /// has newer entries, which have to be durable first: those of batches, those of the read cache on what came from the
-    /// log. (No other page changes its place without being home in between.) So all are made of the map as it is at one
-    /// moment.
+    /// Writes the map pages of these segments, in groups, each made durable before the next. The newer entries that
+    /// replace invalidated ones have to be durable first: those of batches, then those of the read cache for pages that
+    /// came from the log. (Other pages are on the origin before they change slots.) So all are encoded from the map at
+    /// one moment.
     async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
         let writes: Vec<Vec<MapWrite>> = order.iter().map(|segments| self.map_writes(segments)).collect();
         let mut done = self.flush_bopt(how).await;
@@ -113,13 +114,13 @@ impl Store {
         done
     }
 
-    /// The map pages of segments, as things are.
+    /// Encodes the current map pages of segments.
     pub(super) fn map_writes(&self, segments: &[u32]) -> Vec<MapWrite> {
         let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
         segments.iter().map(|&segment| table.map_write(self.layout, disk, segment)).collect()
     }
 
-    /// These map pages are durable, or nobody knows.
+    /// Records that these map pages are durable, or that this is unknown.
     fn written_maps(&self, pages: &[MapWrite], durable: bool) {
         let table = &mut *self.table.borrow_mut();
         for page in pages {
@@ -134,10 +135,10 @@ impl Store {
         self.disk.borrow_mut().map_pages += pages.len() as u64;
     }
 
-    /// Writes map pages, and makes them durable.
+    /// Writes map pages, and flushes.
     pub(super) async fn write_maps(&self, pages: &[MapWrite], how: &Hints) -> Result<(), IoError> {
         let writes = pages.iter().map(|page| {
-            let place = Extent::of_pages(self.layout.map_page(page.segment, page.home), 1);
+            let place = Extent::of_pages(self.layout.map_page(page.segment, page.copy), 1);
             did("map page", place, place.start.0);
             self.bopt.write(place, Buffer::from_vec(page.bytes.clone()), how.clone())
         });
@@ -145,7 +146,7 @@ impl Store {
         self.flush_bopt(how).await
     }
 
-    /// The super page with the log's beginning is durable.
+    /// Records that a super page with a new log anchor is durable.
     pub(super) fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
         let table = &mut *self.table.borrow_mut();
         let Table { log, segments, repair, .. } = table;
@@ -157,30 +158,30 @@ impl Store {
         }
         let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
         self.disk.borrow_mut().anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
-        // Those behind what failed waited for this.
+        // Batches after the failed one can commit now.
         table.commit(self.is_durable_at_once());
     }
 
-    /// Checkpoint: the map tells all that batches did that are committed, and the log begins behind them; segments that hold
-    /// nothing are free.
+    /// Checkpoint: writes map pages that cover all committed batches, moves the log's anchor after them, and frees
+    /// empty segments.
     pub async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let metadata = self.lock_metadata(how).await;
         let _metadata = (!mutant::is("borg: a checkpoint does not lock metadata")).then_some(metadata);
         self.checkpoint_locked(|_| false, how).await
     }
 
-    /// The same for who holds the metadata lock; also the map pages of segments that `also` accepts are written.
+    /// As `checkpoint`, with the metadata lock held; also writes the map pages of segments that `also` accepts.
     pub(super) async fn checkpoint_locked(
         &self,
         also: impl Fn(&Segment) -> bool,
         how: &Hints,
     ) -> Result<(), IoError> {
-        // Whoever waited for the lock may find the session ended: what is on disk is as it was left.
+        // The session may have ended while waiting for the lock: nothing to do.
         if self.is_at_rest() {
             return Ok(());
         }
         loop {
-            // What is committed while this goes on is not in it: it lies behind this place.
+            // Batches committed meanwhile are not covered: they are after this place.
             let (segments, anchor) = {
                 let table = self.table.borrow();
                 let unpersisted = |segment: &Segment| {
@@ -199,8 +200,8 @@ impl Store {
             if opens.is_none() {
                 return Ok(());
             }
-            // A log that goes on elsewhere leaves its batches behind: the map has to tell all of them before. It is closed,
-            // so that there are no more.
+            // A log that continues elsewhere leaves its batches: the map has to cover all of them before. It is closed,
+            // so that no more are added.
             if behind.sequence == anchor.sequence {
                 self.write_super(|page| page.anchor = behind, how).await?;
                 self.anchored(behind, opens);
@@ -209,11 +210,11 @@ impl Store {
         }
     }
 
-    /// Segments that hold nothing, as the map on disk says, and lie before the log's beginning, are free.
+    /// Frees segments that are empty, on disk too, and before the anchor.
     fn free_segments(&self, anchor: Anchor) {
         let Table { log, segments, .. } = &mut *self.table.borrow_mut();
         let begin = if anchor.segment == NONE { u64::MAX } else { segments.of(anchor.segment).taken };
-        // A log that will go on in a segment that it has not taken yet has left all others behind.
+        // A log that will continue in a segment not taken yet has left all others.
         let begin = if begin == 0 { u64::MAX } else { begin };
         let last = if log.is_quiet() { u64::MAX } else { log.committed };
         let empty = segments.which(|segment| {
@@ -226,7 +227,7 @@ impl Store {
         log.give_back(segments, &empty);
     }
 
-    /// Writes what could not be written before: a flush may be answered then.
+    /// Writes pending metadata, after which a flush may succeed.
     pub async fn repair(&self, how: &Hints) -> Result<(), IoError> {
         let nothing = {
             let table = self.table.borrow();

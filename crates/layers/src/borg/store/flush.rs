@@ -1,6 +1,6 @@
 //! Flushes of both devices.
 //!
-//! Invariant: once a flush failed, all later ones fail: nobody knows what was lost.
+//! Invariant: after a failed flush all later ones fail, since it is unknown what was lost.
 
 use futures_util::future::join;
 use seekless_core::runtime::edge;
@@ -10,8 +10,8 @@ use super::Store;
 use super::table::Table;
 
 impl Store {
-    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their batches, so
-    /// the devices' own flushes are all there is to do, but for what failed before.
+    /// Makes everything completed durable. Absorbed writes completed with the headers of their batches, so only pending
+    /// metadata and the devices' own flushes remain.
     pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
         let committed = self.table.borrow().log.committed;
         let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
@@ -22,21 +22,21 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes the origin; once that failed, it always will.
+    /// Flushes the origin; fails for ever after a failure.
     pub async fn flush_origin(&self, how: &Hints) -> Result<(), IoError> {
         self.unless_failed()?;
         let flushed = self.origin.flush(how.clone()).await;
         self.flushed(flushed)
     }
 
-    /// Flushes the BOPT; once that failed, it always will.
+    /// Flushes the BOPT; fails for ever after a failure.
     pub async fn flush_bopt(&self, how: &Hints) -> Result<(), IoError> {
         self.unless_failed()?;
         let flushed = self.bopt.flush(how.clone()).await;
         self.flushed(flushed)
     }
 
-    /// Lets every later flush fail.
+    /// Makes every later flush fail.
     pub fn fail(&self, error: &IoError) {
         self.disk.borrow_mut().failed.get_or_insert_with(|| error.clone());
     }

@@ -1,6 +1,7 @@
-//! Forks: what the store knows, copied, so that a change can be tried on other devices that keep no bytes.
+//! Forks: copies of the store's state, to try a change on devices that keep no data.
 //!
-//! Invariant: a fork never writes to the devices of its original. Its log begins in a free segment, as after a clean stop.
+//! Invariant: a fork never writes to the devices of its original. Its log begins in a free segment, as after a clean
+//! stop.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use super::table::Table;
 use super::{Disk, Setup, Store};
 use crate::canary::Canary;
 
-/// What a store knows, to be opened elsewhere: on another thread, in another runtime.
+/// State of a store, to be opened on another thread or in another runtime.
 #[derive(Clone)]
 pub struct Fork {
     map: BorgMap,
@@ -29,7 +30,7 @@ pub struct Fork {
 }
 
 impl Store {
-    /// What the store knows now.
+    /// Copies the current state.
     pub fn fork(&self) -> Fork {
         let (table, disk) = (self.table.borrow(), self.disk.borrow());
         Fork {
@@ -41,7 +42,7 @@ impl Store {
         }
     }
 
-    /// A store that has the entries of `fork`, over devices that keep no bytes.
+    /// A store with the entries of `fork`, over devices that keep no data.
     pub fn from_map(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, fork: Fork) -> Rc<Store> {
         let Fork { map, mut segments, page, sequence, taken } = fork;
         let layout = page.layout;
@@ -60,7 +61,7 @@ impl Store {
         let disk = Disk {
             page,
             supers: Supers { newest, ..Supers::default() },
-            session: Session::Untouched,
+            session: Session::Unchanged,
             torn: Vec::new(),
             failed: None,
             anchored_at: taken + 1,

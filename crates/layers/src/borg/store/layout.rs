@@ -1,24 +1,24 @@
-//! How the BOPT is divided (section 3.3, Figure 3): metadata, read cache, write buffer.
+//! Layout of the BOPT (section 3.3, Figure 3): metadata, read cache, write buffer.
 //!
-//! Two super pages; the map, one page a segment, twice; then the segments, those of the read cache first. Slots count
-//! the data pages. All map pages lie together, so that they are read at once, and those that change together are
-//! written together. The page of this folder's README draws it.
+//! Two super pages; the map, one page per segment, twice; then the segments, those of the read cache first. Slots
+//! number the data pages. All map pages are contiguous, so that they are read together, and those that change together
+//! are written together. For a drawing see the README in this folder's parent.
 
 use super::map::Slot;
 
-/// A segment has a map page, and that has room for so many entries.
+/// Slots of the largest segment: entries that fit into its map page.
 pub const LARGEST_SEGMENT: u64 = 512;
-/// A batch's own page, and pages for it.
+/// Pages of the largest batch, with its header.
 pub const SMALLEST_SEGMENT: u64 = 4;
-/// As many segments as a small BOPT should have: its segments are smaller for that.
+/// Segments that a small BOPT should have: its segments are smaller for that.
 const FEW_SEGMENTS: u64 = 16;
-/// The two homes of the super page.
+/// The two copies of the super page.
 const SUPERS: u64 = 2;
 
 /// Pages of the smallest BOPT: of one segment, with its map page twice.
 pub const FEWEST_PAGES: u64 = SUPERS + 2 + SMALLEST_SEGMENT;
 
-/// Where things are in the BOPT.
+/// Layout of a BOPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Pages of a segment.
@@ -30,8 +30,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides a BOPT of `pages` pages into segments of so many pages, or fewer if it is small; `None` if there is no
-    /// room for one.
+    /// Divides a BOPT of `pages` pages into segments of the given size, or smaller if it is small; `None` if there is
+    /// no room for one.
     pub fn new(pages: u64, segment: u64, write_buffer: f64) -> Option<Layout> {
         let room = pages.checked_sub(SUPERS)?;
         let segments = |segment: u64| (room / (segment + 2)).min(u64::from(u32::MAX - 1) / segment);
@@ -45,44 +45,44 @@ impl Layout {
         (all > 0).then_some(Layout { segment: segment as u32, read_cache: all - log, write_buffer: log })
     }
 
-    /// All segments.
+    /// Number of segments.
     pub fn segments(self) -> u32 {
         self.read_cache + self.write_buffer
     }
 
-    /// All slots.
+    /// Number of slots.
     pub fn slots(self) -> u32 {
         self.segments() * self.segment
     }
 
-    /// Slots of the read cache: those of the log come behind them.
+    /// Slots of the read cache: those of the log follow.
     pub fn cached_slots(self) -> u32 {
         self.read_cache * self.segment
     }
 
-    /// Whether a slot is of the write buffer's log.
+    /// Whether a slot is in the log.
     pub fn is_logged(self, slot: Slot) -> bool {
         slot >= self.cached_slots()
     }
 
-    /// The segment that a slot is in, and how far into it.
+    /// The segment of a slot, and the offset in it.
     pub fn segment_of(self, slot: Slot) -> (u32, u32) {
         (slot / self.segment, slot % self.segment)
     }
 
-    /// Slots of a segment.
+    /// The slots of a segment.
     pub fn slots_of(self, segment: u32) -> std::ops::Range<Slot> {
         segment * self.segment..(segment + 1) * self.segment
     }
 
-    /// The page of the BOPT that a slot is.
+    /// The page of the BOPT for a slot.
     pub fn page(self, slot: Slot) -> u64 {
         SUPERS + 2 * u64::from(self.segments()) + u64::from(slot)
     }
 
-    /// Where the map page of a segment is, in its first or second home.
-    pub fn map_page(self, segment: u32, home: u64) -> u64 {
-        SUPERS + home * u64::from(self.segments()) + u64::from(segment)
+    /// The page of the BOPT for the first or second copy of a segment's map page.
+    pub fn map_page(self, segment: u32, copy: u64) -> u64 {
+        SUPERS + copy * u64::from(self.segments()) + u64::from(segment)
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
                 return Ok(());
             };
             let slots = (0..layout.slots()).map(|slot| layout.page(slot));
-            let maps = (0..layout.segments()).flat_map(|segment| [0, 1].map(|home| layout.map_page(segment, home)));
+            let maps = (0..layout.segments()).flat_map(|segment| [0, 1].map(|copy| layout.map_page(segment, copy)));
             let used: Vec<u64> = (0..SUPERS).chain(slots).chain(maps).collect();
             let distinct: BTreeSet<u64> = used.iter().copied().collect();
             prop_assert_eq!(distinct.len(), used.len());

@@ -1,10 +1,10 @@
-//! The write buffer: segments that are filled one after the other with batches (section 3.3).
+//! The write buffer: segments filled one after the other with batches (section 3.3).
 //!
-//! A batch is a page that describes it and as many pages behind it as it has room for.
+//! A batch is a header page, followed by the pages it describes.
 //!
-//! Invariants: batches are committed in the order of the log: so recovery, which goes along the log from the super page's
-//! anchor, meets all that were answered. A segment is freed when it holds nothing, on disk either, and the anchor lies
-//! behind it. No count of writes wraps.
+//! Invariants: batches are committed in log order, so recovery, which follows the log from the super page's anchor,
+//! finds all that were acknowledged. A segment is freed when it is empty, on disk too, and before the anchor. No count
+//! of writes wraps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -20,68 +20,68 @@ use super::map::Slot;
 use super::segments::{Segment, Segments};
 use crate::bytes::sum_of_page;
 
-/// Pages that were absorbed in one instant, with the page that describes them.
+/// Pages absorbed in one instant, with the header that describes them.
 pub struct Batch {
-    /// Its number.
+    /// Sequence number.
     pub sequence: u64,
-    /// Its segment.
+    /// Segment.
     pub segment: u32,
-    /// Where its own page is; the others lie behind it.
+    /// Slot of the header; the data slots follow.
     pub at: Slot,
-    /// Pages that have room.
+    /// Capacity in pages.
     room: usize,
-    /// The pages that it holds, and their checksums.
+    /// Pages and their checksums.
     pub entries: RefCell<Vec<(u64, u32)>>,
-    /// What these hold, until its own page is made of it.
+    /// Data of the pages, until the header is encoded.
     pub data: RefCell<Vec<Buffer>>,
-    /// All batches up to this one were durable when its page was written.
+    /// The batch up to which all were durable when the header was encoded.
     pub stable: Cell<u64>,
-    /// Writes that are under way, its own page's included.
+    /// Writes in flight, including the header's.
     pub writes: Cell<usize>,
-    /// Why it failed, if it did.
+    /// The first error, if any.
     pub failed: RefCell<Option<IoError>>,
     state: Cell<BatchState>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// How far a batch is.
+/// State of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchState {
     /// Writes of this instant join it.
     Open,
-    /// Its page is being written, or was.
-    Led,
-    /// It and all before it were written, or failed.
+    /// The header is being written, or was.
+    HeaderWritten,
+    /// The batch and all earlier ones were written, or failed.
     Committed,
 }
 
 impl Batch {
-    /// Whether it and all before it were written, or failed.
+    /// Whether the batch and all earlier ones were written, or failed.
     pub fn is_committed(&self) -> bool {
         self.state.get() == BatchState::Committed
     }
 
-    /// The first who asks is to write its page: true.
-    pub fn is_to_be_led(&self) -> bool {
+    /// True for the first caller, who has to write the header; closes the batch.
+    pub fn takes_header(&self) -> bool {
         let open = self.state.get() == BatchState::Open;
         if open {
-            self.state.set(BatchState::Led);
+            self.state.set(BatchState::HeaderWritten);
         }
         open
     }
 
-    /// Is woken when it is.
+    /// Registers a waker for the commit.
     pub fn wait(&self, waker: Waker) {
         self.waiting.borrow_mut().push(waker);
     }
 
-    /// The pages that it holds, and in which slots.
+    /// The pages of the batch and their slots.
     pub fn pages(&self) -> Vec<(u64, Slot)> {
         let slots = self.at + 1..;
         self.entries.borrow().iter().map(|(page, _)| *page).zip(slots).collect()
     }
 
-    /// One of its writes ended, or was joined with another.
+    /// Records that one of its writes ended, or was joined with another.
     pub fn count_off(&self) {
         let twice = u32::from(mutant::is("borg: a write of a batch is counted off twice"));
         for _ in 0..=twice {
@@ -90,7 +90,7 @@ impl Batch {
         }
     }
 
-    /// Who waits for it can go on.
+    /// Marks the batch as committed, and wakes its waiters.
     pub fn commit(&self) {
         self.state.set(BatchState::Committed);
         self.waiting.take().into_iter().for_each(Waker::wake);
@@ -100,40 +100,40 @@ impl Batch {
 /// The segments of the write buffer in use.
 pub struct Log {
     layout: Layout,
-    /// Pages that a batch has at most.
+    /// Pages of the longest batch.
     longest: usize,
     free: BTreeSet<u32>,
     end: End,
-    /// Segments that were taken so far.
+    /// Segments taken so far.
     taken: u64,
-    /// Of the last batch.
+    /// Sequence number of the last batch.
     pub sequence: u64,
     /// The batch that writes of this instant join.
     open_batch: Option<Rc<Batch>>,
-    /// Not committed, in order.
+    /// Batches that are not committed, in order.
     under_way: VecDeque<Rc<Batch>>,
-    /// Up to this batch all are.
+    /// All batches up to this one are committed.
     pub committed: u64,
-    /// Up to this batch all are durable.
+    /// All batches up to this one are durable.
     pub durable: u64,
-    /// The last batch that was committed and did not fail.
+    /// The last batch that was committed without failing.
     pub reached: u64,
-    /// Committed batches that are not durably stable.
+    /// Committed batches that are not stable yet.
     unstable: VecDeque<Rc<Batch>>,
 }
 
 /// The end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// No batch's page on disk says where the log goes on: only a super page can.
+    /// No header on disk says where the log continues: only a super page can.
     Closed {
-        /// The segment that was filled last, and how far; its last batch may still be joined.
+        /// The segment filled last, and up to where; its last batch may still be joined.
         last: Option<(u32, u32)>,
     },
     /// A segment is being filled.
     Open {
         segment: u32,
-        /// How far.
+        /// Slots filled.
         filled: u32,
         /// The segment after it, if one was free.
         next: Option<u32>,
@@ -141,7 +141,7 @@ enum End {
 }
 
 impl Log {
-    /// One that is closed, with these segments free, after so many batches.
+    /// A closed log with these free segments, after `committed` batches.
     pub fn new(layout: Layout, version: u32, free: BTreeSet<u32>, sequence: u64, taken: u64) -> Log {
         Log {
             layout,
@@ -159,7 +159,7 @@ impl Log {
         }
     }
 
-    /// Slots of segments that are free, and what is left of the open one.
+    /// Free slots: free segments, and the remainder of the open one.
     pub fn room(&self) -> u64 {
         let (left, next) = match self.end {
             End::Closed { last } => (last.map_or(0, |(_, filled)| self.layout.segment - filled), None),
@@ -169,7 +169,7 @@ impl Log {
         u64::from(left) + segments * u64::from(self.layout.segment)
     }
 
-    /// Whether so many pages can be absorbed now, however they are cut into batches.
+    /// Whether this many pages can be absorbed now, however they are divided into batches.
     pub fn has_room(&self, pages: u64) -> bool {
         let usable = |slots: u32| u64::from(slots - slots.div_ceil(self.longest as u32 + 1));
         let End::Open { filled, next, .. } = self.end else { return false };
@@ -177,17 +177,17 @@ impl Log {
         usable(self.layout.segment - filled) + segments * usable(self.layout.segment) >= pages
     }
 
-    /// Whether the log does not go on until the super page says where.
+    /// Whether the log continues only where the super page will say.
     pub fn is_closed(&self) -> bool {
         matches!(self.end, End::Closed { .. })
     }
 
-    /// A segment to open a closed log in: the one that follows a segment.
+    /// A free segment to reopen a closed log in.
     pub fn first_free(&self) -> Option<u32> {
         self.free.first().copied()
     }
 
-    /// These segments are free. What is stable of their batches says nothing of those that come after them.
+    /// Frees these segments. Stability of their batches does not extend to later ones there.
     pub fn give_back(&mut self, segments: &mut Segments, which: &[u32]) {
         self.unstable.retain(|batch| !which.contains(&batch.segment));
         for &segment in which {
@@ -196,8 +196,8 @@ impl Log {
                 "a segment is freed when it holds nothing, on disk either",
                 entry.valid == 0 && entry.changes == 0
             );
-            let Segment { generation, home, covered, homes, .. } = *entry;
-            *entry = Segment { generation, home, covered, homes, ..Segment::default() };
+            let Segment { generation, copy, covered, copies, .. } = *entry;
+            *entry = Segment { generation, copy, covered, copies, ..Segment::default() };
             self.free.insert(segment);
         }
         if let End::Open { segment, filled, next: None } = self.end {
@@ -206,20 +206,20 @@ impl Log {
         }
     }
 
-    /// The free segment that comes next behind one, round and round.
+    /// The next free segment after `segment`, cyclically.
     fn free_behind(&mut self, segment: u32) -> Option<u32> {
         let next = self.free.range(segment..).next().or_else(|| self.free.first()).copied()?;
         self.free.remove(&next);
         Some(next)
     }
 
-    /// A closed log goes on in this free segment, which the super page says.
+    /// Reopens a closed log in this free segment, which the super page names.
     pub fn reopen(&mut self, segments: &mut Segments, segment: u32) {
         self.free.remove(&segment);
         self.fill(segments, segment);
     }
 
-    /// This segment, which was free, is filled from now on.
+    /// Starts filling this free segment.
     fn fill(&mut self, segments: &mut Segments, segment: u32) {
         self.taken += 1;
         let taken = self.taken;
@@ -228,12 +228,12 @@ impl Log {
         self.end = End::Open { segment, filled: 0, next: self.free_behind(segment) };
     }
 
-    /// Whether a segment is filled so far that no batch fits behind.
+    /// Whether no batch fits into the remainder of a segment.
     fn is_full(&self, filled: u32) -> bool {
         self.layout.segment - filled < 2
     }
 
-    /// A slot for a page that is absorbed now, and the batch that it is part of. `None` if the log is full.
+    /// A slot for a page to absorb, and its batch; `None` if the log is full.
     pub fn take(&mut self, segments: &mut Segments, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
         let full = |batch: &Rc<Batch>| batch.entries.borrow().len() == batch.room;
         if self.open_batch.as_ref().is_none_or(full) {
@@ -252,7 +252,7 @@ impl Log {
         Some((self.layout.slots_of(*segment).start + offset, batch))
     }
 
-    /// The segment that the next batch goes to, and how far that is filled.
+    /// The segment for the next batch, and its fill level.
     fn room_for_a_batch(&mut self, segments: &mut Segments) -> Option<(u32, u32)> {
         match self.end {
             End::Closed { .. } => None,
@@ -295,7 +295,7 @@ impl Log {
         Some(())
     }
 
-    /// Nothing joins a batch any more; where the log goes on behind its segment.
+    /// Closes a batch; returns the segment after its own, in which the log continues.
     pub fn close_batch(&mut self, segments: &Segments, batch: &Rc<Batch>) -> u32 {
         if self.open_batch.as_ref().is_some_and(|open_batch| Rc::ptr_eq(open_batch, batch)) {
             self.open_batch = None;
@@ -311,7 +311,7 @@ impl Log {
         }
     }
 
-    /// The first batch that is not committed, if all of it is written, or failed.
+    /// Removes and returns the first uncommitted batch if all of it was written, or failed.
     pub fn written_first(&mut self, only_failed: bool) -> Option<Rc<Batch>> {
         let looked_at = if mutant::is("borg: batches are committed in any order") { usize::MAX } else { 1 };
         let first = self.under_way.iter().take(looked_at).position(|batch| batch.writes.get() == 0)?;
@@ -324,34 +324,34 @@ impl Log {
         Some(batch)
     }
 
-    /// Whether a page is in a batch that is not committed.
+    /// Whether a page is in an uncommitted batch.
     pub fn is_appending(&self, page: u64) -> bool {
         self.under_way.iter().any(|batch| batch.entries.borrow().iter().any(|(entry, _)| *entry == page))
     }
 
-    /// All batches fail that are not committed.
+    /// Fails all uncommitted batches.
     pub fn fail(&self, error: &IoError) {
         for batch in &self.under_way {
             batch.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
     }
 
-    /// A batch was committed, without failing.
+    /// Records that a batch was committed without failing.
     pub fn remember(&mut self, batch: &Rc<Batch>) {
         self.reached = batch.sequence;
         self.unstable.push_back(batch.clone());
     }
 
-    /// No batch is under way.
+    /// Whether no batch is in flight.
     pub fn is_quiet(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Batches up to this one are durable: what their pages call stable is so for good.
+    /// Records that batches up to this one are durable: those that their headers call stable are stable for good.
     pub fn now_durable(&mut self, segments: &mut Segments, sequence: u64) {
         self.durable = self.durable.max(sequence);
-        let told = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
-        let stable = told.map(|batch| batch.stable.get()).max().unwrap_or(0);
+        let decoded = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
+        let stable = decoded.map(|batch| batch.stable.get()).max().unwrap_or(0);
         while let Some(batch) = self.unstable.front().filter(|batch| batch.sequence <= stable) {
             let end = self.layout.segment_of(batch.at).1 + 1 + batch.entries.borrow().len() as u32;
             let segment = segments.get(batch.segment);
@@ -360,7 +360,7 @@ impl Log {
         }
     }
 
-    /// Where whoever goes along the log has to begin, to meet all batches that are not committed.
+    /// The anchor at which recovery has to begin to find all uncommitted batches.
     pub fn anchor(&self) -> Anchor {
         let sequence = self.committed + 1;
         let place = |segment, offset| Anchor { segment, offset, sequence };
@@ -374,12 +374,12 @@ impl Log {
         }
     }
 
-    /// The number of the segment that is taken next.
+    /// Number of the next segment to be taken.
     pub fn next_to_take(&self) -> u64 {
         self.taken + 1
     }
 
-    /// How many segments were taken since this one, itself included.
+    /// Segments taken since this one, inclusive.
     pub fn taken_since(&self, taken: u64) -> u64 {
         (self.taken + 1).saturating_sub(taken)
     }

@@ -1,4 +1,4 @@
-//! Lookups: where the copy of a page is, and what is known of it.
+//! Lookups: the slot and state of a page's copy.
 
 use seekless_core::{Buffer, ErrorKind, Extent, IoError};
 
@@ -10,22 +10,22 @@ use crate::bytes::sum_of_page;
 /// The copy of a page in the BOPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is.
+    /// Its slot.
     pub slot: Slot,
-    /// It is newer than its origin.
+    /// Whether it is newer than the origin.
     pub dirty: bool,
-    /// It is newer, or is known to be as its origin is: it may be read, and changed.
+    /// Whether it is dirty, or known to equal the origin: it may be read and changed.
     pub proven: bool,
 }
 
-/// A segment of the write buffer that is in use and is not being filled.
+/// A segment of the write buffer that is in use, and not the open one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
     /// Slots that hold a page.
     pub pages: u64,
-    /// Segments that were taken since it was, itself included.
+    /// Segments taken since, inclusive: its age.
     pub age: u64,
 }
 
@@ -42,7 +42,7 @@ impl Store {
         self.table.borrow().map.page_at(slot)
     }
 
-    /// The pages whose copies `wanted` accepts, in the order of slots.
+    /// The pages whose copies `wanted` accepts, in slot order.
     pub fn pages_where(&self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<u64> {
         let table = self.table.borrow();
         let entry = |(slot, page, dirty)| (page, Entry { slot, dirty, proven: !table.unproven.has(slot) });
@@ -66,12 +66,12 @@ impl Store {
         table.map.iter().take_while(|(slot, ..)| !self.layout.is_logged(*slot)).count()
     }
 
-    /// Number of pages whose copy is newer.
+    /// Number of dirty copies.
     pub fn dirty(&self) -> usize {
         self.table.borrow().map.dirty()
     }
 
-    /// A bit a slot: whether its copy is newer.
+    /// Dirty bits of all slots.
     pub fn dirty_bits(&self) -> Vec<u64> {
         self.table.borrow().map.dirty_bits().to_vec()
     }
@@ -86,31 +86,31 @@ impl Store {
         self.table.borrow().log.room()
     }
 
-    /// Whether so many pages can be appended now, however they are cut into batches.
+    /// Whether this many pages can be appended now, however they are divided into batches.
     pub fn has_room(&self, pages: u64) -> bool {
         self.table.borrow().log.has_room(pages)
     }
 
-    /// Whether a copy may be overwritten where it is: more than the log's checksums tells of it.
+    /// Whether a copy may be overwritten in place: recovery does not depend on its checksum.
     pub fn is_stable(&self, slot: Slot) -> bool {
         self.table.borrow().segments.is_stable(slot)
     }
 
-    /// Whether a slot of the read cache holds nothing, and no entry on disk names it.
+    /// Whether a slot of the read cache is empty, and no entry on disk names it.
     pub fn is_free(&self, slot: Slot) -> bool {
         let table = self.table.borrow();
         table.map.page_at(slot).is_none() && table.segments.is_free(slot)
     }
 
-    /// Whether a copy that is dirty is so on disk.
+    /// Whether a dirty copy is dirty on disk too.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.table.borrow().segments.is_dirty_on_disk(slot)
     }
 
-    /// Whether no session was ever begun: it holds nothing.
+    /// Whether no session was ever begun: the BOPT is empty.
     pub fn is_new(&self) -> bool {
         let disk = self.disk.borrow();
-        disk.session == Session::Untouched && disk.page.opening == 0
+        disk.session == Session::Unchanged && disk.page.opening == 0
     }
 
     /// Whether the BOPT was given up: nothing is mapped any more.
@@ -118,13 +118,13 @@ impl Store {
         self.disk.borrow().session == Session::Detached
     }
 
-    /// Whether it holds nothing, and nothing is being appended.
+    /// Whether nothing is mapped or being appended.
     pub fn is_empty(&self) -> bool {
         let table = self.table.borrow();
         table.map.mapped() == 0 && table.log.is_quiet()
     }
 
-    /// The segments of the write buffer that hold pages and are not being filled, in the order of their numbers.
+    /// The segments of the write buffer that hold pages, except the open one, by number.
     pub fn used_segments(&self) -> Vec<Used> {
         let table = self.table.borrow();
         let open = table.log.anchor().segment;
@@ -140,24 +140,24 @@ impl Store {
         used.into_iter().filter(|&number| number != open).map(of).collect()
     }
 
-    /// The pages that a segment holds, in the order of slots.
+    /// The pages of a segment, in slot order.
     pub fn pages_of(&self, segment: u32) -> Vec<u64> {
         let table = self.table.borrow();
         self.layout.slots_of(segment).filter_map(|slot| table.map.page_at(slot)).collect()
     }
 
-    /// Slots of the log that recovery would read, about.
+    /// Approximate number of log slots that recovery would read.
     pub fn unpersisted_log(&self) -> u64 {
         let anchored_at = self.disk.borrow().anchored_at;
         self.table.borrow().log.taken_since(anchored_at) * u64::from(self.layout.segment)
     }
 
-    /// Number of clean copies that nobody compared with their origin.
+    /// Number of unproven copies.
     pub fn unproven(&self) -> usize {
         self.table.borrow().unproven.left()
     }
 
-    /// Those of `pages` that have an unproven copy.
+    /// Those of `pages` whose copy is unproven.
     pub fn unproven_of(&self, pages: impl Iterator<Item = u64>) -> Vec<u64> {
         if self.unproven() == 0 {
             return Vec::new();
@@ -165,7 +165,7 @@ impl Store {
         pages.filter(|page| self.lookup(*page).is_some_and(|entry| !entry.proven)).collect()
     }
 
-    /// All clean copies are unproven.
+    /// Makes all clean copies unproven.
     pub fn doubt_all(&self) {
         let table = &mut *self.table.borrow_mut();
         for (slot, _, _) in table.map.iter().filter(|(_, _, dirty)| !dirty) {
@@ -173,33 +173,34 @@ impl Store {
         }
     }
 
-    /// The copy in a slot was found to be as its origin.
+    /// Records that the copy in a slot equals the origin.
     pub fn prove(&self, slot: Slot) {
         self.table.borrow_mut().unproven.set(slot, false);
     }
 
-    /// The slot of a page that is newer than its origin, and the checksum of what it holds, as far as that is known.
+    /// The slot of a dirty page, and its checksum if known.
     pub fn sum_of(&self, page: u64) -> Option<(Slot, u32)> {
         let table = self.table.borrow();
         let slot = table.map.slot_of(page).filter(|slot| table.map.is_dirty(*slot))?;
         Some((slot, table.sums.of(slot)?))
     }
 
-    /// Checks that a whole page was read from its slot as it was written; `known` is what was known of it before it was
-    /// read. Who reads without a lock may read what is written meanwhile: then more is known now, or less.
+    /// Verifies a whole page read from its slot; `known` is the checksum known before the read. A reader without a lock
+    /// may read data that is being written: the checksum has changed then.
     pub fn unless_rotten(&self, page: u64, known: Option<(Slot, u32)>, data: &Buffer) -> Result<(), IoError> {
         let Some((slot, sum)) = known.filter(|_| !self.timing_only) else { return Ok(()) };
         if sum_of_page(data) == sum || self.sum_of(page) != known {
             return Ok(());
         }
         let why = format!(
-            "found the copy of page {page} in slot {slot} not as it was written, expected it so: it is newer than home, \
-             and there is no other; it is not written home"
+            "found the copy of page {page} in slot {slot} changed since it was written, expected it unchanged: it \
+             is newer than the origin, \
+             and there is no other copy; it is not written to the origin"
         );
         Err(IoError::new(ErrorKind::Corrupt, "borg", Some(Extent::of_pages(self.layout.page(slot), 1)), why))
     }
 
-    /// What the last clean stop left; `None` if there was none.
+    /// Records of the last clean stop, if there was one.
     pub fn last_stop(&self) -> Option<super::LastStop> {
         let disk = self.disk.borrow();
         let format::Super { clean, samples, mark, .. } = &disk.page;

@@ -1,12 +1,11 @@
 //! `borg_map` (section 4.6): where the copy of a page is, which page a slot holds, and whether the
-//! copy is newer than home.
+//! copy is newer than the origin.
 //!
 //! Instead of the paper's radix tree, whose leaves are mostly empty when pages are scattered, a hash
 //! table of buckets of a cache line, 92 % full at the most, for any distribution of pages and any
 //! size of volume. A page has two buckets that it may be in, as in cuckoo hashing; a lookup looks
-//! into both. The hashes are bijections of the page number, so what the bucket's number says of a
-//! page need not be stored in it (quotienting), and what is found is certain: nothing else has to be
-//! asked. Backward, each slot names the bucket that its page is in.
+//! into both. The hashes are bijections of the page number, so the part of a page that follows from the bucket's number
+//! need not be stored (quotienting), and a match is certain. Backward, each slot names the bucket of its page.
 //!
 //! Memory: 8.18 bytes a slot for 8 GiB of BOPT on volumes up to 256 TiB: 0.2 % of the BOPT. After
 //! [`BorgMap::new`] nothing is allocated, but for pages that find no place near either bucket; those
@@ -17,31 +16,30 @@
 
 use std::collections::BTreeMap;
 
-/// A page's place in the BOPT, counted over read cache and write buffer.
+/// A page's slot in the BOPT, numbered over read cache and write buffer.
 pub type Slot = u32;
 
-/// Bits of a tag: the part of a page that a lookup compares first, with all tags of a word at once.
+/// Bits of a tag: the part of a page compared first, with all tags of a word at once.
 const TAG_BITS: u32 = 10;
 /// Tags of a word.
 const WORD_TAGS: u32 = 64 / TAG_BITS;
 /// Entries of a bucket.
 const LANES: u32 = 2 * WORD_TAGS;
-/// How full the table is when all slots are mapped.
+/// Fill of the table when all slots are mapped.
 const FULL: f64 = 0.92;
-/// Entries that an insertion may move out of each other's way.
+/// Entries that an insertion may displace.
 const MOVES: u32 = 256;
 
-/// A one in each tag of a word; the highest bit of each, and all the others.
+/// Masks: a one in each tag of a word; the highest bit of each; all other bits.
 const ONES: u64 = (1 << (TAG_BITS * WORD_TAGS)) / ((1 << TAG_BITS) - 1);
 const HIGHS: u64 = ONES << (TAG_BITS - 1);
 const LOWS: u64 = HIGHS - ONES;
 
-/// Odd, so that multiplication modulo a power of two can be undone; the bits are the golden ratio's
-/// and a square root's.
+/// Odd, so that multiplication modulo a power of two is invertible; bits of the golden ratio and of a square root.
 const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909];
 const INVERSES: [u64; 2] = [inverse(FACTORS[0]), inverse(FACTORS[1])];
 
-/// The number that undoes a multiplication by `odd` modulo 2^64 (Newton's iteration).
+/// The inverse of `odd` modulo 2^64 (Newton's iteration).
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut step = 0;
@@ -59,17 +57,17 @@ pub struct BorgMap {
     slots: u32,
     shape: Shape,
     buckets: Vec<Bucket>,
-    /// For each slot the bucket that its page is in, or one of two marks; a word unused in front.
+    /// For each slot the bucket of its page, or one of two marks; the first word is unused.
     backward: Vec<u64>,
     dirty_bits: Vec<u64>,
     /// Pages that found no place in the table.
-    homeless: BTreeMap<u64, Slot>,
+    overflow: BTreeMap<u64, Slot>,
     mapped: usize,
     dirty: usize,
 }
 
-/// A cache line. An entry is the slot plus one, and above it what the page says besides bucket and
-/// tag, as far as there is room; an empty one is 0.
+/// A cache line. An entry is the slot plus one, and above it as much of the remainder of the page as fits; an empty one
+/// is 0.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Bucket {
@@ -77,10 +75,10 @@ struct Bucket {
     entries: [u32; LANES as usize],
 }
 
-/// How many bits each thing has; follows from the sizes of volume and BOPT.
+/// Widths of the parts, from the sizes of volume and BOPT.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Page numbers and their hashes are the upper bits of a word; so many below are 0.
+    /// Page numbers and their hashes are the upper bits of a word; this many lower bits are 0.
     unused: u32,
     /// Half of the bits of a page number, rounded up.
     half: u32,
@@ -88,20 +86,19 @@ struct Shape {
     /// Hashes of one bucket differ in these bits, counted from the lowest that is used.
     rest_mask: u64,
     slot_bits: u32,
-    /// Of what a page says, bits that are in its entry. What has no room there is beside the
-    /// bucket's number in `backward`.
-    said_bits: u32,
+    /// Bits of the remainder in an entry. The others are stored beside the bucket's number in `backward`.
+    remainder_bits: u32,
     bucket_bits: u32,
     backward_bits: u32,
 }
 
-/// Where a page may be.
+/// A possible place of a page.
 #[derive(Clone, Copy)]
 struct Way {
     bucket: usize,
     tag: u64,
-    /// Which of a page's two ways it is, and above that what of its hash neither bucket nor tag say.
-    said: u64,
+    /// Which of a page's two ways it is, and above that the part of its hash that follows from neither bucket nor tag.
+    remainder: u64,
 }
 
 impl BorgMap {
@@ -116,7 +113,7 @@ impl BorgMap {
             buckets: vec![Bucket { tags: [0; 2], entries: [0; LANES as usize] }; shape.buckets as usize],
             backward: words(64 + u64::from(slots) * u64::from(shape.backward_bits)),
             dirty_bits: words(u64::from(slots)),
-            homeless: BTreeMap::new(),
+            overflow: BTreeMap::new(),
             mapped: 0,
             dirty: 0,
         };
@@ -144,13 +141,13 @@ impl BorgMap {
             let lane = word % 2 * WORD_TAGS + bit / TAG_BITS;
             let other = u64::from(word / 2).wrapping_neg();
             let bucket = first.bucket ^ (first.bucket ^ second.bucket) & other as usize;
-            let said = first.said ^ (first.said ^ second.said) & other;
-            if let Some(slot) = self.slot_in(bucket, lane, said) {
+            let remainder = first.remainder ^ (first.remainder ^ second.remainder) & other;
+            if let Some(slot) = self.slot_in(bucket, lane, remainder) {
                 return Some(slot);
             }
             matches &= matches - 1;
         }
-        if self.homeless.is_empty() { None } else { self.homeless.get(&page).copied() }
+        if self.overflow.is_empty() { None } else { self.overflow.get(&page).copied() }
     }
 
     /// Which page a slot holds.
@@ -159,29 +156,29 @@ impl BorgMap {
         if bucket == self.shape.unmapped() {
             return None;
         }
-        if bucket == self.shape.homeless() {
-            return self.homeless.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
+        if bucket == self.shape.overflow() {
+            return self.overflow.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
         }
         let lane = self.lane_of(bucket, slot)?;
         self.entry(bucket, lane).map(|(_, page)| page)
     }
 
-    /// Whether the copy in a slot is newer than home.
+    /// Whether the copy in a slot is newer than the origin.
     pub fn is_dirty(&self, slot: Slot) -> bool {
         self.dirty_bits[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
-    /// Says whether the copy in a slot is newer than home.
+    /// Sets whether the copy in a slot is newer than the origin.
     pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
         let was = self.is_dirty(slot);
         self.dirty_bits[slot as usize / 64] ^= u64::from(was != dirty) << (slot % 64);
         self.dirty = self.dirty + usize::from(dirty) - usize::from(was);
     }
 
-    /// Maps a page to a slot, and says where its copy was.
+    /// Maps a page to a slot, and returns its former slot.
     ///
     /// # Panics
-    /// When the slot holds a page: a page would be lost.
+    /// If the slot holds a page: it would be lost.
     pub fn insert(&mut self, page: u64, slot: Slot, dirty: bool) -> Option<Slot> {
         assert!(page < self.pages, "found page {page}, expected one below {}", self.pages);
         assert!(self.backward(slot).0 == self.shape.unmapped(), "slot {slot} is taken");
@@ -192,12 +189,12 @@ impl BorgMap {
         was
     }
 
-    /// Forgets the copy of a page, and says where it was.
+    /// Unmaps a page, and returns its slot.
     pub fn remove(&mut self, page: u64) -> Option<Slot> {
         let slot = self.slot_of(page)?;
         let (bucket, _) = self.backward(slot);
-        if bucket == self.shape.homeless() {
-            self.homeless.remove(&page);
+        if bucket == self.shape.overflow() {
+            self.overflow.remove(&page);
         } else if let Some(lane) = self.lane_of(bucket, slot) {
             self.buckets[bucket].put(lane, 0, 0);
         }
@@ -207,17 +204,17 @@ impl BorgMap {
         Some(slot)
     }
 
-    /// How many pages have a copy.
+    /// Number of pages that have a copy.
     pub fn mapped(&self) -> usize {
         self.mapped
     }
 
-    /// How many copies are newer than home.
+    /// Number of dirty copies.
     pub fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// Which copies are newer than home, a bit a slot.
+    /// Dirty bits of all slots.
     pub fn dirty_bits(&self) -> &[u64] {
         &self.dirty_bits
     }
@@ -230,23 +227,23 @@ impl BorgMap {
     /// Memory in use, in bytes.
     pub fn bytes(&self) -> u64 {
         let words = self.backward.len() + self.dirty_bits.len();
-        let homeless = self.homeless.len() * size_of::<(u64, Slot)>();
-        (size_of_val(&*self.buckets) + words * size_of::<u64>() + homeless) as u64
+        let overflow = self.overflow.len() * size_of::<(u64, Slot)>();
+        (size_of_val(&*self.buckets) + words * size_of::<u64>() + overflow) as u64
     }
 
-    /// The slot in a lane whose tag is right, if what else it says is right too.
+    /// The slot in a lane whose tag matches, if the remainder matches too.
     #[inline]
-    fn slot_in(&self, bucket: usize, lane: u32, said: u64) -> Option<Slot> {
+    fn slot_in(&self, bucket: usize, lane: u32, remainder: u64) -> Option<Slot> {
         let entry = self.buckets[bucket].entries[lane as usize];
         let slot = self.shape.slot(entry)?;
-        let in_entry = u64::from(entry) >> self.shape.slot_bits == said & ((1 << self.shape.said_bits) - 1);
-        let beside = said >> self.shape.said_bits;
+        let in_entry =
+            u64::from(entry) >> self.shape.slot_bits == remainder & ((1 << self.shape.remainder_bits) - 1);
+        let spilled = remainder >> self.shape.remainder_bits;
         let spills = self.shape.backward_bits > self.shape.bucket_bits;
-        (in_entry && (!spills || self.backward(slot).1 == beside)).then_some(slot)
+        (in_entry && (!spills || self.backward(slot).1 == spilled)).then_some(slot)
     }
 
-    /// Puts a page where there is room. Without any, it takes another's place, which is put into its
-    /// own other bucket, and so on.
+    /// Inserts a page where there is room, or else displaces another, which is moved to its other bucket, and so on.
     fn place(&mut self, mut page: u64, mut slot: Slot) {
         let mut left = usize::MAX;
         for step in 0..MOVES {
@@ -257,18 +254,18 @@ impl BorgMap {
                 ((first, _), (second, _)) => usize::from(second > first),
             };
             let (room, lane) = [first, second][choice];
-            let Way { bucket, tag, said } = ways[choice];
+            let Way { bucket, tag, remainder } = ways[choice];
             let lane = if room > 0 { lane } else { (slot ^ step) % LANES };
             let evicted = self.entry(bucket, lane);
-            let in_entry = (said & ((1 << self.shape.said_bits) - 1)) << self.shape.slot_bits;
+            let in_entry = (remainder & ((1 << self.shape.remainder_bits) - 1)) << self.shape.slot_bits;
             self.buckets[bucket].put(lane, tag, (slot + 1) | in_entry as u32);
-            self.set_backward(slot, bucket, said >> self.shape.said_bits);
+            self.set_backward(slot, bucket, remainder >> self.shape.remainder_bits);
             let Some(evicted) = evicted else { return };
             (slot, page) = evicted;
             left = bucket;
         }
-        self.set_backward(slot, self.shape.homeless(), 0);
-        self.homeless.insert(page, slot);
+        self.set_backward(slot, self.shape.overflow(), 0);
+        self.overflow.insert(page, slot);
     }
 
     /// The lane of a slot in its bucket.
@@ -281,22 +278,22 @@ impl BorgMap {
     fn entry(&self, bucket: usize, lane: u32) -> Option<(Slot, u64)> {
         let entry = self.buckets[bucket].entries[lane as usize];
         let slot = self.shape.slot(entry)?;
-        let beside = self.backward(slot).1 << self.shape.said_bits;
-        let said = u64::from(entry) >> self.shape.slot_bits | beside;
+        let spilled = self.backward(slot).1 << self.shape.remainder_bits;
+        let remainder = u64::from(entry) >> self.shape.slot_bits | spilled;
         let tag = self.buckets[bucket].tag(lane);
-        Some((slot, self.shape.page(Way { bucket, tag, said })))
+        Some((slot, self.shape.page(Way { bucket, tag, remainder })))
     }
 
-    /// The bucket of a slot, or a mark, and what of its page had no room in the entry.
+    /// The bucket of a slot, or a mark, and the part of the remainder that had no room in the entry.
     fn backward(&self, slot: Slot) -> (usize, u64) {
         let bits = self.shape.backward_bits;
         let both = read_bits(&self.backward, 64 + u64::from(slot) * u64::from(bits), bits);
         ((both & ((1 << self.shape.bucket_bits) - 1)) as usize, both >> self.shape.bucket_bits)
     }
 
-    fn set_backward(&mut self, slot: Slot, bucket: usize, beside: u64) {
+    fn set_backward(&mut self, slot: Slot, bucket: usize, spilled: u64) {
         let bits = self.shape.backward_bits;
-        let both = bucket as u64 | beside << self.shape.bucket_bits;
+        let both = bucket as u64 | spilled << self.shape.bucket_bits;
         write_bits(&mut self.backward, 64 + u64::from(slot) * u64::from(bits), bits, both);
     }
 }
@@ -323,7 +320,7 @@ impl Bucket {
         self.entries[lane as usize] = entry;
     }
 
-    /// How many lanes are empty, and one of them.
+    /// Number of empty lanes, and one of them.
     fn empty(&self) -> (u32, u32) {
         let empty = (0..LANES).filter(|&lane| self.entries[lane as usize] == 0);
         empty.fold((0, 0), |(count, _), lane| (count + 1, lane))
@@ -337,7 +334,7 @@ impl Shape {
         let buckets = (f64::from(slots) / (f64::from(LANES) * FULL)).ceil().max(1.0) as u64;
         let rest_bits = bits_of((1_u64 << page_bits).div_ceil(buckets) - 1);
         let says = 1 + rest_bits.saturating_sub(TAG_BITS);
-        let said_bits = says.min(Slot::BITS - slot_bits);
+        let remainder_bits = says.min(Slot::BITS - slot_bits);
         let bucket_bits = bits_of(buckets + 1);
         Shape {
             unused: u64::BITS - page_bits,
@@ -345,9 +342,9 @@ impl Shape {
             buckets,
             rest_mask: (1 << rest_bits) - 1,
             slot_bits,
-            said_bits,
+            remainder_bits,
             bucket_bits,
-            backward_bits: bucket_bits + says - said_bits,
+            backward_bits: bucket_bits + says - remainder_bits,
         }
     }
 
@@ -357,7 +354,7 @@ impl Shape {
     }
 
     /// The mark of a slot whose page found no place in the table.
-    fn homeless(&self) -> usize {
+    fn overflow(&self) -> usize {
         self.buckets as usize + 1
     }
 
@@ -375,7 +372,7 @@ impl Shape {
         [self.way(first, 0), self.way(second, 1)]
     }
 
-    /// Brings the upper half of a hash into the lower. Twice is never.
+    /// XORs the upper half of a hash into the lower; its own inverse.
     #[inline]
     fn fold(&self, hash: u64) -> u64 {
         hash ^ hash >> self.half & u64::MAX << self.unused
@@ -385,17 +382,17 @@ impl Shape {
     fn way(&self, hash: u64, which: u64) -> Way {
         let bucket = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
         let rest = hash >> self.unused & self.rest_mask;
-        Way { bucket, tag: rest & ((1 << TAG_BITS) - 1), said: rest >> TAG_BITS << 1 | which }
+        Way { bucket, tag: rest & ((1 << TAG_BITS) - 1), remainder: rest >> TAG_BITS << 1 | which }
     }
 
     /// Undoes [`Shape::ways`].
     fn page(&self, way: Way) -> u64 {
-        // The hashes of a bucket are neighbours, and fewer than the rest can tell apart.
+        // The hashes of a bucket are adjacent, and fewer than the remainder can distinguish.
         let least = ((way.bucket as u128) << 64).div_ceil(u128::from(self.buckets)) as u64;
         let least = least.div_ceil(1 << self.unused);
-        let rest = way.said >> 1 << TAG_BITS | way.tag;
+        let rest = way.remainder >> 1 << TAG_BITS | way.tag;
         let mut hash = (least + (rest.wrapping_sub(least) & self.rest_mask)) << self.unused;
-        if way.said & 1 == 1 {
+        if way.remainder & 1 == 1 {
             hash = self.fold(hash.wrapping_mul(INVERSES[1]));
         }
         hash.wrapping_mul(INVERSES[0]) >> self.unused
@@ -410,7 +407,7 @@ fn bits_of(number: u64) -> u32 {
 /// Reads `width` bits, fewer than 64, from bit `at` on; there is a word before the last of them.
 #[inline]
 fn read_bits(words: &[u64], at: u64, width: u32) -> u64 {
-    // Always two words, so that no branch asks whether all are in one.
+    // Always two words, to avoid a branch.
     let word = (at as usize + width as usize - 1) / 64 - 1;
     let both = u128::from(words[word]) | u128::from(words[word + 1]) << 64;
     (both >> (at - word as u64 * 64)) as u64 & ((1 << width) - 1)

@@ -1,10 +1,10 @@
-//! The two copies of each page of metadata, super and map pages: how the super page is written, and how both copies come
-//! to be of one generation, so that one of them may rot.
+//! The two copies of each page of metadata, super and map pages: writing the super page, and duplicating current pages
+//! so that either copy may rot.
 //!
-//! Invariants: generations grow; the copy that counts is not overwritten; it is durable before its other one is written, and its generation is one that no
-//! sector of either has had, or that of the duplicated page.
+//! Invariants: generations grow; the current copy is not overwritten; it is durable before the other one is written; a
+//! new generation is one that no sector of either copy has had, and a duplicate has that of its original.
 //!
-//! Faults: a copy that cannot be written leaves one that counts.
+//! Faults: a copy that cannot be written leaves the current one.
 
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
@@ -13,27 +13,27 @@ use super::format::{OLD, Super, sealed};
 use super::session::Session;
 use super::{Disk, Store, did};
 use crate::destage;
-use crate::durable::Home;
+use crate::durable::CopyState;
 
-/// Map pages that are duplicated together.
+/// Map pages duplicated together.
 const DUPLICATED_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
 
-/// Where the super page is.
+/// State of the two copies of the super page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Supers {
-    /// The home that counts.
-    pub home: u64,
-    /// The newest generation that any sector of either is of, or may be.
+    /// The current copy.
+    pub copy: u64,
+    /// The newest generation that a sector of either copy has, or may have.
     pub newest: u64,
-    /// Both are of the same.
+    /// Whether both are the same.
     pub twice: bool,
 }
 
 impl Disk {
-    /// Where the next super page is written, and in which generation.
+    /// Copy and generation of the next super page.
     fn next_super(&mut self) -> (u64, u64) {
         if self.page.version == OLD {
-            // Of version 1, no sector tells its generation.
+            // In version 1, sectors do not record their generation.
             self.supers.newest = self.supers.newest.max(self.page.generation);
         }
         let generation = if mutant::is("borg: torn pages stay") {
@@ -42,12 +42,12 @@ impl Disk {
             self.supers.newest += 1;
             self.supers.newest
         };
-        (1 - self.supers.home, generation)
+        (1 - self.supers.copy, generation)
     }
 }
 
 impl Store {
-    /// Whether something that counts is in one copy only, and can be duplicated.
+    /// Whether current metadata has only one copy, and can be duplicated.
     pub fn has_to_duplicate(&self) -> bool {
         let disk = self.disk.borrow();
         let written =
@@ -56,7 +56,7 @@ impl Store {
         written && disk.failed.is_none() && (self.table.borrow().segments.once() > 0 || page)
     }
 
-    /// Writes the super page with a change, over the older one, and makes it durable.
+    /// Writes the super page with a change, over the older copy, and flushes.
     pub(super) async fn write_super(
         &self,
         change: impl FnOnce(&mut Super),
@@ -73,11 +73,11 @@ impl Store {
         {
             let disk = self.disk.borrow();
             invariant!("generations grow", page.generation > disk.page.generation);
-            invariant!("the copy that counts is not overwritten", at != disk.supers.home);
+            invariant!("the copy that counts is not overwritten", at != disk.supers.copy);
         }
         self.write_super_at(&page, at, how).await?;
         let disk = &mut *self.disk.borrow_mut();
-        (disk.page, disk.supers.home) = (page, at);
+        (disk.page, disk.supers.copy) = (page, at);
         Ok(())
     }
 
@@ -88,35 +88,35 @@ impl Store {
         self.flush_bopt(how).await
     }
 
-    /// Writes what recovery has made whole, before anything relies on it. What it was made from may not be durable:
-    /// whoever wrote it may have ended before a flush.
-    pub(super) async fn write_mended(&self, mended: Vec<(Extent, Vec<u8>)>) -> Result<(), IoError> {
-        if mended.is_empty() {
+    /// Writes pages repaired by recovery, before anything relies on them. Their sources may not be durable: the program
+    /// may have crashed before a flush.
+    pub(super) async fn write_repaired(&self, repaired: Vec<(Extent, Vec<u8>)>) -> Result<(), IoError> {
+        if repaired.is_empty() {
             return Ok(());
         }
         let how = Hints::default();
         self.flush_bopt(&how).await?;
-        for (at, bytes) in mended {
+        for (at, bytes) in repaired {
             did("made whole", at, at.start.0);
             self.bopt.write(at, Buffer::from_vec(bytes), how.clone()).await?;
         }
         self.flush_bopt(&how).await
     }
 
-    /// Duplicates some of what is in one copy only, with one request to read and one to write; whether there is more.
-    pub async fn duplicate_some(&self, how: &Hints) -> Result<bool, IoError> {
+    /// Duplicates some metadata that has only one copy, with one read and one write; returns whether there is more.
+    pub async fn duplicate_batch(&self, how: &Hints) -> Result<bool, IoError> {
         let _metadata = self.lock_metadata(how).await;
         self.duplicate(true, how).await
     }
 
-    /// Duplicates all that is in one copy only; for who holds the metadata lock.
+    /// Duplicates all metadata that has only one copy; the caller holds the metadata lock.
     pub(super) async fn duplicate_all(&self, how: &Hints) -> Result<(), IoError> {
         while self.duplicate(false, how).await? {}
         Ok(())
     }
 
-    /// The same of some; whether there is more. With one request to read and one to write, if it is to be a strand.
-    /// It reads what is on disk, so that what is written in one generation is one and the same.
+    /// Duplicates some; returns whether there is more. With `strand`, by one read and one write. Reads the page from
+    /// disk, so that both copies of a generation are identical.
     pub(super) async fn duplicate(&self, strand: bool, how: &Hints) -> Result<bool, IoError> {
         if !self.has_to_duplicate() {
             return Ok(false);
@@ -129,18 +129,18 @@ impl Store {
         }
         self.flush_bopt(how).await?;
         edge("map pages are copied to their other homes");
-        let places = some.iter().map(|&(segment, _, home)| self.layout.map_page(segment, home));
+        let places = some.iter().map(|&(segment, _, copy)| self.layout.map_page(segment, copy));
         let read = destage::read(&*self.bopt, places, |at| self.buffer(at), how).await?;
         let (mut copies, mut copied) = (destage::Pages::default(), Vec::new());
-        for (segment, generation, home) in some {
-            let (from, to) = (self.layout.map_page(segment, home), self.layout.map_page(segment, 1 - home));
+        for (segment, generation, copy) in some {
+            let (from, to) = (self.layout.map_page(segment, copy), self.layout.map_page(segment, 1 - copy));
             let bytes = read[&from].to_vec();
             if self.timing_only {
                 copies.insert(to, read[&from].clone());
-            } else if sealed::home_of_map(from, identity, &bytes) == Home::Whole(generation) {
-                copies.insert(to, Buffer::from_vec(sealed::for_home(to, generation, identity, &bytes)));
+            } else if sealed::map_copy_state(from, identity, &bytes) == CopyState::Whole(generation) {
+                copies.insert(to, Buffer::from_vec(sealed::for_copy(to, generation, identity, &bytes)));
             } else {
-                // It has rotted meanwhile: the next flush writes it anew.
+                // Has rotted meanwhile: the next flush writes a new one.
                 self.table.borrow_mut().segments.get(segment).pending = true;
                 continue;
             }
@@ -150,19 +150,19 @@ impl Store {
         self.flush_bopt(how).await?;
         let table = &mut *self.table.borrow_mut();
         for segment in &copied {
-            table.segments.set_homes(*segment, 2);
+            table.segments.set_copies(*segment, 2);
         }
         self.disk.borrow_mut().map_pages += copied.len() as u64;
         Ok(!copied.is_empty())
     }
 
-    /// Segments whose map page is in one copy, its generation, and where it is; those of one strand only, if asked for.
+    /// Segments whose map page has one copy, with its generation and copy; with `strand`, those of one strand only.
     fn in_one_copy(&self, strand: bool) -> Vec<(u32, u64, u64)> {
         let segments = &self.table.borrow().segments;
-        let once = segments.which(|segment| segment.homes < 2 && !segment.pending);
+        let once = segments.which(|segment| segment.copies < 2 && !segment.pending);
         let place = |segment: u32| {
             let known = segments.of(segment);
-            (segment, known.generation, known.home)
+            (segment, known.generation, known.copy)
         };
         let mut some: Vec<_> = once.into_iter().take(DUPLICATED_AT_ONCE).map(place).collect();
         let goes_on = |pair: &[(u32, u64, u64)]| pair[0].0 + 1 == pair[1].0 && pair[0].2 == pair[1].2;
@@ -177,7 +177,7 @@ impl Store {
             if disk.supers.twice || disk.supers.newest != disk.page.generation {
                 return Ok(());
             }
-            (disk.page.clone(), 1 - disk.supers.home)
+            (disk.page.clone(), 1 - disk.supers.copy)
         };
         self.flush_bopt(how).await?;
         self.write_super_at(&page, other, how).await?;

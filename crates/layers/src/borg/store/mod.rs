@@ -1,17 +1,16 @@
 //! The store: what the BOPT holds, on disk and in memory (sections 3.3, 4.6 and 5.1).
 //!
-//! It alone reads and writes metadata. `format` is how pages of metadata look as bytes, `layout` where they are; `map` is
-//! `borg_map`, `segments` what is known of each segment, `log` the write buffer. A BOPT is opened by `recovery`; pages are
-//! absorbed by `append`, mapped and unmapped by `update`; `checkpoint` makes the map durable, `session` begins and ends
-//! what a crash may interrupt, `metadata` keeps two copies of each page of metadata.
+//! Only the store reads and writes metadata. `format` encodes pages of metadata, `layout` places them; `map` is
+//! `borg_map`, `segments` the state of each segment, `log` the write buffer. `recovery` opens a BOPT; `append` absorbs
+//! pages, `update` maps and unmaps them; `checkpoint` makes the map durable, `session` begins and ends what a crash may
+//! interrupt, `metadata` keeps two copies of each page of metadata.
 //!
-//! Callers hold the lock of a page while they change its entry; a metadata lock of the store's own orders what is
-//! written of the map.
+//! Callers hold the lock of a page while they change its entry; the store's metadata lock orders writes of metadata.
 //!
-//! Invariants: a page has at most one entry that counts; a slot is used again only when no entry on disk names it; a copy
-//! is dirty on disk before it is overwritten; a flush that failed lets all later ones fail.
+//! Invariants: a page has at most one valid entry; a slot is reused only when no entry on disk names it; a copy is
+//! dirty on disk before it is overwritten; after a failed flush all later ones fail.
 //!
-//! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request may fail.
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request may fail.
 
 mod append;
 mod checkpoint;
@@ -55,53 +54,53 @@ use table::Table;
 use super::did;
 use crate::canary::Canary;
 
-/// What the BOPT holds.
+/// State of the BOPT, on disk and in memory.
 pub struct Store {
     origin: Rc<dyn BlockDevice>,
     bopt: Rc<dyn BlockDevice>,
     layout: Layout,
-    /// Held by whoever writes metadata.
+    /// The metadata lock.
     metadata: RangeLocks,
-    /// Pages move without their bytes.
+    /// Whether copies carry no data.
     timing_only: bool,
     canary: Canary,
     table: RefCell<Table>,
     disk: RefCell<Disk>,
-    /// The first session of a new BOPT is being begun in the background.
+    /// Whether the first session of a new BOPT is being begun in the background.
     beginning: Cell<bool>,
     me: Weak<Store>,
 }
 
-/// What is on disk, besides the entries.
+/// On-disk state other than entries.
 pub struct Disk {
-    /// The super page that counts.
+    /// The current super page.
     pub(super) page: Super,
-    /// Its two copies.
+    /// State of its two copies.
     pub(super) supers: Supers,
     session: Session,
-    /// Pages of metadata of version 1 that are not whole.
+    /// Torn pages of metadata of version 1.
     torn: Vec<u64>,
-    /// Why every later flush fails.
+    /// The error of every later flush.
     failed: Option<IoError>,
-    /// The number of the segment that recovery would begin to read the log in.
+    /// Number of the segment at which recovery would begin to read the log.
     anchored_at: u64,
-    /// Pages of metadata written, super pages not counted.
+    /// Pages of metadata written, without super pages.
     map_pages: u64,
 }
 
-/// How a store is opened.
+/// Parameters for opening a store.
 pub struct Setup {
-    /// How the BOPT is divided.
+    /// Layout of the BOPT.
     pub layout: Layout,
-    /// Pages carry no bytes: for runs that only measure time.
+    /// Whether pages carry no data: for runs that only measure time.
     pub timing_only: bool,
-    /// The known bug that is let loose.
+    /// The enabled canary.
     pub canary: Canary,
 }
 
 impl Store {
-    /// Opens what `bopt` holds for `origin`: recovery (section 5.1). A blank one is empty, and is formatted before its
-    /// first change. Fails where the BOPT is another volume's, divided otherwise, or damaged.
+    /// Opens the BOPT of `origin`: recovery (section 5.1). A blank one is empty, and is formatted before its first
+    /// change. Fails if the BOPT belongs to another volume, has another layout, or is damaged.
     pub async fn open(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
@@ -110,20 +109,20 @@ impl Store {
         let sectors = origin.geometry().sectors;
         let pages = sectors.div_ceil(PAGE_SECTORS);
         let blank = Super::blank(setup.layout, bopt.geometry().sectors / PAGE_SECTORS, sectors);
-        let recovery::Opened { map, segments, log, disk, aside } =
+        let recovery::Opened { map, segments, log, disk, extras } =
             recovery::open(&*bopt, pages, blank).await?;
         let disk = Disk {
             page: disk,
-            supers: aside.supers,
-            session: Session::Untouched,
-            torn: aside.torn,
+            supers: extras.supers,
+            session: Session::Unchanged,
+            torn: extras.torn,
             failed: None,
             anchored_at: 0,
             map_pages: 0,
         };
-        let table = Table::new(map, segments, log, aside.sums);
+        let table = Table::new(map, segments, log, extras.sums);
         let store = Store::over(origin, bopt, setup, table, disk);
-        store.write_mended(aside.mended).await?;
+        store.write_repaired(extras.repaired).await?;
         if store.disk.borrow().page.is_upgrading() {
             store.end_upgrade(&Hints::default()).await?;
         }
@@ -152,22 +151,22 @@ impl Store {
         })
     }
 
-    /// How the BOPT is divided.
+    /// Layout of the BOPT.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Identity of the BOPT; `None` before it was formatted.
+    /// Identity of the BOPT; `None` before formatting.
     pub fn identity(&self) -> Option<u128> {
         Some(self.disk.borrow().page.identity).filter(|identity| *identity != 0)
     }
 
-    /// Pages of metadata written since it was opened, super pages not counted.
+    /// Pages of metadata written since opening, without super pages.
     pub fn map_pages(&self) -> u64 {
         self.disk.borrow().map_pages
     }
 
-    /// Waits for the metadata lock.
+    /// Takes the metadata lock.
     async fn lock_metadata(&self, how: &Hints) -> Guard {
         self.metadata.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
     }
@@ -177,7 +176,7 @@ impl Store {
         if self.timing_only { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) }
     }
 
-    /// The BOPT keeps what it acknowledged, without a flush.
+    /// Whether the BOPT's writes are durable without a flush.
     fn is_durable_at_once(&self) -> bool {
         !self.bopt.geometry().volatile_cache
     }
@@ -185,17 +184,17 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
-    /// What is mapped.
+    /// The map.
     pub fn table(&self) -> std::cell::Ref<'_, Table> {
         self.table.borrow()
     }
 
-    /// What is on disk.
+    /// The on-disk state.
     pub fn disk(&self) -> std::cell::Ref<'_, Disk> {
         self.disk.borrow()
     }
 
-    /// Makes a blank one that is formatted as a program would that knows version 1 only.
+    /// Has a blank BOPT formatted as version 1.
     pub fn make_old(&self) {
         let free = (self.layout.read_cache..self.layout.segments()).collect();
         self.disk.borrow_mut().page.version = format::OLD;

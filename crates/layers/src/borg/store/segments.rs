@@ -1,9 +1,9 @@
-//! What is known of each segment: how many of its slots hold a page, and what its map page on disk tells of that.
+//! State of each segment: how many of its slots hold a page, and how far its map page on disk records that.
 //!
-//! A map page, or the page of a batch, has an *entry*: that a slot holds a page. The newest entry on a page counts. So three
-//! rules keep what is on disk true: a slot is used again only when no entry on disk names it; the newest entry on a page
-//! is invalidated only when all older ones are invalidated durably; and an older one of a dirty page only when the newer one
-//! is durable.
+//! An *entry*, in a map page or the header of a batch, records that a slot holds a page. The newest entry of a page is
+//! valid. Three rules keep the disk consistent: a slot is reused only when no entry on disk names it; the newest entry
+//! of a page is invalidated only after all older ones were invalidated durably; and an older one of a dirty page only
+//! when the newer one is durable.
 
 use std::collections::BTreeSet;
 
@@ -18,47 +18,47 @@ use super::map::Slot;
 pub struct Segment {
     /// Slots that hold a page.
     pub valid: u32,
-    /// Of its map page on disk.
+    /// Generation of its map page on disk.
     pub generation: u64,
-    /// Which home that is in.
-    pub home: u64,
-    /// How often something has changed that the map page on disk does not tell.
+    /// Copy that the map page is in.
+    pub copy: u64,
+    /// Changes that the map page on disk does not include.
     pub changes: u64,
-    /// How often a copy got newer than home, or as old, that the map page on disk does not tell.
+    /// Changes of dirty bits that the map page on disk does not include.
     pub bits: u64,
-    /// It has entries on disk that are not the newest on their pages, or are on pages that are home again.
+    /// Whether it has entries on disk that are superseded, or of pages that are back on the origin.
     pub stale: bool,
-    /// Its map page could not be written: the next flush has to.
+    /// Whether its map page could not be written: the next flush has to.
     pub pending: bool,
-    /// The last batch in it, of a segment of the log.
+    /// The last batch in it, for a segment of the log.
     pub last_batch: u64,
-    /// Its map page on disk tells what batches up to this one did.
+    /// The batch up to which its map page on disk covers.
     pub covered: u64,
-    /// In the order in which segments of the log were taken; 0 is free.
+    /// Position in the order in which segments of the log were taken; 0 is free.
     pub taken: u64,
-    /// Slots before this one are mapped durably, so that they may be overwritten in place.
+    /// Slots before this one are stable: mapped durably, so that they may be overwritten in place.
     pub stable: u32,
-    /// The segment that the log went on in.
+    /// The segment in which the log continued.
     pub next: Option<u32>,
-    /// Homes that hold that map page, 1 or 2; 0 if there is none.
-    pub homes: u32,
+    /// Copies of the map page, 1 or 2; 0 if there is none.
+    pub copies: u32,
 }
 
-/// All of them.
+/// State of all segments.
 #[derive(Clone)]
 pub struct Segments {
     layout: Layout,
     each: Vec<Segment>,
-    /// Slots of the read cache that hold nothing, but an entry on disk names them.
+    /// Slots of the read cache that are empty, but named by an entry on disk (pending free).
     pending_free: BTreeSet<Slot>,
-    /// Of the map page written last.
+    /// Generation of the map page written last.
     pub generation: u64,
-    /// Segments whose map page is in one home only.
+    /// Segments whose map page is in one copy only.
     once: u32,
 }
 
 impl Segments {
-    /// Empty ones.
+    /// Segments of an empty BOPT.
     pub fn new(layout: Layout) -> Segments {
         let each = vec![Segment::default(); layout.segments() as usize];
         Segments {
@@ -75,52 +75,52 @@ impl Segments {
         self.layout.slots()
     }
 
-    /// One of them.
+    /// State of a segment.
     pub fn of(&self, segment: u32) -> &Segment {
         &self.each[segment as usize]
     }
 
-    /// The same to change it.
+    /// As `of`, to change it.
     pub fn get(&mut self, segment: u32) -> &mut Segment {
         &mut self.each[segment as usize]
     }
 
-    /// The numbers of those that `wanted` accepts.
+    /// Numbers of the segments that `wanted` accepts.
     pub fn which(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<u32> {
         (0..).zip(&self.each).filter(|(_, segment)| wanted(segment)).map(|(number, _)| number).collect()
     }
 
-    /// The sum of all generations, which a clean stop leaves.
+    /// Sum of all generations, recorded by a clean stop.
     pub fn generations(&self) -> u64 {
         self.each.iter().map(|segment| segment.generation).fold(0, u64::wrapping_add)
     }
 
-    /// The last batch that a map page tells, perhaps because it failed.
+    /// The last batch that a map page covers, perhaps because it failed.
     pub fn covered(&self) -> u64 {
         self.each.iter().map(|segment| segment.covered).max().unwrap_or(0)
     }
 
-    /// Says how many homes hold the map page of a segment.
-    pub fn set_homes(&mut self, segment: u32, homes: u32) {
-        let was = std::mem::replace(&mut self.get(segment).homes, homes);
-        self.once = self.once + u32::from(was == 2) - u32::from(homes == 2);
+    /// Sets the number of copies of a segment's map page.
+    pub fn set_copies(&mut self, segment: u32, copies: u32) {
+        let was = std::mem::replace(&mut self.get(segment).copies, copies);
+        self.once = self.once + u32::from(was == 2) - u32::from(copies == 2);
     }
 
-    /// How many map pages have no second copy.
+    /// Number of map pages with one copy.
     pub fn once(&self) -> u32 {
         self.once
     }
 
-    /// A slot holds a page now.
+    /// Records that a slot holds a page.
     pub fn filled(&mut self, slot: Slot) {
         let segment = self.get(self.layout.segment_of(slot).0);
         segment.valid += if mutant::is("borg: a page is counted twice") { 2 } else { 1 };
         segment.changes += 1;
-        // What was taken out, and is taken back.
+        // Was removed, and is put back.
         self.pending_free.remove(&slot);
     }
 
-    /// A slot holds no page any more, which its segment's map page does not tell yet.
+    /// Records that a slot is empty, which its segment's map page does not include yet.
     pub fn emptied(&mut self, slot: Slot) {
         let segment = self.get(self.layout.segment_of(slot).0);
         invariant!("no count wraps", segment.valid > 0);
@@ -132,17 +132,17 @@ impl Segments {
         }
     }
 
-    /// A copy got newer than home, or as old.
-    pub fn touched(&mut self, slot: Slot) {
+    /// Records that a copy became dirty or clean.
+    pub fn mark_changed(&mut self, slot: Slot) {
         self.get(self.layout.segment_of(slot).0).bits += 1;
     }
 
-    /// Whether a copy that is dirty is so on disk: by its batch, or by its segment's map page.
+    /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.layout.is_logged(slot) || self.of(self.layout.segment_of(slot).0).bits == 0
     }
 
-    /// Whether what a slot holds may be overwritten where it is.
+    /// Whether the copy in a slot may be overwritten in place.
     pub fn is_stable(&self, slot: Slot) -> bool {
         let (segment, offset) = self.layout.segment_of(slot);
         !self.layout.is_logged(slot) || offset < self.of(segment).stable
@@ -153,12 +153,12 @@ impl Segments {
         !self.pending_free.contains(&slot)
     }
 
-    /// A segment's slots that hold nothing, but are named on disk.
+    /// The pending free slots of a segment.
     pub fn pending_free_in(&self, segment: u32) -> Vec<Slot> {
         self.pending_free.range(self.layout.slots_of(segment)).copied().collect()
     }
 
-    /// No entry on disk names these slots any more.
+    /// Records that no entry on disk names these slots any more.
     pub fn set_free(&mut self, slots: &[Slot]) {
         for slot in slots {
             self.pending_free.remove(slot);

@@ -1,11 +1,11 @@
 //! Sessions: from the first change after opening to the clean stop.
 //!
-//! Nothing on disk changes before the first change of a session: what was read at opening is made durable then, and the
-//! super page says where the log begins.
+//! Nothing on disk changes before the first change of a session: then everything read at opening is made durable, and
+//! the super page records where the log begins.
 //!
 //! Invariant: a session is begun before its first change.
 //!
-//! Faults: a session that cannot be begun is begun again with the next change.
+//! Faults: a session that could not be begun is retried with the next change.
 
 use futures_util::future::join;
 use seekless_core::device::Mark;
@@ -16,56 +16,56 @@ use super::Store;
 use super::format::{Anchor, Super};
 use super::segments::Segment;
 
-/// What may have changed since the BOPT was opened.
+/// What may have changed since opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Session {
     /// Nothing.
-    Untouched,
-    /// Nothing, but whether the mark of a clean stop is on disk nobody knows: it could not be written.
+    Unchanged,
+    /// Nothing, but the mark of a clean stop could not be written and may or may not be on disk.
     Ending,
     /// The map.
     Mapped,
-    /// Pages may be newer than their origin.
+    /// Map and dirty bits: pages may be newer than the origin.
     Dirty,
-    /// The BOPT was given up: nothing is mapped, and nothing is written any more.
+    /// The BOPT was given up: nothing is mapped or written any more.
     Detached,
 }
 
-/// What a clean stop leaves to know the origin by.
+/// Records of a clean stop that identify the origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastStop {
-    /// Pages of the origin and their checksums.
+    /// Pages of the origin and their checksums (samples).
     pub samples: Vec<(u64, u32)>,
-    /// The mark of the file that holds the origin, where there is one, and all clean copies are proven.
+    /// The mark of the origin's file, if it has one and all clean copies are proven.
     pub mark: Option<Mark>,
 }
 
 impl Store {
-    /// To be called before entries change.
+    /// Must be called before entries change.
     pub async fn begin_mapping(&self, how: &Hints) -> Result<(), IoError> {
         self.begin(Session::Mapped, how).await
     }
 
-    /// To be called before copies get newer than their origin.
+    /// Must be called before copies become dirty.
     pub async fn begin_writing(&self, how: &Hints) -> Result<(), IoError> {
         self.begin(Session::Dirty, how).await
     }
 
-    /// The first time, it makes what was found at opening the beginning of a session.
+    /// Begins the session at the first call: the state found at opening becomes its start.
     async fn begin(&self, session: Session, how: &Hints) -> Result<(), IoError> {
         if self.disk.borrow().session >= session
             || (session == Session::Dirty && mutant::is("borg: a write begins no session"))
         {
             return Ok(());
         }
-        // Whoever waits for the lock raises what is done under it.
+        // Tasks that wait for the lock raise the class of the work under it.
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
         self.begin_now(session, &how).await
     }
 
-    /// To be called as entries change.
-    pub(super) fn unless_untouched(&self) {
+    /// Called when entries change.
+    pub(super) fn unless_unchanged(&self) {
         let session = self.disk.borrow().session;
         invariant!(
             "a session is begun before its first change",
@@ -73,42 +73,42 @@ impl Store {
         );
     }
 
-    /// To be called as copies get newer than their origin.
+    /// Called when copies become dirty.
     pub(super) fn unless_clean(&self) {
         let session = self.disk.borrow().session;
         invariant!("a session is begun before its first change", session == Session::Dirty);
     }
 
-    /// As [`Store::begin_writing`], in the background, for a BOPT that is new: nobody waits for its formatting, and
-    /// until then all goes to the origin. It has the lock before whoever asks for it later.
+    /// As [`Store::begin_writing`], in the background, for a new BOPT: no request waits for its formatting, and until
+    /// then all go to the origin. Queues for the lock before later requests do.
     pub fn begin_in_background(&self) {
         let Some(store) = self.me.upgrade().filter(|store| !store.beginning.replace(true)) else { return };
         let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
         let lock = self.metadata.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone());
         let work = async move {
             let _metadata = lock.await;
-            // What fails is tried again with the next write.
+            // Retried with the next write.
             drop(store.begin_now(Session::Dirty, &how).await);
             store.beginning.set(false);
         };
         runtime::spawn(work).detach();
     }
 
-    /// For who holds the metadata lock.
+    /// Begins the session; the caller holds the metadata lock.
     async fn begin_now(&self, session: Session, how: &Hints) -> Result<(), IoError> {
         let was = self.disk.borrow().session;
         if was >= session {
             return Ok(());
         }
         if was < Session::Mapped {
-            // Whoever wrote what was read may have ended before a flush.
+            // What was read may not be durable: the program may have crashed before a flush.
             let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
             origin.and(bopt)?;
             if self.disk.borrow().page.generation == 0 {
                 self.format(how).await?;
             }
             self.invalidate_torn(how).await?;
-            // Also dirty bits that a program did not keep: from now on they count.
+            // Includes dirty bits that an older program did not maintain: from now on they are valid.
             let unpersisted = |segment: &Segment| segment.changes > 0 || segment.bits > 0;
             let found = self.table.borrow().segments.which(unpersisted);
             self.persist(&found, how).await?;
@@ -127,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// Where the log goes on, and the segment that it is opened in for that.
+    /// The anchor, and the segment in which the log is opened for it.
     pub(super) fn where_to_go_on(&self) -> (Anchor, Option<u32>) {
         let log = &self.table.borrow().log;
         let opens = log.first_free().filter(|_| log.is_closed() && log.is_quiet());
@@ -139,11 +139,11 @@ impl Store {
 
     /// Whether nothing may be written: no session was begun, or the BOPT was given up.
     pub(super) fn is_at_rest(&self) -> bool {
-        matches!(self.disk.borrow().session, Session::Untouched | Session::Detached)
+        matches!(self.disk.borrow().session, Session::Unchanged | Session::Detached)
     }
 
-    /// Ends the session: the map is on disk with its dirty bits, and nothing has changed since. `left` tells what to leave
-    /// of the origin; it is asked when the map is on disk. For who holds the locks of all pages.
+    /// Ends the session with the map on disk, including its dirty bits. `left` is called once the map is on disk, and
+    /// returns the records that identify the origin. The caller holds the locks of all pages.
     pub async fn stop(
         &self,
         left: impl AsyncFnOnce() -> Result<LastStop, IoError>,
@@ -158,7 +158,7 @@ impl Store {
         }
         self.checkpoint_locked(|segment| segment.bits > 0, how).await?;
         let LastStop { samples, mark } = left().await?;
-        // It would prove copies that nobody has compared.
+        // It would prove copies that were not compared.
         let mark = mark.filter(|_| self.unproven() == 0);
         let require = self.dirty() > 0;
         let generations = self.table.borrow().segments.generations();
@@ -168,13 +168,13 @@ impl Store {
         };
         self.disk.borrow_mut().session = Session::Ending;
         self.write_super(change, how).await?;
-        self.disk.borrow_mut().session = Session::Untouched;
-        // One copy is enough: what cannot be duplicated is not.
+        self.disk.borrow_mut().session = Session::Unchanged;
+        // One copy is enough: failures to duplicate are ignored.
         drop(self.duplicate_all(how).await);
         Ok(())
     }
 
-    /// For a bug that is let loose: pages are clean of which no map page has said yet that they are dirty.
+    /// Canary: cleans pages whose map page was not yet written with them dirty.
     fn forget_unpersisted_bits(&self) {
         let table = &mut *self.table.borrow_mut();
         for segment in table.segments.which(|segment| segment.changes > 0) {
@@ -182,8 +182,8 @@ impl Store {
         }
     }
 
-    /// Gives the BOPT up, which is empty: its marks go, and it is blank then. From now on nothing is appended or mapped,
-    /// also if that fails.
+    /// Gives up the BOPT, which is empty, by blanking its super pages. From now on nothing is appended or mapped, even
+    /// if that fails.
     pub async fn erase(&self, how: &Hints) -> Result<(), IoError> {
         self.disk.borrow_mut().session = Session::Detached;
         let _metadata = self.lock_metadata(how).await;

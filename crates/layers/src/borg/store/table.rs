@@ -1,7 +1,7 @@
-//! What is mapped, in memory: the map, and with it what is known of segments, log, checksums and unproven copies.
+//! The mapping state in memory: the map, segments, log, checksums and unproven copies.
 //!
-//! Invariants: a segment counts the pages of its map; a slot is handed out only when no entry names it; a slot that is
-//! emptied is unproven no more.
+//! Invariants: a segment counts its mapped pages; a slot is allocated only when no entry names it; an emptied slot is
+//! not unproven.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::segments::Segments;
 use super::sums::Sums;
 use super::unproven::Unproven;
 
-/// What is mapped.
+/// The mapping state in memory.
 pub struct Table {
     pub map: BorgMap,
     pub segments: Segments,
@@ -24,12 +24,12 @@ pub struct Table {
     pub repair: Repair,
 }
 
-/// Repair of the log behind a batch that failed: a super page has to say that the log begins after it.
+/// Repair of the log after a failed batch: a super page has to move the log's anchor after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// No batch has failed.
     None,
-    /// This batch has.
+    /// This batch has failed.
     Pending(u64),
     /// The super page is being written, perhaps after another batch failed.
     Running(Option<u64>),
@@ -45,7 +45,7 @@ impl Repair {
         }
     }
 
-    /// A batch failed.
+    /// Records that a batch failed.
     fn fail(&mut self, batch: u64) {
         *self = match self {
             Repair::Running(_) => Repair::Running(Some(batch)),
@@ -53,7 +53,7 @@ impl Repair {
         };
     }
 
-    /// The log begins at `sequence` for recovery: batches that failed before are repaired.
+    /// Recovery begins at `sequence` now: earlier failed batches are repaired.
     pub fn anchored(&mut self, sequence: u64) {
         let failed = self.failed().filter(|failed| *failed >= sequence);
         *self = match (*self, failed) {
@@ -70,13 +70,13 @@ impl Repair {
 }
 
 impl Table {
-    /// That of a BOPT as recovery found it.
+    /// The state of a BOPT as recovery found it.
     pub fn new(map: BorgMap, segments: Segments, log: Log, sums: Sums) -> Table {
         let unproven = Unproven::new(segments.slots());
         Table { map, segments, log, sums, unproven, repair: Repair::None }
     }
 
-    /// A page's copy is in this slot from now on, and in no other.
+    /// Maps a page to this slot, and to no other.
     pub fn map_in(&mut self, page: u64, slot: Slot, dirty: bool) {
         if let Some(was) = self.map.insert(page, slot, dirty) {
             self.unproven.set(was, false);
@@ -85,7 +85,7 @@ impl Table {
         self.segments.filled(slot);
     }
 
-    /// A page has no copy any more; where it was.
+    /// Unmaps a page, and returns its slot.
     pub fn map_out(&mut self, page: u64) -> Option<Slot> {
         let slot = self.map.remove(page)?;
         self.unproven.set(slot, false);
@@ -93,22 +93,22 @@ impl Table {
         Some(slot)
     }
 
-    /// The copy in a slot is newer than its origin, or as old.
+    /// Sets or clears the dirty bit of a slot.
     pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
         if self.map.is_dirty(slot) != dirty {
             self.map.set_dirty(slot, dirty);
-            self.segments.touched(slot);
+            self.segments.mark_changed(slot);
         }
     }
 
-    /// A slot of the log for a page that is absorbed now, and the batch that it is part of. `None` if the log is full.
+    /// Allocates a slot of the log for a page to absorb, in the open batch; `None` if the log is full.
     pub fn take(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
         let (slot, batch) = self.log.take(&mut self.segments, page, data)?;
         invariant!("a slot is handed out only when no entry names it", self.map.page_at(slot).is_none());
         Some((slot, batch))
     }
 
-    /// Commits all batches that are written, in order; behind one that failed, only what failed too.
+    /// Commits all written batches, in order; after a failed one, only batches that failed too.
     pub fn commit(&mut self, durable_at_once: bool) {
         while let Some(batch) = self.log.written_first(self.repair.failed().is_some()) {
             if batch.failed.borrow().is_some() && !mutant::is("borg: a run that failed is mapped") {

@@ -1,19 +1,19 @@
-//! Unproven copies: clean ones that nobody compared with their origin since the BOPT was opened.
+//! Unproven copies: clean ones that were not compared with the origin since the BOPT was opened.
 //!
-//! Invariant: `left` is the number of bits that are set: no count wraps.
+//! Invariant: `left` is the number of bits set: no count wraps.
 
 use seekless_core::invariant;
 
 use super::map::Slot;
 
-/// A bit a slot.
+/// One bit per slot.
 pub struct Unproven {
     bits: Vec<u64>,
     left: usize,
 }
 
 impl Unproven {
-    /// None of so many slots.
+    /// No unproven copies in this many slots.
     pub fn new(slots: u32) -> Unproven {
         Unproven { bits: vec![0; slots.div_ceil(64) as usize], left: 0 }
     }
@@ -23,7 +23,7 @@ impl Unproven {
         self.bits[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
-    /// Sets whether it is.
+    /// Sets whether the copy in a slot is unproven.
     pub fn set(&mut self, slot: Slot, unproven: bool) {
         let was = self.has(slot);
         self.bits[slot as usize / 64] ^= u64::from(was != unproven) << (slot % 64);

@@ -1,10 +1,10 @@
-//! Updates: entries that are made and taken away together, and become durable together (section 5.1).
+//! Updates: entries that change together, and become durable together (section 5.1).
 //!
-//! Invariants: an update holds the metadata lock, so what it changes is on disk before anybody else writes metadata; a slot
-//! is handed out only when no entry names it; a clean copy has no newer record.
+//! Invariants: an update holds the metadata lock, so its changes are on disk before other metadata is written; a slot
+//! is allocated only when no entry names it; a clean copy has no newer record.
 //!
-//! Faults: if it cannot be made durable, what it unmapped is mapped again, since nobody knows what is on disk, and it is
-//! still right.
+//! Faults: if an update cannot be made durable, what it unmapped is mapped again: either state may be on disk, and both
+//! are valid.
 
 use std::collections::BTreeSet;
 
@@ -15,31 +15,30 @@ use seekless_core::{Hints, IoError, Ticket, invariant};
 use super::map::Slot;
 use super::{Entry, Store};
 
-/// Changes of the map. Whoever makes them holds the locks of their pages.
+/// Changes of the map; the caller holds the locks of their pages.
 pub struct Update<'a> {
     store: &'a Store,
-    /// What was unmapped.
+    /// Pages that were unmapped.
     unmapped: Vec<(u64, Entry)>,
-    /// Slots whose segments' map pages are to be written.
+    /// Slots whose segments' map pages have to be written.
     slots: Vec<Slot>,
     _metadata: Guard,
 }
 
 impl Store {
-    /// An update, once those before it are durable.
+    /// Starts an update, when earlier ones are durable.
     pub async fn update(&self, how: &Hints) -> Update<'_> {
         let metadata = self.lock_metadata(how).await;
         Update { store: self, unmapped: Vec::new(), slots: Vec::new(), _metadata: metadata }
     }
 
-    /// Makes older entries invalid on disk that are not the newest of their pages: they would count again when the newest
-    /// is gone.
+    /// Invalidates superseded entries on disk: they would be valid again when the newest is gone.
     pub async fn persist_stale(&self, how: &Hints) -> Result<(), IoError> {
         self.update(how).await.persist_stale(how).await
     }
 
-    /// Copies are about to get newer than their origin: that is on disk before they are, or a crash would leave copies that
-    /// pass for clean. For who holds their pages.
+    /// Marks copies dirty on disk before they are overwritten: otherwise a crash would leave changed copies that seem
+    /// clean. The caller holds their pages' locks.
     pub async fn mark_dirty(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
         if slots.is_empty() {
             return Ok(());
@@ -48,10 +47,10 @@ impl Store {
         for &slot in slots {
             self.table.borrow_mut().set_dirty(slot, true);
         }
-        // Whoever waits for the lock raises what is done under it.
+        // Tasks that wait for the lock raise the class of the work under it.
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
-        // Who held the lock before may have written several.
+        // The previous holder may have written several.
         let missing: Vec<Slot> = {
             let table = self.table.borrow();
             slots.iter().copied().filter(|slot| !table.segments.is_dirty_on_disk(*slot)).collect()
@@ -61,15 +60,15 @@ impl Store {
 }
 
 impl Update<'_> {
-    /// As [`Store::persist_stale`], as a part of this.
+    /// As [`Store::persist_stale`], as part of this update.
     pub async fn persist_stale(&self, how: &Hints) -> Result<(), IoError> {
         let stale = self.store.table.borrow().segments.which(|segment| segment.stale);
         self.store.persist(&stale, how).await
     }
 
-    /// A page's copy is in this slot from now on, and in no other.
+    /// Maps a page to this slot, and to no other.
     pub fn map(&mut self, page: u64, entry: Entry) {
-        self.store.unless_untouched();
+        self.store.unless_unchanged();
         let table = &mut *self.store.table.borrow_mut();
         invariant!(
             "a slot is handed out only when no entry names it",
@@ -85,17 +84,17 @@ impl Update<'_> {
         self.slots.push(entry.slot);
     }
 
-    /// A page has no copy from now on; what it had.
+    /// Unmaps a page, and returns its entry.
     pub fn unmap(&mut self, page: u64) -> Option<Entry> {
         let entry = self.store.lookup(page)?;
-        self.store.unless_untouched();
+        self.store.unless_unchanged();
         self.store.table.borrow_mut().map_out(page);
         self.slots.push(entry.slot);
         self.unmapped.push((page, entry));
         Some(entry)
     }
 
-    /// Makes it durable, or takes back what was unmapped.
+    /// Makes the update durable, or maps again what it unmapped.
     pub async fn commit(&mut self, how: &Hints) -> Result<(), IoError> {
         let reused = self.store.canary.is("early reuse") && !self.unmapped.is_empty();
         let done = if reused {
@@ -117,7 +116,7 @@ impl Update<'_> {
 }
 
 impl Store {
-    /// Writes the map pages of the segments that these slots are in; for who holds the metadata lock.
+    /// Writes the map pages of the segments of these slots; the caller holds the metadata lock.
     async fn persist_slots(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
         let segments: BTreeSet<u32> = slots.iter().map(|slot| self.layout.segment_of(*slot).0).collect();
         self.persist(&segments.into_iter().collect::<Vec<_>>(), how).await

@@ -1,12 +1,12 @@
-//! A BOPT of version 1 becomes one of version 2. No data moves.
+//! Upgrade of a BOPT from version 1 to version 2. No data moves.
 //!
-//! First it stops clean, so that its map tells all and its log is empty. Then its map pages are written in version 2, in
-//! the homes that do not count, and are durable; then a super page that says so takes the place of the older one. From
-//! then on it is of version 2, and homes of version 1 do not count; they are written over, and a last super page says
-//! that all are.
+//! First it is stopped clean, so that its map is complete and its log empty. Then its map pages are written in version
+//! 2 over the copies that are not current, and flushed; then a super page that records this replaces the older one.
+//! From then on it is of version 2, and copies of version 1 are not valid; they are overwritten, and a last super page
+//! records that.
 //!
-//! Faults: whenever power goes, it opens as one or the other. What was begun before the new super page is done again by
-//! the next upgrade; what was left behind it, by whoever opens it next.
+//! Faults: a power failure leaves either version. An upgrade interrupted before the new super page is restarted by the
+//! next upgrade; one interrupted after it is completed by the next opening.
 
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError};
 
@@ -17,19 +17,19 @@ use super::format::{OLD, SEALED, UPGRADING};
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
 
 impl Store {
-    /// Whether it is of version 1.
+    /// Whether the BOPT is of version 1.
     pub fn is_old(&self) -> bool {
         self.disk.borrow().page.version == OLD
     }
 
-    /// Makes a store of version 1, which was stopped clean, one of version 2.
+    /// Upgrades a store of version 1 that was stopped clean.
     pub async fn upgrade(&self, how: &Hints) -> Result<(), IoError> {
         let _metadata = self.lock_metadata(how).await;
         self.write_all_sealed(how).await?;
         self.end_upgrade(how).await
     }
 
-    /// All map pages in version 2, and a super page that makes them count.
+    /// Writes all map pages in version 2, and a super page that makes them current.
     async fn write_all_sealed(&self, how: &Hints) -> Result<(), IoError> {
         self.clear_older_super(how).await?;
         self.disk.borrow_mut().page.version = SEALED;
@@ -46,7 +46,7 @@ impl Store {
         self.write_super(|page| (page.features, page.generations) = (UPGRADING, generations), how).await
     }
 
-    /// What is left of version 1 is written over; for who holds the metadata lock, or opens it.
+    /// Overwrites the remaining copies of version 1; the caller holds the metadata lock, or is opening the BOPT.
     pub(super) async fn end_upgrade(&self, how: &Hints) -> Result<(), IoError> {
         while self.table.borrow().segments.once() > 0 {
             if !self.duplicate(false, how).await? {
@@ -59,9 +59,9 @@ impl Store {
         self.duplicate_all(how).await
     }
 
-    /// What is in the other copy of the super page must not be mistaken for a part of what comes there.
+    /// Clears the other copy of the super page, so that no rest of it is taken for part of the next one.
     async fn clear_older_super(&self, how: &Hints) -> Result<(), IoError> {
-        let older = Extent::of_pages(1 - self.disk.borrow().supers.home, 1);
+        let older = Extent::of_pages(1 - self.disk.borrow().supers.copy, 1);
         self.bopt.write(older, Buffer::zeroed(older.bytes()), how.clone()).await?;
         self.flush_bopt(how).await
     }

@@ -22,7 +22,7 @@ fn at(page: u64) -> Extent {
 type Versions = Vec<BTreeSet<u64>>;
 
 struct Devices {
-    home: Rc<Slice>,
+    origin: Rc<Slice>,
     /// What is durable of the BOPT.
     durable: Rc<Slice>,
 }
@@ -30,7 +30,7 @@ struct Devices {
 impl Devices {
     fn new() -> Devices {
         let disk = disk();
-        Devices { home: slice(&disk, 0, PAGES * 8), durable: slice(&disk, PAGES * 8, BOPT * 8) }
+        Devices { origin: slice(&disk, 0, PAGES * 8), durable: slice(&disk, PAGES * 8, BOPT * 8) }
     }
 
     fn cut_at(&self, nth: u64) -> Rc<PowerCut> {
@@ -38,7 +38,7 @@ impl Devices {
     }
 
     async fn open(&self) -> Result<Rc<Borg>, IoError> {
-        Borg::create(self.home.clone(), self.durable.clone(), options(), false).await
+        Borg::create(self.origin.clone(), self.durable.clone(), options(), false).await
     }
 }
 
@@ -85,7 +85,7 @@ fn no_crash_passes_for_damage_and_what_was_flushed_is_there() {
             let devices = Devices::new();
             let cut = devices.cut_at(nth);
             let mut versions: Versions = vec![[0].into(); PAGES as usize];
-            if let Ok(borg) = Borg::create(devices.home.clone(), cut.clone(), options(), false).await {
+            if let Ok(borg) = Borg::create(devices.origin.clone(), cut.clone(), options(), false).await {
                 if borg.store.begin_mapping(&Hints::default()).await.is_ok() {
                     drop(work(&borg, &mut versions, nth).await);
                 }
@@ -116,14 +116,14 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
             let gone = run(nth, async {
                 let devices = Devices::new();
                 let mut versions: Versions = vec![[0].into(); PAGES as usize];
-                let borg = old_one(devices.home.clone(), devices.durable.clone(), options()).await;
+                let borg = old_one(devices.origin.clone(), devices.durable.clone(), options()).await;
                 work(&borg, &mut versions, 3).await.unwrap();
                 if stopped {
                     borg.stop().await.unwrap();
                 }
                 drop(borg);
                 let cut = devices.cut_at(nth);
-                let upgraded = Borg::upgrade(devices.home.clone(), cut.clone(), options()).await;
+                let upgraded = Borg::upgrade(devices.origin.clone(), cut.clone(), options()).await;
                 assert_eq!(upgraded.is_ok(), cut.requests() < nth);
                 cut.cut().await.unwrap();
                 let when = format!("power cut at request {nth}");
@@ -134,7 +134,7 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
                 versions[7] = [900].into();
                 borg.flush(Hints::default()).await.unwrap();
                 drop(borg);
-                Borg::upgrade(devices.home.clone(), devices.durable.clone(), options()).await.unwrap();
+                Borg::upgrade(devices.origin.clone(), devices.durable.clone(), options()).await.unwrap();
                 let borg = devices.open().await.unwrap();
                 let disk = borg.store.disk().page.clone();
                 assert_eq!((disk.version, disk.features), (SEALED, 0), "{when}");

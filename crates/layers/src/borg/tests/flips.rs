@@ -12,7 +12,7 @@ const BOPT: u64 = 76;
 
 /// What lies on both devices, what was flushed, and which pages of the BOPT may rot.
 struct Left {
-    home: Vec<u8>,
+    origin: Vec<u8>,
     bopt: Vec<u8>,
     /// The version of each page.
     flushed: Vec<u64>,
@@ -42,10 +42,10 @@ fn at(page: u64) -> Extent {
 /// A BOPT that was in use, with flushes now and then; the last thing was one.
 async fn left(version: u32, stopped: bool) -> Left {
     let disk = disk();
-    let (home, bopt) = parts(&disk);
+    let (origin, bopt) = parts(&disk);
     let borg = match version {
-        OLD => old_one(home.clone(), bopt.clone(), options()).await,
-        _ => formatted(home.clone(), bopt.clone(), options()).await,
+        OLD => old_one(origin.clone(), bopt.clone(), options()).await,
+        _ => formatted(origin.clone(), bopt.clone(), options()).await,
     };
     let (mut flushed, mut rng) = (vec![0; PAGES as usize], rng("flips: left"));
     for round in 1..=40 {
@@ -80,8 +80,8 @@ async fn left(version: u32, stopped: bool) -> Left {
     if !stopped {
         may_rot.extend(last.1..last.2);
     }
-    let home = read(&*home, Extent::of_pages(0, PAGES)).await;
-    Left { home, bopt: image, flushed, may_rot }
+    let origin = read(&*origin, Extent::of_pages(0, PAGES)).await;
+    Left { origin, bopt: image, flushed, may_rot }
 }
 
 /// Opens with one bit that is another, and reads all that was flushed.
@@ -89,18 +89,18 @@ async fn judged(left: &Left, page: u64, bit: u64) -> Counts {
     let disk = disk();
     let mut bytes = left.bopt.clone();
     bytes[page as usize * PAGE + bit as usize / 8] ^= 1 << (bit % 8);
-    let (home, bopt) = parts(&disk);
+    let (origin, bopt) = parts(&disk);
     let write = async |device: &Slice, bytes: Vec<u8>| {
         let all = Extent::new(0, bytes.len() as u64 / 512);
         device.write(all, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
     };
-    write(&home, left.home.clone()).await;
+    write(&origin, left.origin.clone()).await;
     write(&bopt, bytes).await;
     let refused = Counts { refused: 1, ..Counts::default() };
     // Also when it is opened again, with what the first opening has written.
     for _ in 0..2 {
-        let (home, bopt) = parts(&disk);
-        let borg = match Borg::open(home, bopt, options(), false).await {
+        let (origin, bopt) = parts(&disk);
+        let borg = match Borg::open(origin, bopt, options(), false).await {
             Ok(borg) => borg,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -158,9 +158,9 @@ fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
     assert!(counts.silent > 0, "{counts:?}");
 }
 
-/// A bit of what is newer than home rots while it is served: no client gets it, and it does not go home.
+/// A bit of what is newer than the origin rots while it is served: no client gets it, and it does not go to the origin.
 #[test]
-fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
+fn a_dirty_copy_that_rots_is_an_error_and_stays() {
     for reopened in [false, true] {
         run(1, async {
             let World { mut borg, disk } = world(Options::default(), 400).await;
@@ -170,11 +170,11 @@ fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
             borg.flush(Hints::default()).await.unwrap();
             if reopened {
                 drop(borg);
-                borg =
-                    formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), Options::default()).await;
+                borg = formatted(slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 400 * 8), Options::default())
+                    .await;
             }
             let slot = borg.store.slot_of(6).unwrap();
-            let there = Extent::of_pages(HOME / 8 + borg.store.layout().page(slot), 1);
+            let there = Extent::of_pages(ORIGIN / 8 + borg.store.layout().page(slot), 1);
             let mut bytes = read(&*disk, there).await;
             bytes[2_000] ^= 8;
             disk.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
@@ -183,7 +183,7 @@ fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
             assert!(error.to_string().contains(&format!("page 6 in slot {slot}")), "{error}");
             assert_eq!(read(&*borg, at(7)).await, stamped(at(7), 1).to_vec());
             // Not drained, and not joined with part of a write.
-            let error = borg.write_home(Account(1)).await.unwrap_err();
+            let error = borg.drain_all(Account(1)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert_eq!(read(&*disk, at(6)).await, vec![0; 4096]);
             let part = Extent { sectors: 1, ..at(6) };
@@ -193,7 +193,7 @@ fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
             // Written anew, it is whole.
             write(&*borg, at(6), 2).await;
             assert_eq!(read(&*borg, at(6)).await, stamped(at(6), 2).to_vec());
-            borg.write_home(Account(1)).await.unwrap();
+            borg.drain_all(Account(1)).await.unwrap();
             assert_eq!(read(&*disk, at(6)).await, stamped(at(6), 2).to_vec());
         });
     }

@@ -11,15 +11,15 @@ proptest! {
     fn a_fork_has_the_entries_of_its_store(before in steps(40), after in steps(60)) {
         run(1, async {
             let disk = disk();
-            let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 120 * 8));
+            let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 120 * 8));
             let options = Options { segment: crate::Bytes(16 << 10), ..Options::default() };
-            let borg = formatted(home, bopt, options).await;
+            let borg = formatted(origin, bopt, options).await;
             play(&borg, &before).await;
             let fork = borg.store.fork();
             let twin = self::disk();
-            let devices = Devices::counted(slice(&twin, 0, HOME), slice(&twin, HOME, 120 * 8));
+            let devices = Devices::counted(slice(&twin, 0, ORIGIN), slice(&twin, ORIGIN, 120 * 8));
             let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
-            let entries = |store: &Store| (0..HOME / 8).map(|page| store.lookup(page)).collect::<Vec<_>>();
+            let entries = |store: &Store| (0..ORIGIN / 8).map(|page| store.lookup(page)).collect::<Vec<_>>();
             let was = entries(&borg.store);
             let same = |one: &Option<store::Entry>, other: &Option<store::Entry>| {
                 one.map(|entry| (entry.slot, entry.dirty)) == other.map(|entry| (entry.slot, entry.dirty))
@@ -27,7 +27,7 @@ proptest! {
             assert!(was.iter().zip(&entries(&store)).all(|(one, other)| same(one, other)));
             let forked = Borg::over(devices, store, Options::default(), true);
             play(&forked, &after).await;
-            forked.write_home(Account::default()).await.unwrap();
+            forked.drain_all(Account::default()).await.unwrap();
             assert_eq!(forked.store.dirty(), 0);
             assert_eq!(entries(&borg.store), was);
         });

@@ -15,7 +15,7 @@ async fn write_some(borg: &Borg, pages: std::ops::Range<u64>, version: u64) {
 }
 
 #[test]
-fn when_nobody_asks_all_that_is_newer_goes_home() {
+fn in_idle_time_all_dirty_pages_are_drained() {
     for options in [Options::default(), in_place(), Options { write_buffer: 1.0, ..Options::default() }] {
         run(1, async {
             let World { borg, disk } = world(options, 1_000).await;
@@ -93,7 +93,7 @@ fn no_page_stays_newer_for_longer_than_it_may_though_clients_never_rest() {
 }
 
 #[test]
-fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
+fn copies_are_compared_in_idle_time_and_a_clean_stop_stays_one() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         for page in 0..30 {
@@ -104,20 +104,23 @@ fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
         drop(borg);
         write(&*disk, Extent::of_pages(7, 1), 9).await;
         let open = async || {
-            let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
-            Borg::create(home, bopt, Options::default(), false).await.unwrap()
+            let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 8_000));
+            Borg::create(origin, bopt, Options::default(), false).await.unwrap()
         };
         let borg = open().await;
         assert_eq!(borg.store.unproven(), 30);
         sleep(Nanos(40 * SECOND.0)).await;
-        assert_eq!((borg.store.unproven(), borg.store.mapped(), borg.origin.borrow().differed), (0, 29, 1));
+        assert_eq!(
+            (borg.store.unproven(), borg.store.mapped(), borg.origin_state.borrow().differed),
+            (0, 29, 1)
+        );
         let clean = open().await;
         assert_eq!(clean.store.mapped(), 29);
     });
 }
 
 #[test]
-fn after_a_stop_nothing_is_done_until_somebody_asks() {
+fn after_a_stop_nothing_is_done_until_a_request() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         write_some(&borg, 0..20, 1).await;
@@ -133,7 +136,7 @@ fn after_a_stop_nothing_is_done_until_somebody_asks() {
 }
 
 #[test]
-fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
+fn a_stop_drains_until_its_deadline() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         write_some(&borg, 0..60, 1).await;
@@ -150,8 +153,8 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
         borg.stop().await.unwrap();
         drop(borg);
         let keep = Options { at_stop: AtStop::Keep, ..Options::default() };
-        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
-        let borg = Borg::create(home, bopt, keep, false).await.unwrap();
+        let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 8_000));
+        let borg = Borg::create(origin, bopt, keep, false).await.unwrap();
         borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
         assert_eq!(dirty(&borg), left, "they are to be kept");
         for page in 0..60 {
@@ -163,11 +166,11 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
 
 /// So that either may rot.
 #[test]
-fn when_nobody_asks_both_homes_come_to_be_of_one_generation() {
+fn in_idle_time_both_copies_get_one_generation() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
         let once = |borg: &Borg| (borg.store.table().segments.once(), borg.store.disk().supers.twice);
-        assert_eq!(once(&borg), (0, false), "what is new is in both homes, but for the super page");
+        assert_eq!(once(&borg), (0, false), "what is new has both copies, but for the super page");
         write_some(&borg, 0..60, 1).await;
         borg.flush(Hints::default()).await.unwrap();
         borg.store.checkpoint(&Hints::default()).await.unwrap();
@@ -175,8 +178,8 @@ fn when_nobody_asks_both_homes_come_to_be_of_one_generation() {
         sleep(Nanos(40 * SECOND.0)).await;
         assert_eq!(once(&borg), (0, true));
         drop(borg);
-        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 1_000 * 8));
-        let again = Borg::open(home, bopt, Options::default(), false).await.unwrap();
+        let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 1_000 * 8));
+        let again = Borg::open(origin, bopt, Options::default(), false).await.unwrap();
         assert_eq!(once(&again), (0, true), "as it is on disk");
     });
 }

@@ -19,7 +19,7 @@ struct Model {
 struct Clients {
     borg: Rc<Borg>,
     model: RefCell<Model>,
-    home: u64,
+    origin: u64,
 }
 
 impl Clients {
@@ -56,10 +56,10 @@ impl Clients {
     }
 
     fn somewhere(&self, rng: &mut Rng) -> Extent {
-        let most = if rng.chance(1, 6) { self.home } else { 40.min(self.home) };
+        let most = if rng.chance(1, 6) { self.origin } else { 40.min(self.origin) };
         let sectors = 1 + rng.below(most);
         let sectors = if rng.chance(1, 2) { sectors.next_multiple_of(8) } else { sectors };
-        let span = self.home - sectors;
+        let span = self.origin - sectors;
         let start = if rng.chance(1, 2) { rng.below(span + 1) } else { rng.below(8) * span / 8 };
         Extent::new(if rng.chance(1, 2) { start / 8 * 8 } else { start }, sectors)
     }
@@ -83,7 +83,7 @@ impl Clients {
         let mut rng = rng("mover");
         for _ in 0..6 {
             if rng.chance(1, 4) {
-                if let Err(error) = self.borg.write_home(Account(1)).await {
+                if let Err(error) = self.borg.drain_all(Account(1)).await {
                     assert_eq!(error.kind(), ErrorKind::Timeout, "clients wrote faster than pages moved");
                 }
             } else {
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn every_read_returns_the_last_write(
         seed in any::<u64>(),
-        home_pages in prop::sample::select(vec![6_u64, 24, 100, 700]),
+        origin_pages in prop::sample::select(vec![6_u64, 24, 100, 700]),
         bopt_pages in prop::sample::select(vec![8_u64, 9, 14, 20, 33, 70, 150, 600, 1_100]),
         write_buffer in prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0]),
         (clients, burst) in (1..7_u64, 1..5_u64),
@@ -132,25 +132,25 @@ proptest! {
             let policy = if fcfs { Policy::Fcfs } else { Policy::CLook };
             let queue = QueueOptions { policy, merge, background_share_pct, ..QueueOptions::default() };
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
-            let home = home_pages * 8;
+            let origin = origin_pages * 8;
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
             let options = Options { write_buffer, overwrite, placement, ..Options::default() };
-            let borg = Borg::create(slice(&disk, 0, home), slice(&disk, home, bopt_pages * 8), options, false).await.unwrap();
-            let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
-            let world = Rc::new(Clients { borg: borg.clone(), model, home });
+            let borg = Borg::create(slice(&disk, 0, origin), slice(&disk, origin, bopt_pages * 8), options, false).await.unwrap();
+            let model = RefCell::new(Model { versions: vec![0; origin as usize], last: 0 });
+            let world = Rc::new(Clients { borg: borg.clone(), model, origin });
             let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();
             let mover = spawn(world.clone().keep_moving());
             for task in tasks {
                 task.await;
             }
             mover.await;
-            world.request(4, Extent::new(0, home), false).await;
+            world.request(4, Extent::new(0, origin), false).await;
             borg.detach().await.unwrap();
             assert!(borg.locks.is_empty());
-            let all = disk.read(Extent::new(0, home), Buffer::zeroed(home * 512), Hints::default()).await.unwrap();
+            let all = disk.read(Extent::new(0, origin), Buffer::zeroed(origin * 512), Hints::default()).await.unwrap();
             for ((sector, bytes), version) in (0..).zip(all.to_vec().chunks(512)).zip(&world.model.borrow().versions) {
-                assert_eq!(bytes, content(sector, *version), "home, sector {sector}");
+                assert_eq!(bytes, content(sector, *version), "origin, sector {sector}");
             }
         });
     }

@@ -11,7 +11,7 @@ const BOPT: u64 = 2 + 8 * 66;
 struct Two {
     borg: Rc<Borg>,
     disk: Rc<Disk>,
-    home: Rc<Rig>,
+    origin: Rc<Rig>,
     bopt: Rc<Rig>,
 }
 
@@ -21,8 +21,9 @@ fn options() -> Options {
 }
 
 async fn open(disk: &Rc<Disk>, options: Options) -> Two {
-    let ((over, home), (copies, bopt)) = (rigged(slice(disk, 0, HOME)), rigged(slice(disk, HOME, BOPT * 8)));
-    Two { borg: formatted(over, copies, options).await, disk: disk.clone(), home, bopt }
+    let ((over, origin), (copies, bopt)) =
+        (rigged(slice(disk, 0, ORIGIN)), rigged(slice(disk, ORIGIN, BOPT * 8)));
+    Two { borg: formatted(over, copies, options).await, disk: disk.clone(), origin, bopt }
 }
 
 async fn new() -> Two {
@@ -64,7 +65,7 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
 }
 
 #[test]
-fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
+fn batches_after_a_failed_one_are_persisted_before_older_entries_are_invalidated() {
     run(1, async {
         let Two { borg, disk, bopt, .. } = new().await;
         // Page 5 is in the read cache, dirty and durable.
@@ -90,7 +91,7 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
 }
 
 #[test]
-fn a_claim_that_is_owed_is_made_before_older_ones_go() {
+fn a_pending_entry_is_written_before_older_ones_are_invalidated() {
     run(1, async {
         let Two { borg, disk, bopt, .. } = new().await;
         write(&borg, 5, 1).await.unwrap();
@@ -109,20 +110,20 @@ fn a_claim_that_is_owed_is_made_before_older_ones_go() {
 }
 
 #[test]
-fn a_clean_copy_is_made_of_what_is_durable_at_home() {
+fn a_clean_copy_is_made_of_durable_data_of_the_origin() {
     run(1, async {
-        let Two { borg, home, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
+        let Two { borg, origin, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
         version(&borg, 5).await;
         borg.reconfigure(Account(1)).await.unwrap();
         write(&borg, 9, 1).await.unwrap();
-        assert_eq!(home.unflushed.get(), 8);
+        assert_eq!(origin.unflushed.get(), 8);
         version(&borg, 9).await;
         borg.reconfigure(Account(1)).await.unwrap();
         assert!(borg.store.slot_of(9).is_some());
         assert_eq!(
-            home.unflushed.get(),
+            origin.unflushed.get(),
             0,
-            "or the copy is newer than home after a crash, and passes for clean"
+            "or the copy is newer than the origin after a crash, and passes for clean"
         );
     });
 }
@@ -153,7 +154,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
 }
 
 #[test]
-fn a_copy_that_is_not_told_is_not_overwritten_when_others_take_the_room_meanwhile() {
+fn an_unstable_copy_is_not_overwritten_when_the_log_fills_meanwhile() {
     run(1, async {
         let options = Options { overwrite: Overwrite::InPlace, ..options() };
         let Two { borg, disk, .. } = open(&disk(), options.clone()).await;

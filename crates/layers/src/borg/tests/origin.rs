@@ -1,4 +1,4 @@
-//! Home that is written without this layer, while the BOPT lies by.
+//! The origin that is written without this layer, while the BOPT lies by.
 
 use futures_util::future::join;
 use seekless_core::device::Mark;
@@ -12,7 +12,7 @@ fn page(number: u64) -> Extent {
     Extent::of_pages(number * 3, 1)
 }
 
-/// Home as a file is, which has a mark.
+/// The origin as a file is, which has a mark.
 struct File {
     below: Rc<Slice>,
     mark: Cell<Option<Mark>>,
@@ -48,22 +48,22 @@ impl BlockDevice for File {
 
 struct Volume {
     disk: Rc<Disk>,
-    home: Rc<File>,
+    origin: Rc<File>,
 }
 
 impl Volume {
     /// Pages that say 1.
     async fn new(mark: Option<Mark>) -> Volume {
         let disk = disk();
-        let home = Rc::new(File { below: slice(&disk, 0, HOME), mark: Cell::new(mark) });
+        let origin = Rc::new(File { below: slice(&disk, 0, ORIGIN), mark: Cell::new(mark) });
         for number in 0..COPIES + 10 {
             write(&*disk, page(number), 1).await;
         }
-        Volume { disk, home }
+        Volume { disk, origin }
     }
 
     async fn open(&self, options: Options) -> Result<Rc<Borg>, IoError> {
-        Borg::create(self.home.clone(), slice(&self.disk, HOME, 1_000 * 8), options, false).await
+        Borg::create(self.origin.clone(), slice(&self.disk, ORIGIN, 1_000 * 8), options, false).await
     }
 
     /// BORG with clean copies of the first pages.
@@ -79,7 +79,7 @@ impl Volume {
 }
 
 fn file() -> Mark {
-    Mark { inode: 7, bytes: HOME * 512, modified: 1_000, changed: 1_000 }
+    Mark { inode: 7, bytes: ORIGIN * 512, modified: 1_000, changed: 1_000 }
 }
 
 async fn holds(device: &dyn BlockDevice, number: u64, version: u64) {
@@ -97,12 +97,12 @@ fn what_was_written_without_it_after_a_kill_is_neither_hidden_nor_overwritten() 
         run(1, async {
             let volume = Volume::new(None).await;
             let borg = volume.used(options.clone()).await;
-            // A session that may make pages newer than home, and has drained those.
+            // A session that may make pages newer than the origin, and has drained those.
             write(&*borg, page(COPIES), 2).await;
-            borg.write_home(Account(1)).await.unwrap();
+            borg.drain_all(Account(1)).await.unwrap();
             drop(borg);
             write(&*volume.disk, page(5), 50).await;
-            write(&*volume.home, page(30), 51).await;
+            write(&*volume.origin, page(30), 51).await;
             let borg = volume.open(options).await.unwrap();
             assert_eq!(counter(&borg, "copies_not_compared"), COPIES);
             if reads {
@@ -111,7 +111,7 @@ fn what_was_written_without_it_after_a_kill_is_neither_hidden_nor_overwritten() 
                 assert_eq!(counter(&borg, "copies_not_compared"), COPIES - 2);
                 assert_eq!(borg.store.mapped() as u64, COPIES - 1, "one is dropped");
             }
-            borg.write_home(Account(1)).await.unwrap();
+            borg.drain_all(Account(1)).await.unwrap();
             borg.detach().await.unwrap();
             for (number, version) in [(5, 50), (30, 51), (6, 1), (COPIES, 2)] {
                 holds(&*volume.disk, number, version).await;
@@ -139,7 +139,7 @@ fn one_page_of_many_that_was_written_after_a_clean_stop_is_read_as_it_is() {
         );
         // For good: the old copy does not come back.
         write(&*borg, page(17), 51).await;
-        borg.write_home(Account(1)).await.unwrap();
+        borg.drain_all(Account(1)).await.unwrap();
         drop(borg);
         let borg = volume.open(Options { trust_origin: true, ..Options::default() }).await.unwrap();
         holds(&*borg, 17, 51).await;
@@ -147,7 +147,7 @@ fn one_page_of_many_that_was_written_after_a_clean_stop_is_read_as_it_is() {
 }
 
 #[test]
-fn part_of_a_page_is_written_over_what_home_holds() {
+fn part_of_a_page_is_joined_with_the_origin() {
     for options in [Options::default(), in_place(), Options { write_buffer: 0.0, ..Options::default() }] {
         run(1, async {
             let volume = Volume::new(None).await;
@@ -170,7 +170,7 @@ fn a_file_that_is_as_it_was_proves_its_copies_and_a_copy_of_it_does_not() {
     run(1, async {
         let volume = Volume::new(Some(file())).await;
         volume.used(Options::default()).await.stop().await.unwrap();
-        let left = volume.home.mark.get().unwrap();
+        let left = volume.origin.mark.get().unwrap();
         let unproven =
             async || counter(&volume.open(Options::default()).await.unwrap(), "copies_not_compared");
         assert_eq!(unproven().await, 0);
@@ -180,63 +180,63 @@ fn a_file_that_is_as_it_was_proves_its_copies_and_a_copy_of_it_does_not() {
             Some(Mark { modified: 2_000, ..left }),
             None,
         ] {
-            volume.home.mark.set(mark);
+            volume.origin.mark.set(mark);
             assert_eq!(unproven().await, COPIES, "{mark:?}");
         }
-        volume.home.mark.set(Some(left));
+        volume.origin.mark.set(Some(left));
         // Once something was changed through it, a crash proves nothing.
         let borg = volume.open(Options { write_buffer: 0.4, ..Options::default() }).await.unwrap();
         write(&*borg, page(COPIES), 2).await;
         drop(borg);
-        volume.home.mark.set(Some(left));
+        volume.origin.mark.set(Some(left));
         assert!(unproven().await > COPIES / 2, "some are compared at opening, as a page is newer");
     });
 }
 
 #[test]
-fn a_write_that_goes_home_alone_ends_what_the_clean_stop_proved() {
+fn a_write_to_the_origin_alone_invalidates_the_mark_of_the_clean_stop() {
     run(1, async {
         let options = Options { write_buffer: 0.0, ..Options::default() };
         let volume = Volume::new(Some(file())).await;
         volume.used(options.clone()).await.stop().await.unwrap();
-        let left = volume.home.mark.get();
+        let left = volume.origin.mark.get();
         let borg = volume.open(options.clone()).await.unwrap();
         write(&*borg, page(COPIES + 1), 2).await;
         drop(borg);
-        volume.home.mark.set(left);
+        volume.origin.mark.set(left);
         let again = volume.open(options).await.unwrap();
         assert_eq!(counter(&again, "copies_not_compared"), COPIES);
     });
 }
 
-/// What an opening is refused with while pages are newer than home.
+/// What an opening is refused with while pages are newer than the origin.
 async fn refused(volume: &Volume) -> String {
-    let error = volume.open(Options::default()).await.err().expect("home was written");
+    let error = volume.open(Options::default()).await.err().expect("the origin was written");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     error.to_string()
 }
 
 #[test]
-fn home_that_was_written_under_newer_pages_is_refused_with_both_ways_out() {
+fn an_origin_written_under_dirty_pages_is_refused_with_both_ways_out() {
     run(1, async {
         let volume = Volume::new(Some(file())).await;
         let borg = volume.used(Options::default()).await;
         write(&*borg, page(COPIES), 2).await;
         borg.stop().await.unwrap();
         drop(borg);
-        let left = volume.home.mark.get().unwrap();
+        let left = volume.origin.mark.get().unwrap();
         // A copy of the file with its time: nothing differs.
-        volume.home.mark.set(Some(Mark { inode: 8, changed: 2_000, ..left }));
+        volume.origin.mark.set(Some(Mark { inode: 8, changed: 2_000, ..left }));
         volume.open(Options::default()).await.unwrap();
         // Written, where nothing of the BOPT tells.
-        volume.home.mark.set(Some(left));
-        write(&*volume.home, Extent::of_pages(1_900, 1), 50).await;
+        volume.origin.mark.set(Some(left));
+        write(&*volume.origin, Extent::of_pages(1_900, 1), 50).await;
         let told = refused(&volume).await;
         for way in ["1 pages in the BOPT are newer", "origin_changed = \"keep\"", "volume create --replace"] {
             assert!(told.contains(way), "{told}");
         }
         // A device without a mark, written where the newer page goes.
-        volume.home.mark.set(None);
+        volume.origin.mark.set(None);
         volume.open(Options::default()).await.unwrap();
         write(&*volume.disk, page(COPIES), 50).await;
         assert!(refused(&volume).await.contains("not as the last clean stop left it"));
@@ -272,7 +272,7 @@ fn after_a_kill_a_clean_copy_that_differs_refuses_what_is_newer() {
 }
 
 #[test]
-fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_home() {
+fn a_later_difference_fails_all_requests_before_anything_is_drained() {
     run(1, async {
         for reads in [false, true] {
             let volume = Volume::new(None).await;
@@ -288,7 +288,7 @@ fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_hom
             let found = if reads {
                 borg.read(page(3), Buffer::zeroed(4096), how.clone()).await.map(drop)
             } else {
-                borg.write_home(Account(1)).await
+                borg.drain_all(Account(1)).await
             };
             assert!(found.unwrap_err().to_string().contains("differs from its clean copy"));
             for failed in [
@@ -296,7 +296,7 @@ fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_hom
                 borg.write(page(9), stamped(page(9), 3), how.clone()).await,
                 borg.flush(how.clone()).await,
                 borg.discard(page(9), how).await,
-                borg.write_home(Account(1)).await,
+                borg.drain_all(Account(1)).await,
             ] {
                 assert_eq!(failed.unwrap_err().kind(), ErrorKind::Corrupt);
             }
@@ -306,7 +306,7 @@ fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_hom
     });
 }
 
-/// Its page is used while all are compared: it is compared all the same, before anything newer goes home.
+/// Its page is used while all are compared: it is compared all the same, before anything newer goes to the origin.
 #[test]
 fn a_copy_that_is_in_use_while_all_are_compared_is_not_passed_over() {
     run(1, async {
@@ -324,7 +324,7 @@ fn a_copy_that_is_in_use_while_all_are_compared_is_not_passed_over() {
             sleep(Nanos::from_millis(10_000)).await;
             drop(held);
         };
-        let (drained, ()) = join(borg.write_home(Account(1)), ends).await;
+        let (drained, ()) = join(borg.drain_all(Account(1)), ends).await;
         assert!(drained.unwrap_err().to_string().contains("differs from its clean copy"));
         holds(&*volume.disk, COPIES, 51).await;
         holds(&*volume.disk, 3, 50).await;
@@ -336,8 +336,8 @@ fn a_copy_that_is_in_use_while_all_are_compared_is_not_passed_over() {
 fn a_copy_whose_dirty_bit_could_not_be_written_is_not_overwritten_before_it_is() {
     run(1, async {
         let disk = disk();
-        let (bopt, rig) = rigged(slice(&disk, HOME, 1_000 * 8));
-        let borg = Borg::create(slice(&disk, 0, HOME), bopt, in_place(), false).await.unwrap();
+        let (bopt, rig) = rigged(slice(&disk, ORIGIN, 1_000 * 8));
+        let borg = Borg::create(slice(&disk, 0, ORIGIN), bopt, in_place(), false).await.unwrap();
         write(&*disk, page(3), 1).await;
         holds(&*borg, 3, 1).await;
         borg.reconfigure(Account(1)).await.unwrap();
@@ -348,14 +348,14 @@ fn a_copy_whose_dirty_bit_could_not_be_written_is_not_overwritten_before_it_is()
             let how = Hints::default();
             borg.write(page(3), stamped(page(3), 2), how).await.unwrap_err();
             rig.fails.set(false);
-            let there = Extent::of_pages(HOME / 8 + borg.store.layout().page(copy), 1);
+            let there = Extent::of_pages(ORIGIN / 8 + borg.store.layout().page(copy), 1);
             assert_eq!(read(&*disk, there).await, stamped(page(3), 1).to_vec(), "it says that it is clean");
         }
         write(&*borg, page(3), 2).await;
         borg.flush(Hints::default()).await.unwrap();
         drop(borg);
         let borg =
-            Borg::create(slice(&disk, 0, HOME), slice(&disk, HOME, 1_000 * 8), in_place(), false).await;
+            Borg::create(slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 1_000 * 8), in_place(), false).await;
         holds(&*borg.unwrap(), 3, 2).await;
     });
 }
@@ -373,7 +373,7 @@ fn trust_compares_nothing() {
 }
 
 #[test]
-fn what_nobody_compared_moves_as_home_has_it() {
+fn unproven_pages_move_with_the_data_of_the_origin() {
     run(1, async {
         let planned = Options { placement: Placement::Planned, ..Options::default() };
         let volume = Volume::new(None).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
-    Borg::create(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
+    Borg::create(slice(disk, 0, ORIGIN), slice(disk, ORIGIN, 400 * 8), options, false).await
 }
 
 async fn write(device: &dyn BlockDevice, page: u64, version: u64) {
@@ -98,7 +98,7 @@ fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
 }
 
 #[test]
-fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
+fn copies_that_were_never_dirty_are_clean_after_a_crash() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
         read(&*borg, Extent::of_pages(3, 1)).await;
@@ -146,7 +146,7 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
 }
 
 #[test]
-fn a_home_that_was_written_without_it_is_found_out() {
+fn an_origin_written_without_the_layer_is_detected() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
@@ -158,10 +158,10 @@ fn a_home_that_was_written_without_it_is_found_out() {
 }
 
 #[test]
-fn copies_of_a_home_that_was_written_without_it_are_dropped_if_none_is_newer() {
+fn copies_of_a_changed_origin_are_dropped_if_none_is_dirty() {
     run(1, async {
         let World { borg, disk } = used().await;
-        borg.write_home(Account(1)).await.unwrap();
+        borg.drain_all(Account(1)).await.unwrap();
         borg.stop().await.unwrap();
         write(&*disk, 3, 50).await;
         let again = reopen(&disk, Options::default()).await.unwrap();
@@ -183,7 +183,7 @@ fn what_does_not_belong_together_is_refused() {
         let options = Options { write_buffer: 0.5, ..Options::default() };
         let error = reopen(&disk, options).await.err().unwrap().to_string();
         assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
-        let (smaller, bopt) = (slice(&disk, 0, HOME - 8), slice(&disk, HOME, 400 * 8));
+        let (smaller, bopt) = (slice(&disk, 0, ORIGIN - 8), slice(&disk, ORIGIN, 400 * 8));
         let error = Borg::create(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
         assert!(error.contains("it belongs to another volume"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
@@ -191,8 +191,8 @@ fn what_does_not_belong_together_is_refused() {
         let data = Buffer::zeroed(4096);
         data.put(1024, b"\x53\xef");
         disk.write(other, data, Hints::default()).await.unwrap();
-        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 40_000, 8_000));
-        let opened = Borg::create(home, bopt, Options::default(), false).await;
+        let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, 40_000, 8_000));
+        let opened = Borg::create(origin, bopt, Options::default(), false).await;
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });
@@ -203,9 +203,9 @@ fn damage_without_a_second_copy_is_named() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
-        let at = |page| Extent::of_pages(HOME / 8 + page, 1);
-        for home in 0..2 {
-            let page = at(borg.store.layout().map_page(0, home));
+        let at = |page| Extent::of_pages(ORIGIN / 8 + page, 1);
+        for origin in 0..2 {
+            let page = at(borg.store.layout().map_page(0, origin));
             let bytes = disk.read(page, Buffer::zeroed(4096), Hints::default()).await.unwrap();
             bytes.put(600, &[0x55]);
             disk.write(page, bytes, Hints::default()).await.unwrap();

@@ -1,12 +1,12 @@
-//! Each rule of the indirector (sections 4.5 and 5.3). Where a request went is told by what home and BOPT hold: what
-//! is read from home says 99, as somebody wrote there behind the layer's back.
+//! Each rule of the indirector (sections 4.5 and 5.3). Where a request went is told by what the origin and BOPT hold:
+//! what is read from the origin says 99, as somebody wrote there behind the layer's back.
 
 use super::*;
 
 const MAPPED: [u64; 4] = [10, 11, 12, 40];
-const HOME_SAYS: u64 = 99;
+const ORIGIN_SAYS: u64 = 99;
 
-/// Pages 10 to 12 and 40 have clean copies that say 1; all of home says 99.
+/// Pages 10 to 12 and 40 have clean copies that say 1; all of the origin says 99.
 async fn mapped(options: Options) -> World {
     let world = world(options, 400).await;
     for page in MAPPED {
@@ -15,7 +15,7 @@ async fn mapped(options: Options) -> World {
         read(&*world.borg, at).await;
     }
     world.borg.reconfigure(Account(1)).await.unwrap();
-    write(&*world.disk, Extent::of_pages(0, 100), HOME_SAYS).await;
+    write(&*world.disk, Extent::of_pages(0, 100), ORIGIN_SAYS).await;
     world
 }
 
@@ -39,11 +39,11 @@ fn a_read_of_which_all_pages_are_mapped_goes_to_the_bopt() {
 }
 
 #[test]
-fn a_read_of_which_no_page_is_mapped_goes_home_unchanged() {
+fn a_read_without_mapped_pages_goes_to_the_origin_unchanged() {
     run(1, async {
         let World { borg, disk } = mapped(in_place()).await;
         let commands = disk.all().commands;
-        assert_eq!(versions(&*borg, Extent::of_pages(20, 5)).await, [HOME_SAYS; 5]);
+        assert_eq!(versions(&*borg, Extent::of_pages(20, 5)).await, [ORIGIN_SAYS; 5]);
         assert_eq!(disk.all().commands, commands + 1, "in one command");
     });
 }
@@ -54,16 +54,16 @@ fn a_write_of_which_no_page_is_mapped_is_absorbed() {
         let World { borg, disk } = mapped(in_place()).await;
         let at = Extent::of_pages(20, 5);
         write(&*borg, at, 7).await;
-        assert_eq!(versions(&*disk, at).await, [HOME_SAYS; 5]);
+        assert_eq!(versions(&*disk, at).await, [ORIGIN_SAYS; 5]);
         assert_eq!(versions(&*borg, at).await, [7; 5]);
     });
 }
 
 #[test]
-fn a_read_that_is_partly_mapped_and_clean_goes_home() {
+fn a_partly_mapped_clean_read_goes_to_the_origin() {
     run(1, async {
         let World { borg, .. } = mapped(in_place()).await;
-        assert_eq!(versions(&*borg, Extent::of_pages(9, 3)).await, [HOME_SAYS; 3]);
+        assert_eq!(versions(&*borg, Extent::of_pages(9, 3)).await, [ORIGIN_SAYS; 3]);
     });
 }
 
@@ -72,8 +72,11 @@ fn a_read_that_is_partly_mapped_and_dirty_is_joined() {
     run(1, async {
         let World { borg, .. } = mapped(in_place()).await;
         write(&*borg, Extent::of_pages(11, 1), 7).await;
-        // Page 10 is mapped and clean, 13 is not mapped: both may come from home.
-        assert_eq!(versions(&*borg, Extent::of_pages(10, 4)).await, [HOME_SAYS, 7, HOME_SAYS, HOME_SAYS]);
+        // Page 10 is mapped and clean, 13 is not mapped: both may come from the origin.
+        assert_eq!(
+            versions(&*borg, Extent::of_pages(10, 4)).await,
+            [ORIGIN_SAYS, 7, ORIGIN_SAYS, ORIGIN_SAYS]
+        );
     });
 }
 
@@ -88,7 +91,7 @@ fn a_write_that_is_partly_mapped_goes_in_place_and_is_absorbed() {
         assert_eq!(borg.store.room(), room - 2, "a page and its run's");
         assert_eq!(
             (versions(&*disk, at).await, versions(&*borg, at).await),
-            (vec![HOME_SAYS; 2], vec![7; 2])
+            (vec![ORIGIN_SAYS; 2], vec![7; 2])
         );
     });
 }
@@ -106,7 +109,7 @@ fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
 }
 
 #[test]
-fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
+fn without_a_free_slot_unmapped_pages_are_written_to_the_origin() {
     run(1, async {
         for options in
             [Options { write_buffer: 0.0, ..in_place() }, Options { drain_below: 0.0, ..in_place() }]
@@ -118,7 +121,7 @@ fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
             }
             let at = Extent::of_pages(12, 2);
             write(&*borg, at, 7).await;
-            assert_eq!(versions(&*disk, at).await, [HOME_SAYS, 7]);
+            assert_eq!(versions(&*disk, at).await, [ORIGIN_SAYS, 7]);
             assert_eq!(versions(&*borg, at).await, [7, 7]);
         }
     });
@@ -131,10 +134,10 @@ fn parts_of_pages_go_where_the_page_is() {
         // The end of page 9, which is not mapped, and the beginning of page 10, which is.
         let at = Extent::new(9 * 8 + 5, 6);
         write(&*borg, at, 7).await;
-        let home = versions_of_sectors(&*disk, Extent::of_pages(9, 2)).await;
+        let origin = versions_of_sectors(&*disk, Extent::of_pages(9, 2)).await;
         let seen = versions_of_sectors(&*borg, Extent::of_pages(9, 2)).await;
-        let expected = |last: u64| [vec![HOME_SAYS; 5], vec![7; 3], vec![last; 8]].concat();
-        assert_eq!(home, expected(HOME_SAYS));
+        let expected = |last: u64| [vec![ORIGIN_SAYS; 5], vec![7; 3], vec![last; 8]].concat();
+        assert_eq!(origin, expected(ORIGIN_SAYS));
         let mut seen_expected = expected(1);
         seen_expected[8..11].fill(7);
         assert_eq!(seen, seen_expected);
@@ -196,8 +199,8 @@ fn fua_and_classes_are_honoured() {
                 let below = slice(&disk, start, sectors);
                 Rc::new(Spy { below, seen: RefCell::default(), flushed: Cell::default(), volatile_cache })
             };
-            let (home, bopt) = (spy(0, HOME), spy(HOME, 400 * 8));
-            let borg = formatted(home.clone(), bopt.clone(), in_place()).await;
+            let (origin, bopt) = (spy(0, ORIGIN), spy(ORIGIN, 400 * 8));
+            let borg = formatted(origin.clone(), bopt.clone(), in_place()).await;
             write(&*borg, Extent::of_pages(3, 1), 1).await;
             bopt.seen.take();
             let flushed = bopt.flushed.get();
@@ -212,8 +215,8 @@ fn fua_and_classes_are_honoured() {
             assert_eq!(bopt.flushed.get() > flushed, volatile_cache);
             let part = Extent::new(8 * 50, 1);
             borg.write(part, stamped(part, 1), how).await.unwrap();
-            assert!(home.seen.borrow().iter().all(|hints| hints.fua && hints.class == Class::Urgent));
-            assert_eq!(home.seen.borrow().len(), 1);
+            assert!(origin.seen.borrow().iter().all(|hints| hints.fua && hints.class == Class::Urgent));
+            assert_eq!(origin.seen.borrow().len(), 1);
         }
     });
 }

@@ -45,10 +45,10 @@ impl Fault for Rc<Medium> {
     }
 }
 
-/// Pages 10 to 12 and 40 have clean copies, of version 1 as their homes.
+/// Pages 10 to 12 and 40 have clean copies, of version 1 as their copies.
 struct Both {
     borg: Rc<Borg>,
-    home: Rc<Medium>,
+    origin: Rc<Medium>,
     bopt: Rc<Medium>,
     /// The devices past their media.
     below: [Rc<Slice>; 2],
@@ -57,19 +57,19 @@ struct Both {
 impl Both {
     async fn new(options: Options) -> Both {
         let disk = disk();
-        let below = [slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8)];
-        let (home, bopt) = (Rc::<Medium>::default(), Rc::<Medium>::default());
+        let below = [slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 400 * 8)];
+        let (origin, bopt) = (Rc::<Medium>::default(), Rc::<Medium>::default());
         let device = |below: &Rc<Slice>, medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
             Rc::new(Faulty::new(below.clone(), medium.clone()))
         };
-        let borg = formatted(device(&below[0], &home), device(&below[1], &bopt), options).await;
+        let borg = formatted(device(&below[0], &origin), device(&below[1], &bopt), options).await;
         for page in [10, 11, 12, 40] {
             let at = Extent::of_pages(page, 1);
             write(&*below[0], at, 1).await;
             read(&*borg, at).await;
         }
         borg.reconfigure(Account(1)).await.unwrap();
-        Both { borg, home, bopt, below }
+        Both { borg, origin, bopt, below }
     }
 
     /// Where a page's copy is.
@@ -83,28 +83,28 @@ impl Both {
         self.borg.read(at, Buffer::zeroed(at.bytes()), how).await.map(Buffer::into_vec)
     }
 
-    /// Home repaired, copies repaired, not repaired, differing.
+    /// The origin repaired, copies repaired, not repaired, differing.
     fn verified(&self) -> [u64; 4] {
-        let Verified { home_repaired, copies_repaired, unrepaired, differing, .. } =
+        let Verified { origin_repaired, copies_repaired, unrepaired, differing, .. } =
             self.borg.verifier.found();
-        [home_repaired, copies_repaired, unrepaired, differing]
+        [origin_repaired, copies_repaired, unrepaired, differing]
     }
 }
 
 const PAGES: Extent = Extent { start: Lba(8 * 8), sectors: 6 * 8 };
 
 #[test]
-fn bad_sectors_of_home_and_copy_are_repaired_from_each_other() {
+fn bad_sectors_of_origin_and_copy_are_repaired_from_each_other() {
     run(1, async {
         let both = Both::new(Options::default()).await;
-        // Of page 10 the third sector at home and the fourth of the copy; all of page 12 at home.
-        both.home.spoil(Extent::new(82, 1));
+        // Of page 10 the third sector on the origin and the fourth of the copy; all of page 12 on the origin.
+        both.origin.spoil(Extent::new(82, 1));
         both.bopt.spoil(Extent { start: both.copy(10).start + 3, sectors: 1 });
-        both.home.spoil(Extent::of_pages(12, 1));
+        both.origin.spoil(Extent::of_pages(12, 1));
         let got = both.verify(PAGES).await.unwrap();
         assert_eq!(got[2 * 4_096..5 * 4_096], stamped(Extent::of_pages(10, 3), 1).to_vec());
         assert_eq!(both.verified(), [9, 1, 0, 0]);
-        assert!(both.home.is_well() && both.bopt.is_well());
+        assert!(both.origin.is_well() && both.bopt.is_well());
         assert_eq!(read(&*both.below[0], PAGES).await, got);
         both.verify(PAGES).await.unwrap();
         assert_eq!(both.verified(), [9, 1, 0, 0], "there is nothing left to do");
@@ -116,11 +116,11 @@ fn bad_sectors_of_home_and_copy_are_repaired_from_each_other() {
 fn what_has_one_copy_or_two_bad_ones_is_an_error() {
     run(1, async {
         let both = Both::new(Options::default()).await;
-        both.home.spoil(Extent::new(8 * 8 + 1, 1));
+        both.origin.spoil(Extent::new(8 * 8 + 1, 1));
         assert_eq!(both.verify(PAGES).await.unwrap_err().kind(), ErrorKind::Medium);
         assert!(both.verify(Extent { start: Lba(8 * 9), ..PAGES }).await.is_ok());
         // The same sector of both copies of page 11, and another one that can be repaired all the same.
-        both.home.spoil(Extent::new(8 * 11 + 5, 2));
+        both.origin.spoil(Extent::new(8 * 11 + 5, 2));
         both.bopt.spoil(Extent { start: both.copy(11).start + 5, sectors: 1 });
         assert_eq!(both.verify(Extent::of_pages(11, 1)).await.unwrap_err().kind(), ErrorKind::Medium);
         assert_eq!(both.verified(), [1, 0, 0, 0]);
@@ -135,12 +135,12 @@ fn of_a_dirty_page_only_the_copy_counts() {
             let both = Both::new(options).await;
             let at = Extent::of_pages(11, 1);
             write(&*both.borg, at, 7).await;
-            both.home.spoil(at);
+            both.origin.spoil(at);
             assert_eq!(both.verify(at).await.unwrap(), stamped(at, 7).to_vec());
-            assert!(!both.home.is_well(), "home is stale: it is written when the copy goes home");
+            assert!(!both.origin.is_well(), "the origin is stale: it is written when the copy is drained");
             both.bopt.spoil(both.copy(11));
             assert!(both.verify(at).await.is_err());
-            both.home.bad.borrow_mut().clear();
+            both.origin.bad.borrow_mut().clear();
             assert!(both.verify(at).await.is_err(), "and is never what the copy is written from");
             assert_eq!(both.verified(), [0; 4]);
         }
@@ -154,7 +154,7 @@ fn what_differs_is_told_and_left_alone() {
         let one = Extent::new(8 * 12 + 4, 1);
         write(&*both.below[0], one, 5).await;
         // Of the page, what cannot be read is repaired, and what differs is not.
-        both.home.spoil(Extent::new(8 * 12 + 6, 1));
+        both.origin.spoil(Extent::new(8 * 12 + 6, 1));
         let got = both.verify(PAGES).await.unwrap();
         assert_eq!(got[4 * 4_096..5 * 4_096], stamped(Extent::of_pages(12, 1), 1).to_vec());
         assert_eq!(both.verified(), [1, 0, 0, 1]);
@@ -167,11 +167,11 @@ fn what_cannot_be_repaired_is_kept_where_it_can_be_read() {
     run(1, async {
         let both = Both::new(Options::default()).await;
         let page = Extent::of_pages(40, 1);
-        both.home.worn_out.set(true);
-        both.home.spoil(Extent::new(8 * 40, 1));
+        both.origin.worn_out.set(true);
+        both.origin.spoil(Extent::new(8 * 40, 1));
         assert_eq!(both.verify(page).await.unwrap(), stamped(page, 1).to_vec());
         assert_eq!(both.verified(), [0, 0, 1, 0]);
-        assert!(both.borg.write_home(Account(1)).await.is_ok());
+        assert!(both.borg.drain_all(Account(1)).await.is_ok());
         assert_eq!(
             read(&*both.below[0], page).await,
             stamped(page, 1).to_vec(),
@@ -188,21 +188,22 @@ fn what_cannot_be_repaired_is_kept_where_it_can_be_read() {
     });
 }
 
-/// Its copy may be the only one that can be read: a reconfiguration that drops clean copies takes it home first.
+/// Its copy may be the only one that can be read: a reconfiguration that drops clean copies takes it to the origin
+/// first.
 #[test]
-fn a_copy_whose_home_cannot_be_repaired_counts_as_newer() {
+fn a_copy_whose_origin_cannot_be_repaired_counts_as_dirty() {
     run(1, async {
         let both = Both::new(Options::default()).await;
         let page = Extent::of_pages(40, 1);
-        both.home.worn_out.set(true);
-        both.home.spoil(page);
+        both.origin.worn_out.set(true);
+        both.origin.spoil(page);
         both.verify(page).await.unwrap();
         let slot = both.borg.store.slot_of(40).unwrap();
         assert!(both.borg.store.table().map.is_dirty(slot));
         both.borg.stop().await.unwrap();
         drop(both.borg);
-        let [home, bopt] = both.below;
-        let again = formatted(home, bopt, Options::default()).await;
+        let [origin, bopt] = both.below;
+        let again = formatted(origin, bopt, Options::default()).await;
         let slot = again.store.slot_of(40).unwrap();
         assert!(again.store.table().map.is_dirty(slot), "also behind a clean stop");
     });
@@ -212,10 +213,10 @@ fn a_copy_whose_home_cannot_be_repaired_counts_as_newer() {
 fn the_command_verifies_what_has_a_copy() {
     run(1, async {
         let both = Both::new(Options::default()).await;
-        both.home.spoil(Extent::of_pages(10, 4));
+        both.origin.spoil(Extent::of_pages(10, 4));
         both.borg.command("verify", Hints::default()).await.unwrap();
         assert_eq!(both.verified(), [24, 0, 0, 0]);
-        assert_eq!(both.home.bad.borrow().len(), 8, "page 13 has none");
+        assert_eq!(both.origin.bad.borrow().len(), 8, "page 13 has none");
     });
 }
 
@@ -223,10 +224,10 @@ fn the_command_verifies_what_has_a_copy() {
 #[test]
 fn a_write_during_a_repair_is_not_overwritten() {
     run(1, async {
-        for of_home in [true, false] {
+        for of_origin in [true, false] {
             let both = Both::new(in_place()).await;
             let page = Extent::of_pages(40, 1);
-            let (medium, bad) = if of_home { (&both.home, page) } else { (&both.bopt, both.copy(40)) };
+            let (medium, bad) = if of_origin { (&both.origin, page) } else { (&both.bopt, both.copy(40)) };
             medium.slow.set(true);
             medium.spoil(Extent { sectors: 1, ..bad });
             let repair = spawn({
@@ -257,7 +258,7 @@ fn a_write_does_not_wait_for_a_read_that_verifies() {
         let free = seekless_drive::freeblock::FreeOptions::default();
         let queue = QueueOptions { freeblock: Some(free), ..QueueOptions::default() };
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
-        let borg = formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), in_place()).await;
+        let borg = formatted(slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 400 * 8), in_place()).await;
         let how = Hints {
             class: Class::Free,
             verify: true,
@@ -279,8 +280,8 @@ fn a_write_does_not_wait_for_a_read_that_verifies() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Sectors of home and BOPT go bad by chance, and only reads that verify find out. Whatever is written, moved and
-    /// repaired at the same time: every read returns the last write, and so does home in the end.
+    /// Sectors of the origin and BOPT go bad by chance, and only reads that verify find out. Whatever is written, moved
+    /// and repaired at the same time: every read returns the last write, and so does the origin in the end.
     #[test]
     fn repairs_lose_no_write(
         seed in any::<u64>(), logged in any::<bool>(), rate in 1..60_u32, write_buffer in prop::sample::select(vec![0.0, 0.3]),
@@ -294,8 +295,8 @@ proptest! {
             };
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let options = Options { write_buffer, overwrite, ..Options::default() };
-            let (home, bopt) = (weak(slice(&disk, 0, PAGES * 8)), weak(slice(&disk, PAGES * 8, 150 * 8)));
-            let borg = formatted(home, bopt, options).await;
+            let (origin, bopt) = (weak(slice(&disk, 0, PAGES * 8)), weak(slice(&disk, PAGES * 8, 150 * 8)));
+            let borg = formatted(origin, bopt, options).await;
             let versions = Rc::new(RefCell::new(vec![0_u64; PAGES as usize]));
             let clients = (0..4).map(|client| spawn({
                 let (borg, versions) = (borg.clone(), versions.clone());
@@ -342,7 +343,7 @@ proptest! {
             assert!(borg.locks.is_empty());
             for (page, version) in (0..).zip(versions.take()).filter(|(_, version)| *version > 0) {
                 let at = Extent::of_pages(page, 1);
-                assert_eq!(read(&*disk, at).await, stamped(at, version).to_vec(), "page {page} at home");
+                assert_eq!(read(&*disk, at).await, stamped(at, version).to_vec(), "page {page} on the origin");
             }
         });
     }

@@ -4,8 +4,8 @@ use super::super::store::format::{OLD, PAGE, PageState, SEALED, old};
 use super::*;
 
 /// A BOPT that is made by a program that knows version 1 only.
-pub async fn old_one(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
-    let borg = Borg::create(home, bopt, options, false).await.unwrap();
+pub async fn old_one(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
+    let borg = Borg::create(origin, bopt, options, false).await.unwrap();
     {
         assert_eq!(borg.store.identity(), None, "it is blank");
         borg.store.make_old();
@@ -15,16 +15,16 @@ pub async fn old_one(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, optio
 }
 
 async fn pages_of(disk: &Disk, first: u64, pages: u64) -> Vec<u8> {
-    read(disk, Extent::of_pages(HOME / 8 + first, pages)).await
+    read(disk, Extent::of_pages(ORIGIN / 8 + first, pages)).await
 }
 
 #[test]
 fn what_is_of_version_one_stays_so() {
     run(1, async {
         let disk = disk();
-        let parts = || (slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8));
-        let (home, bopt) = parts();
-        let mut borg = old_one(home, bopt, Options::default()).await;
+        let parts = || (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 400 * 8));
+        let (origin, bopt) = parts();
+        let mut borg = old_one(origin, bopt, Options::default()).await;
         for round in 0..4 {
             for page in 0..30 {
                 write(&*borg, Extent::of_pages(page * 5 % 90, 1), round).await;
@@ -41,17 +41,17 @@ fn what_is_of_version_one_stays_so() {
                 let Ok(PageState::Whole(found)) = old::decode_super(at, page) else {
                     panic!("round {round}: no super page of version 1 at {at}")
                 };
-                assert_eq!((found.version, found.generation % 2), (OLD, at), "its home follows from it");
+                assert_eq!((found.version, found.generation % 2), (OLD, at), "its copy follows from it");
                 generations.push(found.generation);
             }
             assert_eq!(generations[0].abs_diff(generations[1]), 1);
-            let (home, bopt) = parts();
-            borg = Borg::open(home, bopt, Options::default(), false).await.unwrap();
+            let (origin, bopt) = parts();
+            borg = Borg::open(origin, bopt, Options::default(), false).await.unwrap();
             assert_eq!(borg.store.disk().page.version, OLD);
             let (layout, identity) = (borg.store.layout(), borg.store.disk().page.identity);
             for segment in 0..layout.segments() {
-                let homes = [0, 1].map(|home| layout.map_page(segment, home));
-                for at in homes {
+                let copies = [0, 1].map(|copy| layout.map_page(segment, copy));
+                for at in copies {
                     let bytes = pages_of(&disk, at, 1).await;
                     let whole = old::decode_map(at, identity, segment, layout.segment, &bytes);
                     assert!(whole.is_some(), "round {round}: segment {segment}");

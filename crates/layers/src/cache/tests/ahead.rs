@@ -84,7 +84,7 @@ fn what_is_written_while_it_is_fetched_wins() {
 }
 
 #[test]
-fn who_goes_or_needs_the_memory_does_not_wait_for_what_is_fetched() {
+fn detaching_and_eviction_do_not_wait_for_prefetches() {
     world(async || {
         let (_, cache) = fetching().await;
         for page in 200..400 {

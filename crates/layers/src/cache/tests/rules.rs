@@ -28,7 +28,7 @@ fn writes_are_answered_from_memory_and_a_flush_brings_them_below_in_few_requests
 }
 
 #[test]
-fn a_page_that_is_written_again_on_its_way_stays_dirty_and_is_withdrawn() {
+fn a_page_written_again_during_write_back_stays_dirty() {
     let ((), edges) = world(async || {
         let below = disk(8_000);
         let cache = cache(&below, SMALL);
@@ -48,7 +48,7 @@ fn a_page_that_is_written_again_on_its_way_stays_dirty_and_is_withdrawn() {
 }
 
 #[test]
-fn what_is_free_is_promoted_by_age_and_by_who_waits() {
+fn prewrites_are_promoted_by_age_and_by_waiters() {
     world(async || {
         let below = disk(8_000);
         let cache = cache(&below, SMALL);
@@ -135,7 +135,7 @@ fn where_nothing_can_be_written_a_write_fails_and_does_not_hang() {
 }
 
 #[test]
-fn who_writes_more_than_may_be_dirty_waits() {
+fn a_writer_above_the_dirty_limit_waits() {
     world(async || {
         let below = disk(80_000);
         let cache = cache(&below, "size = '64KiB'\ndirty = 0.25");

@@ -1,6 +1,6 @@
-//! Requests that take longer: a fixed time, random ones of three distributions, so many times what they take.
+//! Slow requests: by a fixed time, by random times of three distributions, or by a factor.
 //!
-//! The distributions are made of comparisons and sums of integers, so that they are the same on every machine.
+//! The distributions use only integer comparisons and sums, so that they are the same on every machine.
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Nanos, Op};
@@ -11,31 +11,31 @@ use super::{Act, Fault, Which};
 use crate::Refused;
 use crate::units::{Bytes, time};
 
-/// What can be set.
+/// Options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// A request begins so much later.
+    /// Fixed delay before a request begins.
     #[serde(deserialize_with = "time")]
     pub time: Nanos,
-    /// And by chance up to so much later still, all times being as likely.
+    /// Additional delay, uniformly distributed up to this.
     #[serde(deserialize_with = "time")]
     pub random: Nanos,
-    /// And by chance for a time with this mean, most being short and few long.
+    /// Additional delay, exponentially distributed with this mean.
     #[serde(deserialize_with = "time")]
     pub exponential: Nanos,
-    /// And by chance for a time with this mean, most being near it: the deviation is a quarter of it.
+    /// Additional delay, normally distributed with this mean; the deviation is a quarter of it.
     #[serde(deserialize_with = "time")]
     pub normal: Nanos,
-    /// Instead of all of them: it takes so many times as long, 1 or more.
+    /// Instead of delays: factor by which requests take longer, 1 or more.
     pub times: f64,
-    /// Only to so many of the requests, in per cent.
+    /// Share of the requests that is delayed, in per cent.
     pub rate_pct: Option<f64>,
-    /// Kinds of requests; none named: all.
+    /// Kinds of requests; default: all.
     pub ops: Vec<OpName>,
-    /// Only those that touch the sectors from here on.
+    /// Only requests that touch the sectors from this offset on.
     pub at: Option<Bytes>,
-    /// As far as that.
+    /// Size of that range.
     pub size: Option<Bytes>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         if !(1.0..=1e6).contains(&self.times) {
             return Err(Refused::new("times", self.times.to_string(), "1 to 1000000"));
@@ -83,7 +83,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// With these options, which were checked.
+    /// A fault with these (checked) options.
     pub fn new(options: Options) -> Delay {
         let rate = options.rate_pct.and_then(|rate| When::of(1, false, Some(rate)).ok());
         let when = rate.unwrap_or(When::Always);
@@ -92,8 +92,8 @@ impl Delay {
     }
 }
 
-/// An exponential time with this mean. J. von Neumann's way: the length of a falling run of uniform numbers is odd
-/// with the probability e^-x if x is the first.
+/// An exponentially distributed time with this mean, by J. von Neumann's method: the length of a falling run of uniform
+/// numbers is odd with the probability e^-x if x is the first.
 fn exponential(mean: Nanos, rng: &mut Rng) -> Nanos {
     const ONE: u64 = 1 << 32;
     let mut whole = 0;
@@ -115,8 +115,8 @@ fn exponential(mean: Nanos, rng: &mut Rng) -> Nanos {
     }
 }
 
-/// A time with this mean and a quarter of it as deviation, never negative: twelve uniform numbers have the variance
-/// of one whose range is the deviation, twelve times.
+/// A normally distributed time with this mean and a deviation of a quarter of it, never negative: the sum of twelve
+/// uniform numbers has twelve times the variance of one.
 fn normal(mean: Nanos, rng: &mut Rng) -> Nanos {
     let deviation = mean.0 / 4;
     let sum: u64 = (0..12).map(|_| rng.below(deviation + 1)).sum();

@@ -1,4 +1,4 @@
-//! Requests that fail: the n-th, from the n-th on, by chance, or for want of space; and sectors that cannot be read.
+//! Failing requests: the n-th, from the n-th on, at random, or for lack of space; and unreadable sectors.
 
 mod medium;
 
@@ -11,31 +11,31 @@ use crate::Refused;
 use crate::units::Bytes;
 use medium::Medium;
 
-/// What can be set.
+/// Options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// With which error; without it for want of space if that is why, else as a fault of the medium.
+    /// Kind of error; by default a medium error, or no space for `full`.
     #[serde(deserialize_with = "kind")]
     pub kind: Option<ErrorKind>,
-    /// The first that fails, of those that fit, counted from 1.
+    /// The first request to fail, of the matching ones, counted from 1.
     pub nth: u64,
-    /// Whether all fail from then on.
+    /// Whether all later ones fail too.
     pub for_ever: bool,
-    /// Instead of the n-th: by chance, in per cent.
+    /// Instead of `nth`: at random, in per cent.
     pub rate_pct: Option<f64>,
-    /// Instead: writes that have no room any more after so many bytes of writes.
+    /// Instead: writes fail after this many bytes of writes.
     pub after: Option<Bytes>,
-    /// Instead: sectors cannot be read until they are written again, those in `at` and `size`; or with `rate_pct` a
-    /// sector of each read that strikes.
+    /// Instead: sectors are unreadable until they are written again, those in `at` and `size`; or with `rate_pct` one
+    /// sector of each read that is struck.
     pub until_written: bool,
-    /// Of these, only reads that verify notice it.
+    /// Such sectors fail only in reads that verify.
     pub weak: bool,
-    /// Kinds of requests; none named: all.
+    /// Kinds of requests; default: all.
     pub ops: Vec<OpName>,
-    /// Only those that touch the sectors from here on.
+    /// Only requests that touch the sectors from this offset on.
     pub at: Option<Bytes>,
-    /// As far as that.
+    /// Size of that range.
     pub size: Option<Bytes>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// The kinds by their names in a volume file.
+/// Kinds of errors by their names in a volume file.
 const KINDS: [(&str, ErrorKind); 7] = [
     ("medium", ErrorKind::Medium),
     ("corrupt", ErrorKind::Corrupt),
@@ -77,7 +77,7 @@ fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorKind>, D::Erro
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         self.when().map(drop)
     }
@@ -98,7 +98,7 @@ impl Options {
         Ok(When::Room(bytes))
     }
 
-    /// The sectors that cannot be read, from the beginning.
+    /// The unreadable sectors at the start.
     fn sectors(&self) -> Extent {
         let [at, size] =
             [self.at, self.size].map(|bytes| bytes.map_or(0, |Bytes(bytes)| bytes / SECTOR_BYTES));
@@ -120,20 +120,20 @@ impl Options {
     }
 }
 
-/// Sectors that cannot be read, at most: each is remembered.
+/// Maximum number of unreadable sectors, all of which are recorded.
 const MOST_SECTORS: u64 = 1 << 17;
 
 /// The fault.
 pub struct Error {
     kind: ErrorKind,
     which: Which,
-    /// Not there where requests fail, and not sectors.
+    /// `None` if sectors are unreadable instead.
     medium: Option<Medium>,
     weak: bool,
 }
 
 impl Error {
-    /// With these options, which were checked.
+    /// A fault with these (checked) options.
     pub fn new(options: &Options) -> Error {
         let full = options.after.map(|_| ErrorKind::NoSpace);
         let kind = options.kind.or(full).unwrap_or(ErrorKind::Medium);
@@ -145,9 +145,9 @@ impl Error {
 }
 
 impl Error {
-    /// How many it might have struck so far.
-    pub fn met(&self) -> u64 {
-        self.which.met()
+    /// Number of requests that matched so far.
+    pub fn matched(&self) -> u64 {
+        self.which.matched()
     }
 }
 

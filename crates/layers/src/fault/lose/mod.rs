@@ -1,4 +1,4 @@
-//! Writes that are acknowledged and do not happen, happen in part or elsewhere; requests without an answer.
+//! Writes that are acknowledged but lost, torn or misdirected; requests that never complete.
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
@@ -9,38 +9,38 @@ use super::{Act, Fault, Which};
 use crate::Refused;
 use crate::units::Bytes;
 
-/// What happens instead.
+/// Kinds of this fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
-    /// It is answered as if it had been carried out, and is not.
+    /// The write succeeds, and is not carried out.
     #[default]
     Lost,
-    /// Of a write not all sectors are carried out: the first, the last, or any of them, by chance.
+    /// Only some sectors of a write are carried out: the first, the last, or a random selection.
     Torn,
-    /// A write goes somewhere else, where by chance.
+    /// A write goes to a random other place.
     Misdirected,
-    /// It is never answered.
+    /// The request never completes.
     Endless,
 }
 
-/// What can be set.
+/// Options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// What happens.
+    /// Kind of fault.
     pub what: What,
-    /// The first that it happens to, of those that fit, counted from 1.
+    /// The first request to be struck, of the matching ones, counted from 1.
     pub nth: u64,
-    /// Whether it happens to all from then on.
+    /// Whether all later ones are struck too.
     pub for_ever: bool,
-    /// Instead of the n-th: by chance, in per cent.
+    /// Instead of `nth`: at random, in per cent.
     pub rate_pct: Option<f64>,
     /// Kinds of requests.
     pub ops: Vec<OpName>,
-    /// Only those that touch the sectors from here on.
+    /// Only requests that touch the sectors from this offset on.
     pub at: Option<Bytes>,
-    /// As far as that.
+    /// Size of that range.
     pub size: Option<Bytes>,
 }
 
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         When::of(self.nth, self.for_ever, self.rate_pct)?;
         let write = |op: &OpName| matches!(op.0, Op::Write | Op::WriteZeroes);
@@ -72,14 +72,14 @@ pub struct Lose {
 }
 
 impl Lose {
-    /// With these options, which were checked.
+    /// A fault with these (checked) options.
     pub fn new(options: &Options) -> Lose {
         let when = When::of(options.nth, options.for_ever, options.rate_pct).unwrap_or(When::Always);
         Lose { what: options.what, which: Which::new(&options.ops, options.at, options.size, when, "lose") }
     }
 }
 
-/// Some parts of `at`, not all of it: up to a sector, from one on, or any sectors.
+/// Some parts of `at`, not all of it: up to a sector, from one on, or a random selection.
 fn torn(at: Extent, rng: &mut Rng) -> Vec<Extent> {
     let some = rng.below(at.sectors);
     match rng.below(3) {
@@ -104,7 +104,7 @@ impl Fault for Lose {
             What::Lost => Act::Lose,
             What::Endless => Act::Hang,
             What::Torn => Act::Tear(torn(at, &mut self.which.rng())),
-            // Further on, so that it stays on the device; at its end there is no room, and it is lost.
+            // Further on, within the device; at its end the write is lost.
             What::Misdirected => match sectors.saturating_sub(at.end().0) {
                 0 => Act::Lose,
                 room => Act::Misdirect(1 + self.which.below(room)),

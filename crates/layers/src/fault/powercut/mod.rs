@@ -1,9 +1,9 @@
-//! A volatile write cache, and a loss of power: writes are durable only after a flush or with FUA; at the cut any
-//! part of the others is, in any order, torn at sectors.
+//! A volatile write cache, and a power failure: writes are durable only after a flush or with FUA; at the cut any part
+//! of the others is, in any order, torn at sector boundaries.
 //!
-//! What is below is what is durable. Fault model of what lies over it: after the cut every request fails as
-//! gone, and what is below is what a restart finds. Invariants: a read sees every write that was acknowledged;
-//! below, each sector holds its last durable version, or after the cut that or a later one.
+//! The device below holds the durable data. Fault model for the layer above: after the cut every request fails as gone,
+//! and a restart finds the contents of the device below. Invariants: a read sees every acknowledged write; below, each
+//! sector holds its last durable version, or after the cut that or a later one.
 
 mod volatile;
 
@@ -22,26 +22,26 @@ use serde::Deserialize;
 use crate::Refused;
 use volatile::Volatile;
 
-/// What becomes of writes that were not durable at the cut.
+/// Fate of writes that are not durable at the cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
-    /// Any sectors of any of them, by chance.
+    /// Any sectors of any of them, at random.
     #[default]
     Any,
-    /// Nothing.
+    /// All are lost.
     None,
-    /// Everything.
+    /// All survive.
     All,
 }
 
-/// What can be set.
+/// Options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The request that finds no power any more, counted from 1: reads, writes, flushes and all others.
+    /// The request at which the power fails, counted from 1; all kinds count.
     pub nth: u64,
-    /// What becomes of what was not durable.
+    /// Fate of writes that are not durable.
     pub keep: Keep,
 }
 
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What cannot be.
+    /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         if self.nth == 0 {
             return Err(Refused::new("nth", "0", "1 or more: the first is 1"));
@@ -66,36 +66,36 @@ pub struct PowerCut {
     below: Rc<dyn BlockDevice>,
     options: Options,
     volatile: RefCell<Volatile>,
-    /// Flushes and reads hold all of it still; what is written meanwhile is not theirs.
+    /// Flushes and reads hold all of the cache still; later writes are not theirs.
     locks: RangeLocks,
-    asked: Cell<u64>,
+    requests: Cell<u64>,
     gone: Cell<bool>,
     rng: RefCell<Rng>,
 }
 
 impl PowerCut {
-    /// Over what is durable, with these options, which were checked.
+    /// A layer over the durable device, with these (checked) options.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> PowerCut {
         PowerCut {
             below,
             options,
             volatile: RefCell::default(),
             locks: RangeLocks::new(),
-            asked: Cell::new(0),
+            requests: Cell::new(0),
             gone: Cell::new(false),
             rng: RefCell::new(runtime::rng("powercut")),
         }
     }
 
-    /// How many requests came.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
-        self.asked.get()
+        self.requests.get()
     }
 
-    /// Counts a request; the power goes with the n-th.
+    /// Counts a request; the power fails at the n-th.
     async fn power(&self) -> Result<(), IoError> {
-        self.asked.set(self.asked.get() + 1);
-        if self.asked.get() == self.options.nth {
+        self.requests.set(self.requests.get() + 1);
+        if self.requests.get() == self.options.nth {
             self.cut().await?;
         }
         self.on()
@@ -108,12 +108,12 @@ impl PowerCut {
         Ok(())
     }
 
-    /// The power goes: of what is not durable, some is.
+    /// Cuts the power: some of the volatile writes become durable.
     pub async fn cut(&self) -> Result<(), IoError> {
         if self.gone.replace(true) {
             return Ok(());
         }
-        // A flush that is on its way has gone as far as it has.
+        // A flush in progress has made durable what it has written so far.
         let volatile = self.volatile.take();
         let survivors = match self.options.keep {
             Keep::None => Vec::new(),
@@ -131,12 +131,12 @@ impl PowerCut {
         self.locks.lock(all, Mode::Exclusive, Class::Foreground, None).await
     }
 
-    /// Everything in the cache becomes durable.
+    /// Makes everything in the cache durable.
     async fn write_back(&self, how: Hints) -> Result<(), IoError> {
         let _held = self.all().await;
         while let Some((at, bytes)) = { self.volatile.borrow().oldest() } {
             self.on()?;
-            // Until it is there it may still be lost, and stays where it is.
+            // Until written it may still be lost, and stays in the cache.
             self.below.write(at, bytes, how.clone()).await?;
             self.on()?;
             self.volatile.borrow_mut().drop_oldest();
@@ -155,7 +155,7 @@ impl PowerCut {
         }
         self.below.write(at, from, how).await?;
         self.on()?;
-        // What was written there before can no longer come back.
+        // Older cached writes there can no longer come back.
         self.volatile.borrow_mut().forget(at);
         Ok(())
     }
@@ -188,7 +188,7 @@ impl BlockDevice for PowerCut {
         })
     }
 
-    /// What is in the cache stays as before: below there may be older bytes, which must not come back.
+    /// The cache stays as it is: the device below may hold older data, which must not come back.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.power().await?;
@@ -221,7 +221,7 @@ impl BlockDevice for PowerCut {
 
 impl Layer for PowerCut {
     fn counters(&self) -> Counters {
-        vec![("requests", self.asked.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
+        vec![("requests", self.requests.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {

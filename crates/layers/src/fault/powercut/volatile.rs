@@ -1,4 +1,4 @@
-//! Writes that were acknowledged and are not durable, in the order in which they came.
+//! Acknowledged writes that are not durable, in order.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use seekless_core::{Buffer, Extent, Lba, SECTOR_BYTES};
 pub struct Volatile(VecDeque<(Extent, Buffer)>);
 
 impl Volatile {
-    /// How many writes it holds.
+    /// Number of writes in the cache.
     pub fn len(&self) -> usize {
         self.0.len()
     }

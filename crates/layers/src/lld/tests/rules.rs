@@ -58,8 +58,8 @@ fn another_size_is_refused_and_told() {
     });
 }
 
-/// Any byte of the newest checkpoint: the other home holds the same since nobody wrote for a while; else the volume does
-/// not open.
+/// Any byte of the newest checkpoint: the other copy holds the same since nobody wrote for a while; else the volume
+/// does not open.
 #[test]
 fn a_damaged_checkpoint_is_made_up_for_or_named() {
     world(async || {
@@ -107,7 +107,7 @@ fn a_damaged_checkpoint_is_made_up_for_or_named() {
 #[test]
 fn a_checkpoint_that_failed_leaves_its_generation_to_no_other() {
     world(async || {
-        // The first two begin the volume; the writes of segments lie behind the homes.
+        // The first two begin the volume; the writes of segments lie behind the copies.
         let below = with_error(&disk(14, 4), "nth = 3\nops = ['write']\nsize = '8KiB'");
         let lld = open(&below).await.unwrap();
         write(&*lld, 0, 8, 1).await.unwrap();
@@ -116,7 +116,7 @@ fn a_checkpoint_that_failed_leaves_its_generation_to_no_other() {
         lld.checkpoint(&Hints::default()).await.unwrap_err();
         assert_eq!(lld.state.borrow().disk.generation, before);
         lld.checkpoint(&Hints::default()).await.unwrap();
-        assert_eq!(lld.state.borrow().disk.generation, before + 3, "in the same home");
+        assert_eq!(lld.state.borrow().disk.generation, before + 3, "in the same copy");
     });
 }
 
@@ -230,8 +230,8 @@ proptest! {
     }
 }
 
-/// A block rots after a clean stop or a kill: it is an error that names it, for clients and for who writes part of it; no
-/// cleaner moves it; the others are as they were, and what is written anew is whole.
+/// A block rots after a clean stop or a kill: it is an error that names it, for clients and for who writes part of it;
+/// no cleaner moves it; the others are as they were, and what is written anew is whole.
 #[test]
 fn a_block_that_rots_is_an_error_and_is_not_moved() {
     for (stopped, reopened) in [(false, false), (false, true), (true, true)] {

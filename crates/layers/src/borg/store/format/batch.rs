@@ -1,7 +1,7 @@
-//! The page of a batch: which pages are behind it, and their checksums.
+//! The header of a batch: its pages and their checksums.
 //!
-//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole batch, and
-//! the checksum is over what lies before.
+//! In version 1, its checksum covers the whole header page. In version 2, its last sector is parity over the whole
+//! batch, and the checksum covers what precedes that.
 
 use seekless_core::{Buffer, mutant};
 
@@ -11,18 +11,18 @@ use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 use crate::durable::parity;
 
 const OLD_RUN: [u8; 8] = *b"SKLBORGR";
-/// Of version 2.
+/// Magic in version 2.
 pub const RUN: [u8; 8] = *b"SKLBORG4";
 const SUM: usize = 8;
 const HEAD: usize = 96;
 const ENTRY: usize = 12;
 
-/// How a batch's page begins, and where what its checksum is over ends.
+/// Magic of a header, and where the data covered by the checksum ends.
 fn shape(version: u32) -> ([u8; 8], usize) {
     if version == OLD { (OLD_RUN, PAGE) } else { (RUN, parity::AT) }
 }
 
-/// How many entries the page of a batch has room for.
+/// Capacity of a header, in entries.
 pub fn entries(version: u32) -> usize {
     (shape(version).1 - HEAD) / ENTRY
 }
@@ -32,7 +32,7 @@ fn last(count: usize) -> usize {
 }
 
 impl BatchPage {
-    /// Its bytes; `data` is what is behind it.
+    /// Encodes the header; `data` are the pages that follow.
     pub fn encode(&self, version: u32, head: &Head, data: &[Buffer]) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 48, &self.opening.to_le_bytes());
@@ -52,7 +52,7 @@ impl BatchPage {
         bytes
     }
 
-    /// The page of a batch, if it is whole and this one.
+    /// Decodes the header, if it is whole and the expected one.
     pub fn decode(version: u32, head: &Head, bytes: &[u8]) -> Option<BatchPage> {
         let (magic, end) = shape(version);
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
@@ -61,25 +61,25 @@ impl BatchPage {
         }
         if mutant::is("borg: a checksum without its last entry") {
             let summed = bytes.get(..last(count))?;
-            let told = Head { at: head.at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
-            if told != *head || bytes[..8] != magic || u32_at(bytes, SUM) != sum_but(summed, SUM) {
+            let decoded = Head { at: head.at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
+            if decoded != *head || bytes[..8] != magic || u32_at(bytes, SUM) != sum_but(summed, SUM) {
                 return None;
             }
         } else if opened(magic, head.at, &bytes[..end])? != *head {
             return None;
         }
-        Some(BatchPage::told(bytes, count))
+        Some(BatchPage::decoded(bytes, count))
     }
 
-    /// The page of some batch of this BOPT of version 2 at page `at`, and its number.
+    /// Decodes the header of any batch of this BOPT in version 2 at page `at`, with its number.
     pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, BatchPage)> {
         let head = opened(RUN, at, &bytes[..parity::AT])?;
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
         let ours = head.identity == identity && count <= entries(super::SEALED);
-        ours.then(|| (head.generation, BatchPage::told(bytes, count)))
+        ours.then(|| (head.generation, BatchPage::decoded(bytes, count)))
     }
 
-    fn told(bytes: &[u8], count: usize) -> BatchPage {
+    fn decoded(bytes: &[u8], count: usize) -> BatchPage {
         let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
         BatchPage {
             opening: u64_at(bytes, 48),

@@ -1,9 +1,8 @@
-//! The pages of metadata, as bytes (Table 2): the super page, the map page of a segment, and the page in front of a
-//! batch in the log.
+//! Encoding of the pages of metadata (Table 2): super page, map page of a segment, and header of a batch in the log.
 //!
-//! Two versions: of the first, each page has one checksum ([`old`]); of the second, each sector of super and map pages is
-//! sealed ([`sealed`]), and the page of a batch has parity ([`batch`]). What is read is followed only if all of that is
-//! right, and its numbers make sense.
+//! Two versions: in the first, each page has one checksum ([`old`]); in the second, each sector of super and map pages
+//! is sealed ([`sealed`]), and the header of a batch has parity ([`batch`]). A page is used only if all of that is
+//! valid and its numbers make sense.
 
 pub mod batch;
 pub mod old;
@@ -17,79 +16,79 @@ use crate::bytes::put;
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_BYTES as usize;
-/// Pages of home whose checksums a clean stop leaves.
+/// Pages of the origin whose checksums a clean stop records.
 pub const SAMPLES: usize = 64;
 /// No segment.
 pub const NONE: u32 = u32::MAX;
-/// The version with a checksum a page.
+/// The version with one checksum per page.
 pub const OLD: u32 = 1;
-/// The version with sealed sectors: that of all that is new.
+/// The version with sealed sectors, used for new BOPTs.
 pub const SEALED: u32 = 2;
 
-/// A feature that must not be passed by: homes that are not of version 2 are left from version 1, and do not count.
+/// An incompatible feature: some copies are still of version 1, and not valid.
 pub const UPGRADING: u32 = 1;
 
-/// What super pages of version 2 begin with.
+/// Magic of super pages of version 2.
 pub const SUPER_2: [u8; 8] = *b"SKLBORG2";
-/// A home that was torn, and taken away; or given up.
-const VOID: [u8; 8] = *b"SKLBORGV";
-/// No generation or batch has this number or a higher one: a million a second would take 100,000 years to get there.
+/// Magic of a torn copy that was invalidated, or a BOPT that was given up.
+const INVALIDATED: [u8; 8] = *b"SKLBORGV";
+/// Limit of generations and batch numbers: at a million a second it would take 100,000 years to reach.
 const LAST: u64 = crate::durable::sector::LAST;
 
-/// Which page of metadata it is.
+/// Identity of a page of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The page of the BOPT that it is.
+    /// Page of the BOPT.
     pub at: u64,
-    /// Of a super or map page how often one was written before, of a batch's page its number.
+    /// Generation of a super or map page, number of a batch.
     pub generation: u64,
-    /// Of the BOPT.
+    /// Identity of the BOPT.
     pub identity: u128,
 }
 
 /// The super page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Super {
-    /// How the BOPT is written.
+    /// Version of the format.
     pub version: u32,
-    /// How often one was written.
+    /// Generation.
     pub generation: u64,
-    /// Of the BOPT.
+    /// Identity of the BOPT.
     pub identity: u128,
-    /// `BORG_REQUIRE`: pages of the BOPT may be newer than home.
+    /// `BORG_REQUIRE`: pages of the BOPT may be newer than the origin.
     pub require: bool,
-    /// Nothing has changed since the map was written, dirty bits and all.
+    /// Whether the map is complete, including dirty bits: a clean stop.
     pub clean: bool,
-    /// A copy that neither map nor log call dirty is not, also without a clean stop.
+    /// Whether dirty bits are exact even without a clean stop.
     pub exact: bool,
-    /// Features that who does not know them must not open.
+    /// Incompatible features.
     pub features: u32,
     /// Pages of the BOPT.
     pub pages: u64,
-    /// Sectors of home.
-    pub home_sectors: u64,
-    /// How it is divided.
+    /// Sectors of the origin.
+    pub origin_sectors: u64,
+    /// Layout of the BOPT.
     pub layout: Layout,
-    /// How often something was changed since the BOPT was opened.
+    /// Number of sessions.
     pub opening: u64,
-    /// Where the log goes on behind what the map tells.
+    /// Where the log continues after what the map covers.
     pub anchor: Anchor,
-    /// Of a clean one, the sum of all generations of map pages.
+    /// After a clean stop, the sum of the generations of all map pages.
     pub generations: u64,
-    /// Of a clean one, pages of home and their checksums.
+    /// After a clean stop, pages of the origin and their checksums.
     pub samples: Vec<(u64, u32)>,
-    /// Of a clean one, by what home is known to be as it was then.
+    /// After a clean stop, the mark that identifies the origin's state.
     pub mark: Option<Mark>,
 }
 
-/// A place in the log where a batch begins, or will.
+/// A place in the log where a batch begins, or will begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The segment; `NONE` if the log is full.
     pub segment: u32,
-    /// How far into it, in pages.
+    /// Offset in it, in pages.
     pub offset: u32,
-    /// The number of the batch.
+    /// Number of the batch.
     pub sequence: u64,
 }
 
@@ -98,52 +97,52 @@ pub struct Anchor {
 pub struct MapPage {
     /// The segment.
     pub segment: u32,
-    /// It tells all that batches up to this one have changed.
+    /// The batch up to which it covers.
     pub committed: u64,
-    /// Batches up to this one were durable in the log when it was written; 0 in version 1.
+    /// The batch up to which the log was durable when it was written; 0 in version 1.
     pub reaches: u64,
-    /// What each slot holds: a page, and whether it was newer than home.
+    /// Contents of the slots: a page, and whether it is dirty.
     pub entries: Vec<Option<(u64, bool)>>,
 }
 
-/// The page in front of a batch.
+/// The header of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchPage {
-    /// In which it was written.
+    /// Session in which it was written.
     pub opening: u64,
-    /// All batches up to this one were durable before.
+    /// The batch up to which all were durable before.
     pub stable: u64,
-    /// Where the log goes on behind this segment; `NONE` if it does not.
+    /// Segment in which the log continues after this one; `NONE` if it does not.
     pub next: u32,
-    /// The pages that the batch holds, and their checksums.
+    /// The pages of the batch, and their checksums.
     pub entries: Vec<(u64, u32)>,
 }
 
-/// What a home of a page holds.
+/// State of a copy of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageState<T> {
-    /// A page that is whole.
+    /// A whole page.
     Whole(T),
     /// Only zeroes.
     Blank,
-    /// Something of ours that is not whole.
+    /// A page of BORG that is not whole.
     Torn,
-    /// What was torn, taken away.
-    Void,
+    /// A torn page that was invalidated.
+    Invalidated,
     /// Something else.
     Foreign,
 }
 
-/// The sector that takes the first one's place where a page was torn.
-pub fn void() -> Vec<u8> {
+/// The sector that replaces the first one of a torn page.
+pub fn invalidated() -> Vec<u8> {
     let mut bytes = vec![0; 512];
-    put(&mut bytes, 0, &VOID);
+    put(&mut bytes, 0, &INVALIDATED);
     bytes
 }
 
 impl Super {
-    /// That of a BOPT that is not there yet.
-    pub fn blank(layout: Layout, pages: u64, home_sectors: u64) -> Super {
+    /// The super page of a BOPT that does not exist yet.
+    pub fn blank(layout: Layout, pages: u64, origin_sectors: u64) -> Super {
         let segment = if layout.write_buffer > 0 { layout.read_cache } else { NONE };
         Super {
             version: SEALED,
@@ -154,7 +153,7 @@ impl Super {
             exact: true,
             features: 0,
             pages,
-            home_sectors,
+            origin_sectors,
             layout,
             opening: 0,
             anchor: Anchor { segment, offset: 0, sequence: 1 },
@@ -164,19 +163,19 @@ impl Super {
         }
     }
 
-    /// Whether not all homes are of version 2 yet; those that are not do not count.
+    /// Whether some copies are not of version 2 yet; those are not valid.
     pub fn is_upgrading(&self) -> bool {
         self.features & UPGRADING != 0
     }
 
-    /// Its bytes, for its home at page `at`.
+    /// Encodes it for the copy at page `at`.
     pub fn encode(&self, at: u64) -> Vec<u8> {
         if self.version == OLD { old::encode_super(self, at) } else { sealed::encode_super(self, at) }
     }
 }
 
 impl MapPage {
-    /// Its bytes.
+    /// Encodes it.
     pub fn encode(&self, version: u32, head: &Head) -> Vec<u8> {
         match version {
             OLD => old::encode_map(self, head),
@@ -185,7 +184,7 @@ impl MapPage {
     }
 }
 
-/// What a slot holds, as bytes: bit 0 valid, bit 1 dirty, and the page.
+/// Encodes a slot's entry: bit 0 valid, bit 1 dirty, and the page.
 fn map_entry(entry: Option<(u64, bool)>) -> [u8; 7] {
     let word = entry.map_or(0, |(page, dirty)| page << 2 | u64::from(dirty) << 1 | 1);
     let [bytes @ .., _] = word.to_le_bytes();

@@ -1,18 +1,18 @@
-//! Super and map pages of version 1: a checksum a page.
+//! Super and map pages of version 1, with one checksum per page.
 //!
 //! Each has a header: magic, CRC-32C over the page with this field zero, its own address, its generation, and the
-//! identity of the BOPT. A volume of this version stays so, bit for bit readable by the program that made it.
+//! identity of the BOPT. A volume of this version keeps it, and stays readable by the program that made it.
 
 use seekless_core::PAGE_SECTORS;
 use seekless_core::device::Mark;
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, Head, LAST, MapPage, OLD, PAGE, PageState, SAMPLES, SUPER_2, Super, VOID};
+use super::{Anchor, Head, INVALIDATED, LAST, MapPage, OLD, PAGE, PageState, SAMPLES, SUPER_2, Super};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const SUPER: [u8; 8] = *b"SKLBORGS";
 const MAP: [u8; 8] = *b"SKLBORGM";
-/// A feature that may be passed by: dirty bits on disk are right also without a clean stop.
+/// A compatible feature: dirty bits on disk are exact even without a clean stop.
 const EXACT: u32 = 1;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
@@ -22,7 +22,7 @@ const MAP_ENTRY: usize = 7;
 const SAMPLES_AT: usize = 160;
 const MARK_AT: usize = SAMPLES_AT + SAMPLES * 12;
 
-/// A page with its header, of which the checksum is over `bytes`.
+/// Adds the header to a page; the checksum covers `bytes`.
 pub fn sealed(magic: [u8; 8], head: &Head, bytes: &mut [u8]) {
     put(bytes, 0, &magic);
     put(bytes, 16, &head.at.to_le_bytes());
@@ -32,14 +32,14 @@ pub fn sealed(magic: [u8; 8], head: &Head, bytes: &mut [u8]) {
     put(bytes, SUM, &sum.to_le_bytes());
 }
 
-/// The head of what is whole.
+/// The header of a whole page.
 pub fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
     let head = Head { at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
     let whole = bytes.len() > SUM + 4 && bytes[..8] == magic && u64_at(bytes, 16) == at;
     (whole && head.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(head)
 }
 
-/// The bytes of a super page, for its home at page `at`.
+/// Encodes a super page for its copy at page `at`.
 pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
@@ -51,8 +51,15 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     }
     let cached = page.layout.page(0);
     let logged = page.layout.page(page.layout.cached_slots());
-    let numbers =
-        [page.pages, page.home_sectors, cached, logged, page.opening, page.anchor.sequence, page.generations];
+    let numbers = [
+        page.pages,
+        page.origin_sectors,
+        cached,
+        logged,
+        page.opening,
+        page.anchor.sequence,
+        page.generations,
+    ];
     for (number, at) in numbers.iter().zip((80..).step_by(8)) {
         put(&mut bytes, at, &number.to_le_bytes());
     }
@@ -72,13 +79,13 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the home at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
+/// State of the copy at page `at`; `Err` with what was found if it is whole but not valid.
 pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     let Some(head) = opened(SUPER, at, bytes) else {
         return Ok(match bytes.get(..8) {
             _ if bytes.iter().all(|byte| *byte == 0) => PageState::Blank,
             Some(magic) if magic == SUPER || magic == SUPER_2 => PageState::Torn,
-            Some(magic) if magic == VOID => PageState::Void,
+            Some(magic) if magic == INVALIDATED => PageState::Invalidated,
             _ => PageState::Foreign,
         });
     };
@@ -103,7 +110,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         exact: word(3) & EXACT != 0,
         features: 0,
         pages: number(0),
-        home_sectors: number(1),
+        origin_sectors: number(1),
         layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
         opening: number(4),
         anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
@@ -114,7 +121,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     page.unless_senseless(count).map(PageState::Whole)
 }
 
-/// The bytes of a map page.
+/// Encodes a map page.
 pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let valid = page.entries.iter().flatten().count() as u32;
@@ -129,12 +136,13 @@ pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
     bytes
 }
 
-/// The generation that a home of a map page has, whole or not.
+/// The generation in a copy of a map page, whole or not.
 pub fn generation_of(bytes: &[u8]) -> u64 {
     if bytes[..8] == MAP { u64_at(bytes, 24) } else { 0 }
 }
 
-/// The map page of `segment` with so many slots, and its generation; `None` if it is not whole, or of another BOPT.
+/// Decodes the map page of `segment` with this many slots, and its generation; `None` if it is not whole, or of another
+/// BOPT.
 pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
     let head = opened(MAP, at, bytes)?;
     let sensible = u32_at(bytes, 48) == segment && u32_at(bytes, 64) == slots;
@@ -148,11 +156,11 @@ pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8
 }
 
 impl Super {
-    /// What is whole and yet cannot be followed, as `Err`; `count` is how many samples it says it has.
+    /// Fails if a whole page makes no sense; `count` is its number of samples.
     pub(super) fn unless_senseless(self, count: usize) -> Result<Super, String> {
         let Layout { segment, read_cache, write_buffer } = self.layout;
-        let home = self.home_sectors.div_ceil(PAGE_SECTORS);
-        let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < home);
+        let origin = self.origin_sectors.div_ceil(PAGE_SECTORS);
+        let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < origin);
         let slots = (u64::from(read_cache) + u64::from(write_buffer)).saturating_mul(u64::from(segment));
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
@@ -160,7 +168,7 @@ impl Super {
         if sizes && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);
         }
-        let Super { layout, pages, anchor, home_sectors, .. } = self;
-        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {home_sectors} sectors"))
+        let Super { layout, pages, anchor, origin_sectors, .. } = self;
+        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {origin_sectors} sectors"))
     }
 }

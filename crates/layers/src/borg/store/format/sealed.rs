@@ -1,18 +1,18 @@
-//! Super and map pages of version 2: each sector is sealed, and no entry lies across two of them.
+//! Super and map pages of version 2: each sector is sealed, and no entry crosses a sector boundary.
 //!
-//! Where a page lies, and its generation, are told by the seals; so is the BOPT that a map page is of.
+//! The seals contain the place and generation of a page, and the BOPT of a map page.
 
 use seekless_core::device::Mark;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, void};
+use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
-use crate::durable::Home;
+use crate::durable::CopyState;
 use crate::durable::sector::{self, Part};
 
 const MAP: [u8; 8] = *b"SKLBORG3";
-/// May be passed by: dirty bits on disk are right also without a clean stop.
+/// A compatible feature: dirty bits on disk are exact even without a clean stop.
 const EXACT: u32 = 1;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
@@ -22,12 +22,12 @@ const MARK_AT: usize = 144;
 const MAP_HEAD: usize = 40;
 const MAP_ENTRY: usize = 7;
 
-/// What sectors of a super page are part of.
+/// Seal of the sectors of a super page.
 fn part_of_super() -> Part {
     Part::of(SUPER_2, 0)
 }
 
-/// What sectors of the map pages of a BOPT are part of.
+/// Seal of the sectors of a BOPT's map pages.
 fn part_of_map(identity: u128) -> Part {
     Part::of(MAP, identity)
 }
@@ -36,7 +36,7 @@ fn place(at: u64) -> Extent {
     Extent::of_pages(at, 1)
 }
 
-/// The bytes of a super page, for its home at page `at`.
+/// Encodes a super page for its copy at page `at`.
 pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     put(&mut bytes, 0, &SUPER_2);
@@ -53,7 +53,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
         put(&mut bytes, at, &word.to_le_bytes());
     }
     let (cached, logged) = (page.layout.page(0), page.layout.page(page.layout.cached_slots()));
-    let numbers = [page.pages, page.home_sectors, cached, logged, page.opening, sequence, page.generations];
+    let numbers = [page.pages, page.origin_sectors, cached, logged, page.opening, sequence, page.generations];
     for (number, at) in numbers.iter().zip((64..).step_by(8)) {
         put(&mut bytes, at, &number.to_le_bytes());
     }
@@ -70,12 +70,16 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the home of a super page at page `at` is. One that was given up is blank.
-pub fn home_of_super(at: u64, bytes: &[u8]) -> Home {
-    if bytes.starts_with(&void()) { Home::Blank } else { Home::of(part_of_super(), place(at), bytes) }
+/// State of the copy of a super page at page `at`. One that was given up is blank.
+pub fn super_copy_state(at: u64, bytes: &[u8]) -> CopyState {
+    if bytes.starts_with(&invalidated()) {
+        CopyState::Blank
+    } else {
+        CopyState::of(part_of_super(), place(at), bytes)
+    }
 }
 
-/// The super page of a home that is whole, of this generation; `Err` with what was found if it cannot be followed.
+/// Decodes the super page of this generation in a whole copy; `Err` with what was found if it is not valid.
 pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     let word = |at: usize| u32_at(bytes, at);
     let number = |index: usize| u64_at(bytes, 64 + 8 * index);
@@ -95,7 +99,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         exact: word(16) & EXACT != 0,
         features: word(12),
         pages: number(0),
-        home_sectors: number(1),
+        origin_sectors: number(1),
         layout: Layout { segment: word(40), read_cache: word(44), write_buffer: word(48) },
         opening: number(4),
         anchor: Anchor { segment: word(52), offset: word(56), sequence: number(5) },
@@ -106,7 +110,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     page.unless_senseless(count)
 }
 
-/// The bytes of a map page, of this BOPT and generation, for its home at page `at`.
+/// Encodes a map page of this BOPT and generation, for its copy at page `at`.
 pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let valid = page.entries.iter().flatten().count() as u32;
@@ -123,12 +127,12 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     bytes
 }
 
-/// What the home of a map page of this BOPT at page `at` is.
-pub fn home_of_map(at: u64, identity: u128, bytes: &[u8]) -> Home {
-    Home::of(part_of_map(identity), place(at), bytes)
+/// State of the copy of a map page of this BOPT at page `at`.
+pub fn map_copy_state(at: u64, identity: u128, bytes: &[u8]) -> CopyState {
+    CopyState::of(part_of_map(identity), place(at), bytes)
 }
 
-/// The map page of `segment` with so many slots, of a home that is whole; `None` if it is of another.
+/// Decodes the map page of `segment` with this many slots in a whole copy; `None` if it is of another segment.
 pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     let ours = bytes[..8] == MAP && u32_at(bytes, 8) == segment && u32_at(bytes, 32) == slots;
     if !ours || u64::from(slots) > LARGEST_SEGMENT {
@@ -141,9 +145,9 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     counted.then_some(MapPage { segment, committed, reaches, entries })
 }
 
-/// The bytes of a page that is whole, for its other home, of the same generation: a super page, or a map page of the BOPT
-/// with this identity.
-pub fn for_home(at: u64, generation: u64, identity: u128, bytes: &[u8]) -> Vec<u8> {
+/// Reseals a whole page for its other copy, with the same generation: a super page, or a map page of the BOPT with this
+/// identity.
+pub fn for_copy(at: u64, generation: u64, identity: u128, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let part = if bytes[..8] == SUPER_2 { part_of_super() } else { part_of_map(identity) };
     let start: Lba = place(at).start;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use seekless_core::Buffer;
 
 use super::*;
-use crate::durable::Home;
+use crate::durable::CopyState;
 
 fn layout() -> Layout {
     Layout { segment: 64, read_cache: 3, write_buffer: 2 }
@@ -13,7 +13,7 @@ fn layout() -> Layout {
 /// A super page with all that one can have.
 fn full(version: u32) -> Super {
     let mark = Some(Mark { inode: 3, bytes: 512_512, modified: 5, changed: 6 });
-    // The last page of home, 125, is cut short.
+    // The last page of the origin, 125, is cut short.
     let samples = (0..SAMPLES as u64).map(|sample| (62 + sample, sample as u32 * 77)).collect();
     let anchor = Anchor { segment: 4, offset: 7, sequence: 1 << 33 };
     let counts = Super { generation: 9, identity: 1 << 99, opening: 4, generations: 88, ..blank(version) };
@@ -31,8 +31,8 @@ fn decoded(page: &Super, bytes: &[u8]) -> Result<Option<Super>, String> {
             _ => None,
         });
     }
-    match sealed::home_of_super(1, bytes) {
-        Home::Whole(generation) => sealed::decode_super(generation, bytes).map(Some),
+    match sealed::super_copy_state(1, bytes) {
+        CopyState::Whole(generation) => sealed::decode_super(generation, bytes).map(Some),
         _ => Ok(None),
     }
 }
@@ -49,8 +49,8 @@ fn a_super_page_that_is_whole_and_makes_no_sense_is_refused() {
             Super { layout: Layout { segment: 0, ..layout() }, ..sound.clone() },
             Super { anchor, ..sound.clone() },
         ] {
-            let told = decoded(&wrong, &wrong.encode(1)).expect_err("it cannot be");
-            assert!(told.contains("pages"), "{told}");
+            let decoded = decoded(&wrong, &wrong.encode(1)).expect_err("it cannot be");
+            assert!(decoded.contains("pages"), "{decoded}");
         }
     }
 }
@@ -59,8 +59,8 @@ fn map_decoded(version: u32, head: &Head, slots: u32, bytes: &[u8]) -> Option<(u
     if version == OLD {
         return old::decode_map(head.at, head.identity, 2, slots, bytes);
     }
-    match sealed::home_of_map(head.at, head.identity, bytes) {
-        Home::Whole(generation) => Some((generation, sealed::decode_map(2, slots, bytes)?)),
+    match sealed::map_copy_state(head.at, head.identity, bytes) {
+        CopyState::Whole(generation) => Some((generation, sealed::decode_map(2, slots, bytes)?)),
         _ => None,
     }
 }

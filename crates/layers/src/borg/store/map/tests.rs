@@ -99,7 +99,7 @@ fn at_8_gib_it_takes_at_most_a_fifth_of_a_percent() {
     for (pages, longest) in [(LARGE, 1), (LARGE, 64), (1 << 36, 1), (1 << 22, 1)] {
         let (map, mapped) = full(pages, longest);
         assert!(map.bytes() * 500 <= 8 << 30, "{} bytes for {pages} pages", map.bytes());
-        assert!(map.homeless.is_empty(), "{} pages are homeless", map.homeless.len());
+        assert!(map.overflow.is_empty(), "{} pages are homeless", map.overflow.len());
         for (page, slot) in mapped.into_iter().zip(0..).step_by(7) {
             assert_eq!((map.slot_of(page), map.page_at(slot)), (Some(slot), Some(page)));
         }

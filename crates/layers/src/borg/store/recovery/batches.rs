@@ -1,7 +1,7 @@
-//! The batches of the log, from the super page's anchor on: up to the first that is not whole, or not there.
+//! Recovery of the log: the batches from the super page's anchor up to the first that is missing or not whole.
 //!
-//! Of version 2, a batch of which one sector has rotted is made whole by its parity. Two are taken for a batch that was being
-//! written when the power went, unless a later one says that it was durable: then the log is damaged.
+//! In version 2, a batch with one rotten sector is repaired by its parity. Two damaged sectors are taken for a batch
+//! that was being written at a power failure, unless a later one records that it was durable: then the log is damaged.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
@@ -12,23 +12,23 @@ use super::super::format::{Anchor, BatchPage, Head, OLD, PAGE, Super};
 use super::super::layout::Layout;
 use super::super::map::Slot;
 use super::super::segments::Segments;
-use super::{Aside, DiskEntries, DiskEntry, error};
+use super::{DiskEntries, DiskEntry, Extras, error};
 use crate::durable::walk::{Place, Record, Walk, walk};
 use crate::durable::{parity, region};
 
-/// Segments behind the one that the log ends in of which the first page is looked at.
+/// Segments after the end of the log whose first page is checked for later batches.
 const LOOKED_AT: u32 = 16;
 
-/// A batch that was found.
+/// A batch found on disk.
 struct FoundBatch {
     sequence: u64,
     at: Slot,
     page: BatchPage,
     /// The segment in which the log continues, if that is one of the log.
     next: Option<u32>,
-    /// Its own page, if that was made whole.
+    /// Its header, if that was repaired.
     head: Option<Vec<u8>>,
-    /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and told.
+    /// Whether its pages match the checksums of the header: all, or all after one was repaired, which is returned.
     data: Result<Option<(usize, Vec<u8>)>, ()>,
 }
 
@@ -46,7 +46,7 @@ impl Record for FoundBatch {
     }
 }
 
-/// A segment, as it is.
+/// A segment as read.
 struct SegmentBytes {
     segment: u32,
     bytes: Buffer,
@@ -82,24 +82,24 @@ fn logged(layout: Layout) -> std::ops::Range<u32> {
 
 /// Whether pages have these checksums, without parity.
 fn are_as_told(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
-    let told = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
-    told.then_some(None).ok_or(())
+    let decoded = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
+    decoded.then_some(None).ok_or(())
 }
 
-/// Follows the log from its anchor, and returns the number of the last batch that counts.
+/// Follows the log from its anchor, and returns the number of the last valid batch.
 pub async fn follow(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
     entries: &mut DiskEntries,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<u64, IoError> {
     let layout = disk.layout;
     let (walk, last) = find_all(bopt, disk).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
     let (stable, end) = (walk.stable(), walk.end.zip(last));
     let mut batches = walk.records;
-    // What is stable, or told by its segment's map page, may have been overwritten in place since.
+    // Pages that are stable, or covered by the segment's map page, may have been overwritten in place since.
     let known = |batch: &FoundBatch| {
         batch.sequence <= stable || batch.sequence <= segments.of(layout.segment_of(batch.at).0).covered
     };
@@ -111,18 +111,18 @@ pub async fn follow(
     }
     for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
-        aside.mended.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
+        extras.repaired.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
         if let (Ok(Some((index, bytes))), false) = (&batch.data, known(batch)) {
-            aside.mended.push((page(batch.at + 1 + *index as u32), bytes.clone()));
+            extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
         }
     }
-    // Also where it may have been overwritten in place: what is there now is what was told.
+    // Even for pages that may have been overwritten in place: the checksum matches what is there now.
     for batch in batches[..count]
         .iter()
         .filter(|batch| matches!(batch.data, Ok(None)) || (batch.data.is_ok() && !known(batch)))
     {
         for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
-            aside.sums.set(slot, Some(*sum));
+            extras.sums.set(slot, Some(*sum));
         }
     }
     batches.truncate(count + usize::from(mutant::is("borg: one run more than the log has is replayed")));
@@ -132,7 +132,7 @@ pub async fn follow(
     Ok(batches.last().map_or(before, |batch| batch.sequence))
 }
 
-/// Finds all batches from the anchor on; also the segment that was looked at last.
+/// Finds all batches from the anchor on; also returns the segment that was read last.
 async fn find_all(
     bopt: &dyn BlockDevice,
     disk: &Super,
@@ -153,8 +153,8 @@ async fn find_all(
     Ok((walk, last))
 }
 
-/// Refuses if a batch further on says that the one that is missing where the log ends was durable: in the rest of that
-/// segment, or at the begin of those behind it.
+/// Fails if a later batch records that the first missing one was durable; looks in the remainder of that segment, and
+/// at the beginning of the next ones.
 async fn unless_stable(
     bopt: &dyn BlockDevice,
     disk: &Super,
@@ -183,13 +183,14 @@ async fn unless_stable(
     }
     let Some(later) = found else { return Ok(()) };
     let why = format!(
-        "found no whole batch here, expected batch {missing}, which was durable as batch {later} says: the log is damaged, \
-         and what was written from batch {missing} on would be lost"
+        "found no whole batch here, expected batch {missing}, which was durable as batch {later} says: the log is \
+         damaged, \
+         and writes from batch {missing} on would be lost"
     );
     Err(error(ErrorKind::Corrupt, Extent::of_pages(first + u64::from(end.offset), 1), why))
 }
 
-/// What a batch says is so, as far as no map page has told it since.
+/// Applies the entries of a batch that no map page covers.
 fn replay(
     layout: Layout,
     batch: &FoundBatch,
@@ -200,9 +201,9 @@ fn replay(
     let segment = segments.get(number);
     segment.last_batch = batch.sequence;
     segment.changes += 1;
-    let told = batch.sequence <= segment.covered;
-    segment.stable = if told { segment.stable } else { segment.stable.min(offset) };
-    if told {
+    let decoded = batch.sequence <= segment.covered;
+    segment.stable = if decoded { segment.stable } else { segment.stable.min(offset) };
+    if decoded {
         return Ok(());
     }
     edge("a run of the log is replayed");

@@ -1,4 +1,4 @@
-//! The map pages: of each segment the newer one that counts.
+//! The map pages: reads the newer valid copy of each segment.
 
 use std::ops::Range;
 
@@ -7,68 +7,68 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
 use super::super::format::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
-use super::{Aside, DiskEntries, DiskEntry, error, rotten};
-use crate::durable::{Choice, Home, Pair, region};
+use super::{DiskEntries, DiskEntry, Extras, error, rotten};
+use crate::durable::{Choice, CopyState, Pair, region};
 
-/// Map pages of each home that are read together: 16 MiB.
+/// Map pages of each copy read together: 16 MiB.
 const MAPS_AT_ONCE: u32 = if cfg!(test) { 3 } else { 4_096 };
 
-/// The map page of a segment that counts.
+/// The current map page of a segment.
 struct Counts {
     page: MapPage,
     generation: u64,
-    home: u64,
-    /// The newest generation that any sector of its homes is of.
+    copy: u64,
+    /// The newest generation of any sector of its copies.
     newest: u64,
-    /// Its other home is a copy.
+    /// Whether the other copy is the same.
     twice: bool,
 }
 
-/// Reads the map pages; returns up to which batch one says that the log was durable, and which.
+/// Reads the map pages; returns the newest batch that one of them records as durable, and which one.
 pub async fn read(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
     entries: &mut DiskEntries,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let (mut first, mut reaches) = (0, None);
     while first < disk.layout.segments() {
         let some = first..disk.layout.segments().min(first + MAPS_AT_ONCE);
-        let part = |home| Extent::of_pages(disk.layout.map_page(first, home), u64::from(some.end - first));
-        let homes = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
+        let part = |copy| Extent::of_pages(disk.layout.map_page(first, copy), u64::from(some.end - first));
+        let copies = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
         first = some.end;
-        let reached = homes[0].look(|one| {
-            homes[1].look(|other| decode_some([one, other], disk, some, segments, entries, aside))
+        let reached = copies[0].look(|one| {
+            copies[1].look(|other| decode_some([one, other], disk, some, segments, entries, extras))
         })?;
         reaches = reaches.max(reached);
     }
     Ok(reaches)
 }
 
-/// The map pages of some segments, in their first home and in the other.
+/// The map pages of some segments, in both copies.
 fn decode_some(
     bytes: [&[u8]; 2],
     disk: &Super,
     some: Range<u32>,
     segments: &mut Segments,
     entries: &mut DiskEntries,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let layout = disk.layout;
     let mut reaches = None;
     let pages = bytes[0].chunks_exact(PAGE).zip(bytes[1].chunks_exact(PAGE));
     for (segment, (one, other)) in some.zip(pages) {
         let counts = if disk.version == OLD {
-            newer_old(disk, segment, [one, other], aside)?
+            newer_old(disk, segment, [one, other], extras)?
         } else {
-            newer_sealed(disk, segment, [one, other], aside)?
+            newer_sealed(disk, segment, [one, other], extras)?
         };
-        let Counts { page, generation, home, newest, twice } = counts;
+        let Counts { page, generation, copy, newest, twice } = counts;
         let entry = segments.get(segment);
-        (entry.generation, entry.home, entry.covered, entry.stable) =
-            (generation, home, page.committed, layout.segment);
-        segments.set_homes(segment, 1 + u32::from(twice));
+        (entry.generation, entry.copy, entry.covered, entry.stable) =
+            (generation, copy, page.committed, layout.segment);
+        segments.set_copies(segment, 1 + u32::from(twice));
         segments.generation = segments.generation.max(newest);
         reaches = reaches.max(Some((page.reaches, segment)));
         for (slot, held) in layout.slots_of(segment).zip(page.entries) {
@@ -81,68 +81,73 @@ fn decode_some(
     Ok(reaches)
 }
 
-/// A generation as it is compared.
+/// A generation, as compared.
 fn compared(generation: u64) -> u64 {
     if mutant::is("borg: generations are compared in 8 bits") { generation & 0xff } else { generation }
 }
 
-/// Of version 1.
-fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
+/// In version 1.
+fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], extras: &mut Extras) -> Result<Counts, IoError> {
     let layout = disk.layout;
-    let home =
-        |home: usize| (old::generation_of(bytes[home]), home as u64, layout.map_page(segment, home as u64));
-    let decode = |&(_, home, at): &(u64, u64, u64)| {
+    let copy =
+        |copy: usize| (old::generation_of(bytes[copy]), copy as u64, layout.map_page(segment, copy as u64));
+    let decode = |&(_, copy, at): &(u64, u64, u64)| {
         let (generation, page) =
-            old::decode_map(at, disk.identity, segment, layout.segment, bytes[home as usize])?;
-        Some(Counts { page, generation, home, newest: generation, twice: false })
+            old::decode_map(at, disk.identity, segment, layout.segment, bytes[copy as usize])?;
+        Some(Counts { page, generation, copy, newest: generation, twice: false })
     };
-    let newer = usize::from(compared(home(0).0) < compared(home(1).0));
-    let mut found = decode(&home(newer));
+    let newer = usize::from(compared(copy(0).0) < compared(copy(1).0));
+    let mut found = decode(&copy(newer));
     if found.is_none() {
         edge("a torn map page: its other home counts");
-        aside.torn.push(home(newer).2);
-        found = decode(&home(1 - newer));
+        extras.torn.push(copy(newer).2);
+        found = decode(&copy(1 - newer));
     }
     found.ok_or_else(|| none_is_whole(disk, segment))
 }
 
 fn none_is_whole(disk: &Super, segment: u32) -> IoError {
-    let why = format!("found no whole map page of segment {segment}, expected one of its two homes to be");
+    let why = format!("found no whole map page of segment {segment}, expected one of its two copies to be");
     error(ErrorKind::Corrupt, Extent::of_pages(disk.layout.map_page(segment, 0), 1), why)
 }
 
-/// Of version 2.
-fn newer_sealed(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
-    let at = |home: usize| disk.layout.map_page(segment, home as u64);
-    let homes = [0, 1].map(|home| sealed::home_of_map(at(home), disk.identity, bytes[home]));
-    let narrow = homes.clone().map(|home| match home {
-        Home::Whole(generation) => Home::Whole(compared(generation)),
-        home => home,
+/// In version 2.
+fn newer_sealed(
+    disk: &Super,
+    segment: u32,
+    bytes: [&[u8]; 2],
+    extras: &mut Extras,
+) -> Result<Counts, IoError> {
+    let at = |copy: usize| disk.layout.map_page(segment, copy as u64);
+    let copies = [0, 1].map(|copy| sealed::map_copy_state(at(copy), disk.identity, bytes[copy]));
+    let narrow = copies.clone().map(|copy| match copy {
+        CopyState::Whole(generation) => CopyState::Whole(compared(generation)),
+        copy => copy,
     });
-    let home = match Pair(narrow).choose() {
-        Choice::Home(home) | Choice::Refused(_, Some(home)) if disk.is_upgrading() => home,
-        Choice::Home(home) => home,
+    let copy = match Pair(narrow).choose() {
+        Choice::Copy(copy) | Choice::Refused(_, Some(copy)) if disk.is_upgrading() => copy,
+        Choice::Copy(copy) => copy,
         Choice::Refused(sector, older) => {
             let lost = format!("what segment {segment} got");
             let what = format!("the map page of segment {segment}");
-            return Err(rotten(&what, sector, older.map(|older| &homes[older]), &lost));
+            return Err(rotten(&what, sector, older.map(|older| &copies[older]), &lost));
         }
         Choice::Blank | Choice::Neither => return Err(none_is_whole(disk, segment)),
     };
-    let generation = homes[home].newest().unwrap_or(0);
-    let page = sealed::decode_map(segment, disk.layout.segment, bytes[home])
+    let generation = copies[copy].newest().unwrap_or(0);
+    let page = sealed::decode_map(segment, disk.layout.segment, bytes[copy])
         .ok_or_else(|| none_is_whole(disk, segment))?;
-    let other = &homes[1 - home];
-    if matches!(other, Home::Torn(_)) {
+    let other = &copies[1 - copy];
+    if matches!(other, CopyState::Torn(_)) {
         edge("a torn map page: its other home counts");
     }
-    let rotten = matches!(other, Home::Rotten(..)) && !disk.is_upgrading();
+    let rotten = matches!(other, CopyState::Rotten(..)) && !disk.is_upgrading();
     if rotten {
-        let there = at(1 - home);
-        let copy = sealed::for_home(there, generation, disk.identity, bytes[home]);
-        aside.mended.push((Extent::of_pages(there, 1), copy));
+        let there = at(1 - copy);
+        let copy = sealed::for_copy(there, generation, disk.identity, bytes[copy]);
+        extras.repaired.push((Extent::of_pages(there, 1), copy));
     }
     let torn_stay = mutant::is("borg: torn pages stay");
     let newest = if torn_stay { generation } else { generation.max(other.newest().unwrap_or(0)) };
-    Ok(Counts { page, generation, home: home as u64, newest, twice: rotten || *other == homes[home] })
+    Ok(Counts { page, generation, copy: copy as u64, newest, twice: rotten || *other == copies[copy] })
 }

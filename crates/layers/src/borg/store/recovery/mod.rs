@@ -1,16 +1,15 @@
-//! Opening a BOPT (section 5.1): what was mapped is mapped again.
+//! Opening a BOPT (section 5.1): restores the map.
 //!
-//! The newer of the two super pages that is whole counts; then the newer whole map page of each segment; then the log
-//! is followed from the super page's anchor, batch by batch, up to the first that is not whole or not there. Of several
-//! entries on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash has left
-//! a BOPT of a program that did not keep to that, every copy passes for dirty, unless `BORG_REQUIRE` says that there was
-//! none.
+//! The newer whole super page is current; then the newer whole map page of each segment; then the log is followed from
+//! the super page's anchor, batch by batch, up to the first that is missing or not whole. Of several entries of a page
+//! the newest is valid. A copy is dirty if map or log record it as dirty. After a crash of a program that did not
+//! maintain that, every copy is taken for dirty, unless `BORG_REQUIRE` is not set.
 //!
-//! Of a BOPT of version 2, one sector that has rotted is passed by where what counts does not need it, or is made whole
-//! from a second copy or from parity; else it is refused, with its place and what would be lost.
+//! In version 2, a rotten sector is ignored where it is not needed, or repaired from a second copy or from parity;
+//! otherwise opening is refused with its place and what would be lost.
 //!
-//! Opening writes nothing, but what was made whole: see [`super::session`]. Faults: damage that has no second copy is
-//! refused, with its place.
+//! Opening writes nothing except repairs: see [`super::session`]. Faults: damage without a second copy is refused, with
+//! its place.
 
 mod batches;
 mod maps;
@@ -29,50 +28,50 @@ use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
 use super::segments::Segments;
 use super::sums::Sums;
-use crate::durable::Home;
+use crate::durable::CopyState;
 
-/// What was found.
+/// Result of recovery.
 pub(super) struct Opened {
     pub map: BorgMap,
     pub segments: Segments,
     pub log: Log,
     pub disk: Super,
-    /// What else is known of pages of metadata.
-    pub aside: Aside,
+    /// State of pages of metadata.
+    pub extras: Extras,
 }
 
-/// What is known of what was found besides what it tells.
-pub(super) struct Aside {
-    /// Of version 1, those that are not whole: a write over them must not make them so.
+/// Results besides the entries.
+pub(super) struct Extras {
+    /// Torn pages of version 1: a write over them must not make them whole.
     pub torn: Vec<u64>,
-    /// Where the super page is.
+    /// State of the super page's copies.
     pub supers: Supers,
-    /// Of what was found whole in the write buffer.
+    /// Checksums found in the write buffer.
     pub sums: Sums,
-    /// What was made whole, to be written back.
-    pub mended: Vec<(Extent, Vec<u8>)>,
+    /// Repaired extents, to be written back.
+    pub repaired: Vec<(Extent, Vec<u8>)>,
 }
 
 fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
     IoError::new(kind, "borg", Some(at), why)
 }
 
-/// Opens what the BOPT holds for a home of so many pages; `blank` is what the super page of a new one would be.
+/// Opens the BOPT of an origin of `pages` pages; `blank` is the super page of a new one.
 pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Result<Opened, IoError> {
     let layout = blank.layout;
-    let mut aside =
-        Aside { torn: Vec::new(), supers: Supers::default(), sums: Sums::new(layout), mended: Vec::new() };
-    let Some(disk) = supers::read(bopt, &blank, &mut aside).await? else {
+    let mut extras =
+        Extras { torn: Vec::new(), supers: Supers::default(), sums: Sums::new(layout), repaired: Vec::new() };
+    let Some(disk) = supers::read(bopt, &blank, &mut extras).await? else {
         edge("a blank BOPT");
         let free = (layout.read_cache..layout.segments()).collect();
         let (map, segments) = (BorgMap::new(pages, layout.slots()), Segments::new(layout));
         let log = Log::new(layout, blank.version, free, 0, 0);
-        return Ok(Opened { map, segments, log, disk: blank, aside });
+        return Ok(Opened { map, segments, log, disk: blank, extras });
     };
     let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
-    let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut aside).await?;
-    let last = batches::follow(bopt, &disk, &mut segments, &mut entries, &mut aside).await?;
+    let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
+    let last = batches::follow(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
     if let Some((reached, segment)) = reaches.filter(|(reached, _)| *reached > last) {
         return Err(log_ends_early(layout, segment, last, reached));
     }
@@ -109,18 +108,19 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     for (segment, taken) in used.iter().zip(1..) {
         segments.get(*segment).taken = taken;
     }
-    // A batch that failed has a number too, which map pages may tell: given to another batch, that would pass for told.
+    // Failed batches have numbers too, which map pages may cover: they must not be reused for other batches.
     let given = segments.covered().max(last);
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
     log.reached = last;
-    Ok(Opened { map, segments, log, disk, aside })
+    Ok(Opened { map, segments, log, disk, extras })
 }
 
-/// The log ends although a map page says that it went on.
+/// Error: the log ends although a map page records that it continued.
 fn log_ends_early(layout: Layout, segment: u32, last: u64, reached: u64) -> IoError {
     let why = format!(
-        "found batch {last} as the last of the log, expected batch {reached} at least, which was durable when the map page of \
-         segment {segment} was written: the log is damaged, and what was written from batch {} on would be lost",
+        "found batch {last} as the last of the log, expected batch {reached} at least, which was durable when the \
+         map page of \
+         segment {segment} was written: the log is damaged, and writes from batch {} on would be lost",
         last + 1
     );
     let logged =
@@ -128,13 +128,13 @@ fn log_ends_early(layout: Layout, segment: u32, last: u64, reached: u64) -> IoEr
     error(ErrorKind::Corrupt, logged, why)
 }
 
-/// A sector has rotted, of a page of which the newest generation may be lost with it.
-fn rotten(what: &str, sector: Lba, older: Option<&Home>, lost: &str) -> IoError {
-    let other = match older.and_then(Home::newest) {
+/// Error: a rotten sector in a page whose newest generation may be lost with it.
+fn rotten(what: &str, sector: Lba, older: Option<&CopyState>, lost: &str) -> IoError {
+    let other = match older.and_then(CopyState::newest) {
         Some(generation) => {
-            format!("its other home is of generation {generation}, and {lost} flushed since would be lost")
+            format!("its other copy is of generation {generation}, and {lost} flushed since would be lost")
         }
-        None => format!("its other home is not whole either, and {lost} would be lost"),
+        None => format!("its other copy is not whole either, and {lost} would be lost"),
     };
     let why = format!("found a sector of {what} that is not as it was written, expected it whole: {other}");
     error(ErrorKind::Corrupt, Extent { start: sector, sectors: 1 }, why)
@@ -144,46 +144,46 @@ fn all_maps(layout: Layout) -> Extent {
     Extent::of_pages(layout.map_page(0, 0), 2 * u64::from(layout.segments()))
 }
 
-/// Whether a BOPT is that of this home, and divided as the options say.
+/// Checks that a BOPT belongs to this origin, and has the layout of the options.
 fn check(found: &Super, expected: &Super) -> Result<(), IoError> {
     let refuse = |why: String| Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why));
-    if found.home_sectors != expected.home_sectors {
+    if found.origin_sectors != expected.origin_sectors {
         return refuse(format!(
             "found the BOPT of a volume of {} sectors, expected one of {} sectors: it belongs to another volume",
-            found.home_sectors, expected.home_sectors
+            found.origin_sectors, expected.origin_sectors
         ));
     }
     if (found.layout, found.pages) != (expected.layout, expected.pages) {
-        let told = |page: &Super| {
+        let decoded = |page: &Super| {
             let Layout { segment, read_cache, write_buffer } = page.layout;
             format!("{read_cache} + {write_buffer} segments of {segment} pages in {} pages", page.pages)
         };
         return refuse(format!(
             "found a BOPT of {} (read cache + write buffer), expected {} as the options say: \
-             take the layer away first to divide it anew",
-            told(found),
-            told(expected)
+             detach the layer first to change the layout",
+            decoded(found),
+            decoded(expected)
         ));
     }
     Ok(())
 }
 
-/// Where the copy of a page is.
+/// The entry of a page.
 struct DiskEntry {
     slot: Slot,
     dirty: bool,
-    /// Newer entries have higher ones: the batch, or the batch up to which a map page tells and its generation.
+    /// Order of entries, newer ones higher: the batch, or the batch that a map page covers and its generation.
     age: (u64, u64),
 }
 
 struct DiskEntries {
-    /// Of home.
+    /// Page of the origin.
     pages: u64,
     newest: FxHashMap<u64, DiskEntry>,
 }
 
 impl DiskEntries {
-    /// A slot is said to hold a page. The segment whose entry does not count is changed by that.
+    /// Records an entry. The segment whose entry is superseded becomes stale.
     fn add(
         &mut self,
         segments: &mut Segments,
@@ -192,8 +192,10 @@ impl DiskEntries {
         entry: DiskEntry,
     ) -> Result<(), IoError> {
         if page >= self.pages {
-            let why =
-                format!("found a copy of page {page}, expected one of the {} pages of home", self.pages);
+            let why = format!(
+                "found a copy of page {page}, expected one of the {} pages of the origin",
+                self.pages
+            );
             return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(entry.slot), 1), why));
         }
         let known = self.newest.get(&page).map(|known| (known.age, known.slot));

@@ -1,38 +1,38 @@
-//! Which super page counts, and what version the BOPT is of.
+//! The super page: finds the current one and its version.
 
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
 use super::super::format::{PAGE, PageState, SUPER_2, Super, old, sealed};
-use super::{Aside, check, error, rotten};
-use crate::durable::{Choice, Home, Pair, region};
+use super::{Extras, check, error, rotten};
+use crate::durable::{Choice, CopyState, Pair, region};
 
-/// The newer super page that is whole; `None` where there never was one.
+/// The newer whole super page; `None` if there never was one.
 pub async fn read(
     bopt: &dyn BlockDevice,
     blank: &Super,
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<Super>, IoError> {
     let both = Extent::of_pages(0, 2);
     let bytes = region::read(bopt, both).await?.to_vec();
     let pages = [&bytes[..PAGE], &bytes[PAGE..]];
-    let homes = Pair([0, 1].map(|at| sealed::home_of_super(at, pages[at as usize])));
+    let copies = Pair([0, 1].map(|at| sealed::super_copy_state(at, pages[at as usize])));
     let mut found = Vec::new();
     for (page, at) in pages.into_iter().zip(0..) {
         found.push(old::decode_super(at, page).map_err(|found| unknown(at, &found))?);
     }
     let is_old = found.iter().any(|found| matches!(found, PageState::Whole(_)));
-    let is_sealed = homes.0.iter().any(|home| home.newest().is_some())
+    let is_sealed = copies.0.iter().any(|copy| copy.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
     let counts = match (is_sealed, is_old) {
-        (true, true) => while_upgrading(&pages, &homes, &found, aside)?,
-        (true, false) => newer_sealed(&pages, &homes, aside)?,
-        (false, _) => newer_old(&found, aside)?,
+        (true, true) => while_upgrading(&pages, &copies, &found, extras)?,
+        (true, false) => newer_sealed(&pages, &copies, extras)?,
+        (false, _) => newer_old(&found, extras)?,
     };
-    aside.supers.newest = homes.newest();
-    let Some((page, home)) = counts else { return Ok(None) };
-    aside.supers.newest = aside.supers.newest.max(page.generation);
-    aside.supers.home = home;
+    extras.supers.newest = copies.newest();
+    let Some((page, copy)) = counts else { return Ok(None) };
+    extras.supers.newest = extras.supers.newest.max(page.generation);
+    extras.supers.copy = copy;
     check(&page, blank).map(|()| Some(page))
 }
 
@@ -41,91 +41,91 @@ fn unknown(at: u64, found: &str) -> IoError {
     error(ErrorKind::Unsupported, Extent::of_pages(at, 1), why)
 }
 
-fn decoded(pages: &[&[u8]; 2], homes: &Pair, home: usize) -> Result<Super, IoError> {
-    let generation = homes.0[home].newest().unwrap_or(0);
-    sealed::decode_super(generation, pages[home]).map_err(|found| unknown(home as u64, &found))
+fn decoded(pages: &[&[u8]; 2], copies: &Pair, copy: usize) -> Result<Super, IoError> {
+    let generation = copies.0[copy].newest().unwrap_or(0);
+    sealed::decode_super(generation, pages[copy]).map_err(|found| unknown(copy as u64, &found))
 }
 
-/// Of version 2.
+/// In version 2.
 fn newer_sealed(
     pages: &[&[u8]; 2],
-    homes: &Pair,
-    aside: &mut Aside,
+    copies: &Pair,
+    extras: &mut Extras,
 ) -> Result<Option<(Super, u64)>, IoError> {
-    let mut choice = homes.choose();
+    let mut choice = copies.choose();
     if let Choice::Refused(_, Some(older)) = choice {
-        // What an upgrade has not taken away yet of version 1.
-        if homes.0[1 - older].newest().is_none() && decoded(pages, homes, older)?.is_upgrading() {
-            choice = Choice::Home(older);
+        // Left from version 1 by an upgrade.
+        if copies.0[1 - older].newest().is_none() && decoded(pages, copies, older)?.is_upgrading() {
+            choice = Choice::Copy(older);
         }
     }
     match choice {
-        Choice::Home(home) => {
-            let page = decoded(pages, homes, home)?;
-            let other = &homes.0[1 - home];
-            aside.supers.twice = *other == homes.0[home];
-            if matches!(other, Home::Torn(_)) {
+        Choice::Copy(copy) => {
+            let page = decoded(pages, copies, copy)?;
+            let other = &copies.0[1 - copy];
+            extras.supers.twice = *other == copies.0[copy];
+            if matches!(other, CopyState::Torn(_)) {
                 edge("a torn super page: the other counts");
             }
-            if matches!(other, Home::Rotten(..)) && !page.is_upgrading() {
-                let at = 1 - home as u64;
-                let bytes = sealed::for_home(at, page.generation, page.identity, pages[home]);
-                aside.mended.push((Extent::of_pages(at, 1), bytes));
-                aside.supers.twice = true;
+            if matches!(other, CopyState::Rotten(..)) && !page.is_upgrading() {
+                let at = 1 - copy as u64;
+                let bytes = sealed::for_copy(at, page.generation, page.identity, pages[copy]);
+                extras.repaired.push((Extent::of_pages(at, 1), bytes));
+                extras.supers.twice = true;
             }
-            Ok(Some((page, home as u64)))
+            Ok(Some((page, copy as u64)))
         }
         Choice::Blank => Ok(None),
         Choice::Refused(sector, older) => {
-            Err(rotten("the super page", sector, older.map(|older| &homes.0[older]), "pages"))
+            Err(rotten("the super page", sector, older.map(|older| &copies.0[older]), "pages"))
         }
         Choice::Neither => Err(none_is_whole()),
     }
 }
 
-/// One is of version 1 and whole: an upgrade was interrupted.
+/// One copy is of version 1 and whole: an upgrade was interrupted.
 fn while_upgrading(
     pages: &[&[u8]; 2],
-    homes: &Pair,
+    copies: &Pair,
     found: &[PageState<Super>],
-    aside: &mut Aside,
+    extras: &mut Extras,
 ) -> Result<Option<(Super, u64)>, IoError> {
-    for (home, at) in homes.0.iter().zip(0..) {
-        match home {
-            Home::Whole(_) => return decoded(pages, homes, at).map(|page| Some((page, at as u64))),
-            Home::Rotten(sector, Some(_)) => {
+    for (copy, at) in copies.0.iter().zip(0..) {
+        match copy {
+            CopyState::Whole(_) => return decoded(pages, copies, at).map(|page| Some((page, at as u64))),
+            CopyState::Rotten(sector, Some(_)) => {
                 return Err(rotten("the super page", *sector, None, "what was upgraded"));
             }
             _ => {}
         }
     }
-    newer_old(found, aside)
+    newer_old(found, extras)
 }
 
-/// Of version 1, or of none.
-fn newer_old(found: &[PageState<Super>], aside: &mut Aside) -> Result<Option<(Super, u64)>, IoError> {
+/// In version 1, or blank.
+fn newer_old(found: &[PageState<Super>], extras: &mut Extras) -> Result<Option<(Super, u64)>, IoError> {
     let which = |wanted: PageState<Super>| (0..2).filter(move |&at| found[at as usize] == wanted);
-    aside.torn.extend(which(PageState::Torn));
+    extras.torn.extend(which(PageState::Torn));
     let newest = found.iter().zip(0..).filter_map(|(found, at)| match found {
         PageState::Whole(page) => Some((page, at)),
         _ => None,
     });
     if let Some((newest, at)) = newest.max_by_key(|(page, _)| page.generation) {
-        if !aside.torn.is_empty() {
+        if !extras.torn.is_empty() {
             edge("a torn super page: the other counts");
         }
         return Ok(Some((newest.clone(), at)));
     }
     match (&found[0], &found[1]) {
-        // The second home is written first: it was never finished. Or what was there was given up.
+        // The second copy is written first: formatting was interrupted. Or the BOPT was given up.
         (PageState::Blank, PageState::Torn)
-        | (PageState::Blank | PageState::Void, PageState::Blank | PageState::Void) => {
-            aside.torn.extend(which(PageState::Void));
+        | (PageState::Blank | PageState::Invalidated, PageState::Blank | PageState::Invalidated) => {
+            extras.torn.extend(which(PageState::Invalidated));
             Ok(None)
         }
         (PageState::Foreign, _) | (_, PageState::Foreign) => {
             let why =
-                "found data that is no BOPT, expected zeroes or a BOPT: clear this area if nobody needs it";
+                "found data that is no BOPT, expected zeroes or a BOPT: clear this area if it is not needed";
             Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why.to_owned()))
         }
         _ => Err(none_is_whole()),

@@ -1,28 +1,28 @@
-//! The sectors that could not be read. Kept are as many as a drive that is worth keeping has; the others are counted.
+//! Sectors that could not be read. The list is limited to what a usable drive may have; others are counted.
 
 use std::collections::BTreeSet;
 
 use seekless_core::{Extent, Lba};
 
-/// Sectors that are kept at most.
+/// Maximum number of listed sectors.
 const MOST: usize = 1 << 16;
 
-/// What could not be read, by logical blocks of the device.
+/// Unreadable logical blocks of the device.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct BadBlocks {
     bad: BTreeSet<Lba>,
     /// Those of this pass for which there was no room.
     beyond: u64,
     so_far: u64,
 }
 
-impl Found {
-    /// A pass begins: what had no room is counted anew.
+impl BadBlocks {
+    /// Resets the count of unlisted ones for a new pass.
     pub fn begin(&mut self) {
         self.beyond = 0;
     }
 
-    /// This block cannot be read.
+    /// Adds an unreadable block.
     pub fn bad(&mut self, at: Lba) {
         if self.bad.len() < MOST {
             self.so_far += u64::from(self.bad.insert(at));
@@ -31,24 +31,24 @@ impl Found {
         }
     }
 
-    /// These can be read, or were written.
+    /// Removes blocks that were read or written.
     pub fn well(&mut self, at: Extent) {
         while let Some(block) = self.bad.range(at.start..at.end()).next().copied() {
             self.bad.remove(&block);
         }
     }
 
-    /// Known to be bad now.
+    /// Number of bad blocks now.
     pub fn now(&self) -> u64 {
         self.bad.len() as u64 + self.beyond
     }
 
-    /// Found ever.
+    /// Number of bad blocks ever found.
     pub fn so_far(&self) -> u64 {
         self.so_far
     }
 
-    /// The parts of `at`, and whether they are known to be bad; a block of the device has so many sectors.
+    /// Splits `at` by whether blocks are known to be bad; a block of the device has `block` sectors.
     pub fn each(&self, at: Extent, block: u64, each: &mut dyn FnMut(Extent, bool)) {
         let mut next = at.start;
         let first = Lba(at.start.0 / block * block);
@@ -78,25 +78,25 @@ mod tests {
 
     #[test]
     fn all_of_an_extent_is_told() {
-        let mut found = Found::default();
+        let mut found = BadBlocks::default();
         for block in [8, 16, 40] {
             found.bad(Lba(block));
         }
-        let told = |start, sectors| {
-            let mut told = Vec::new();
+        let ranges = |start, sectors| {
+            let mut ranges = Vec::new();
             found.each(Extent::new(start, sectors), 8, &mut |at, bad| {
-                told.push((at.start.0, at.sectors, bad));
+                ranges.push((at.start.0, at.sectors, bad));
             });
-            told
+            ranges
         };
-        assert_eq!(told(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
-        assert_eq!(told(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
-        assert_eq!(told(100, 5), [(100, 5, false)]);
+        assert_eq!(ranges(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
+        assert_eq!(ranges(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
+        assert_eq!(ranges(100, 5), [(100, 5, false)]);
     }
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let mut found = Found::default();
+        let mut found = BadBlocks::default();
         (0..MOST as u64 + 5).for_each(|block| found.bad(Lba(block)));
         found.bad(Lba(3));
         assert_eq!((found.now(), found.so_far()), (MOST as u64 + 5, MOST as u64 + 5));

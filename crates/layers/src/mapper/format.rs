@@ -1,0 +1,75 @@
+//! On-disk formats of the map: the first one, and sealed sectors.
+
+use seekless_core::{BlockDevice, Buffer, Extent, IoError};
+
+use super::table::{self, Map};
+use super::{Options, sealed};
+use crate::canary::Canary;
+
+/// Format of the map, and state of its copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// In the first format: the copy follows from the generation.
+    Old,
+    /// In sealed sectors.
+    Sealed {
+        /// The current copy.
+        copy: u64,
+        /// Whether the other copy is the same.
+        copied: bool,
+    },
+}
+
+impl Format {
+    /// Reads the current map, and its format; new ones are sealed.
+    pub async fn read(
+        below: &dyn BlockDevice,
+        options: &Options,
+        canary: &Canary,
+    ) -> Result<(Format, Map), IoError> {
+        let sectors = below.geometry().sectors;
+        let pages = options.pages_of(sectors)?;
+        if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
+            options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
+            return Ok((Format::Sealed { copy: found.copy, copied: found.copied }, found.map));
+        }
+        let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
+        Ok((Format::Old, table::read(below, pages, slots, canary).await?))
+    }
+
+    /// Extent of both copies of a map of `pages` pages: slots follow.
+    pub fn copies(self, pages: u64) -> Extent {
+        if self == Format::Old { table::copies(pages) } else { sealed::copies(pages) }
+    }
+
+    /// Encodes the next map; returns the extent of its copy.
+    pub fn next(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
+        match self {
+            Format::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
+            Format::Sealed { copy, .. } => Format::at(map, 1 - copy, canary),
+        }
+    }
+
+    fn at(map: &Map, copy: u64, canary: &Canary) -> (Extent, Buffer) {
+        (sealed::copy(copy, map.slots.len() as u64), sealed::encode(map, copy, canary))
+    }
+
+    /// Records that the next map is durable.
+    pub fn written(&mut self) {
+        if let Format::Sealed { copy, copied } = self {
+            (*copy, *copied) = (1 - *copy, false);
+        }
+    }
+
+    /// Whether the other copy holds an older map.
+    pub fn lacks_copy(self) -> bool {
+        matches!(self, Format::Sealed { copied: false, .. })
+    }
+
+    /// Records that the other copy is the same.
+    pub fn copied(&mut self) {
+        if let Format::Sealed { copied, .. } = self {
+            *copied = true;
+        }
+    }
+}
