@@ -123,8 +123,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         let keys =
             "the keys of a volume file: component, slice, layer, export, control, tls, clients, explore"
                 .to_owned();
-        let meant =
-            found.split_once("expected").and_then(|(invalid, known)| nearest(error_line(invalid), known));
+        let meant = found.split_once("expected").and_then(|(text, known)| nearest(error_line(text), known));
         let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
     })?;
@@ -162,13 +161,12 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
             ));
         }
         let size = |key: &str, text: &Option<String>| {
-            let bad_size = |found: String| {
+            let bad = |found: String| {
                 invalid(format!("slice.{name}.{key}"), found, "a size of whole sectors such as 4GiB")
             };
-            let read =
-                text.as_ref().map(|text| text.parse::<Size>().map_err(|_| bad_size(format!("'{text}'"))));
+            let read = text.as_ref().map(|text| text.parse::<Size>().map_err(|_| bad(format!("'{text}'"))));
             match read.transpose()? {
-                Some(Size(bytes)) if bytes % SECTOR_BYTES != 0 => Err(bad_size(format!("{bytes} bytes"))),
+                Some(Size(bytes)) if bytes % SECTOR_BYTES != 0 => Err(bad(format!("{bytes} bytes"))),
                 size => Ok(size.map(Size::sectors)),
             }
         };
