@@ -134,7 +134,7 @@ fn indistinguishable_values_are_left_out() {
     let (found, writes) = found(&find("quantum-atlas-10k-disksim").unwrap(), Nanos::ZERO, true);
     assert_eq!((writes, found.destructive, found.write_settle_us), (0, true, None));
     let written = found.spec("found", "as it was found");
-    assert!(written.source["write_settle_us"].contains("cannot be told"));
+    assert!(written.source["write_settle_us"].contains("cannot be separated"));
 }
 
 #[test]
