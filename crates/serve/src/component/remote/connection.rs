@@ -180,7 +180,7 @@ impl Connection {
             if error == 0 && reads > 0 {
                 let data = exactly(input, reads).await?;
                 self.under_way(cookie, |in_flight| {
-                    (in_flight.received, in_flight.reply.data) = (reads, data)
+                    (in_flight.received, in_flight.reply.data) = (reads, data);
                 })?;
             } else if error != 0 {
                 let why = format!("the server's error {error}");

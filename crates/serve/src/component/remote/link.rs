@@ -116,7 +116,7 @@ impl Link {
             let done = connection.ask(command, flags, offset, bytes, &payload).await;
             match done {
                 Err((GONE | ESHUTDOWN, _)) if self.reconnect.is_some() => {
-                    self.await_reconnect(&connection).await?
+                    self.await_reconnect(&connection).await?;
                 }
                 done => return done,
             }

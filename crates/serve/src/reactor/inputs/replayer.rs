@@ -298,7 +298,7 @@ impl Replayer {
                 self.diverge(&format!("found events with the hash {hash:016x}, expected {recorded:016x}"));
             }
             Some(recorded) => {
-                self.diverge(&format!("found the end of the run, expected {}", recorded.describe()))
+                self.diverge(&format!("found the end of the run, expected {}", recorded.describe()));
             }
             None => {}
         }
