@@ -262,7 +262,7 @@ impl State {
 
     /// Begins the write-back of a page, and adds its dirty sectors to `parts`; the whole page if it is known, as one
     /// request is better than several.
-    pub fn depart(&mut self, page: u64, ticket: &Ticket, parts: &mut Parts) {
+    pub fn begin_write_back(&mut self, page: u64, ticket: &Ticket, parts: &mut Parts) {
         let all = self.all_of(page);
         let Some(found) = self.pages.get_mut(&page) else { return };
         let given = if found.known == all { all } else { found.dirty };

@@ -49,7 +49,7 @@ impl Cache {
         let Some(cache) = self.me.upgrade() else { return };
         let (ticket, mut parts) = (Ticket::new(), Parts::new());
         for page in strand.pages() {
-            self.state.borrow_mut().depart(page, &ticket, &mut parts);
+            self.state.borrow_mut().begin_write_back(page, &ticket, &mut parts);
         }
         ticket.promote(class);
         runtime::spawn(async move {

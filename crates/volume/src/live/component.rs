@@ -45,7 +45,7 @@ enum Store {
 /// Properties of a component, found when it was opened.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Facts {
+pub enum Probed {
     /// A file or block device.
     File(FileProbe),
     /// Memory: sectors.
@@ -198,17 +198,17 @@ impl Live {
     }
 
     /// A component with properties of a recorded run.
-    pub fn recalled(file: &str, name: &str, keys: Keys, facts: Facts) -> Result<Live, VolumeError> {
+    pub fn from_recording(file: &str, name: &str, keys: Keys, probed: Probed) -> Result<Live, VolumeError> {
         Live::over(file, name, keys, |file, name, keys| {
             let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
-            let store = match facts {
-                Facts::Memory(sectors) => Ok(Store::Memory(sectors)),
-                Facts::File(facts) => {
+            let store = match probed {
+                Probed::Memory(sectors) => Ok(Store::Memory(sectors)),
+                Probed::File(facts) => {
                     let (sectors, read_only) = (facts.sectors, facts.read_only);
                     Opened::from_recording(facts)
                         .map(|opened| Store::File(RefCell::new(Some(opened)), sectors, read_only))
                 }
-                Facts::Remote(info) => Connected::from_recording(info).map(|connected| {
+                Probed::Remote(info) => Connected::from_recording(info).map(|connected| {
                     let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
                     Store::Remote(RefCell::new(Some(connected)), info, again)
                 }),
@@ -256,12 +256,12 @@ impl Live {
     }
 
     /// Its recorded properties.
-    pub fn facts(&self) -> Result<Facts, LiveError> {
+    pub fn probed(&self) -> Result<Probed, LiveError> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
-            Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
-            Store::Remote(_, info, _) => Facts::Remote(*info),
+            Store::Memory(sectors) => Probed::Memory(*sectors),
+            Store::File(opened, ..) => Probed::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
+            Store::Remote(_, info, _) => Probed::Remote(*info),
         })
     }
 

@@ -10,7 +10,7 @@ use seekless_serve::reactor::{Kind, Reactor};
 use serde::{Deserialize, Serialize};
 
 use super::build::runtime;
-use super::component::{Facts, Live};
+use super::component::{Live, Probed};
 use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::server::{Serving, addresses, serve};
@@ -26,7 +26,7 @@ struct Run {
     text: String,
     io: String,
     process: u32,
-    components: BTreeMap<String, Facts>,
+    components: BTreeMap<String, Probed>,
 }
 
 /// Begins the file of a run that is about to start; `complain` gets errors of writing it later.
@@ -38,7 +38,7 @@ pub(super) fn record(
     complain: fn(&str),
 ) -> Result<Recorder, LiveError> {
     let text = std::fs::read_to_string(volume).at(|| volume.display())?;
-    let components = description.components.iter().map(|(name, live)| Ok((name.clone(), live.facts()?)));
+    let components = description.components.iter().map(|(name, live)| Ok((name.clone(), live.probed()?)));
     let run = Run {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         volume: volume.to_owned(),
@@ -63,11 +63,11 @@ impl Leaf for Recorded {
             found,
             expected: "what was found when it was served".to_owned(),
         };
-        let facts = keys.remove(FOUND).ok_or_else(|| wrong("nothing".to_owned()))?;
-        let facts: Facts = facts.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        let found = keys.remove(FOUND).ok_or_else(|| wrong("nothing".to_owned()))?;
+        let probed: Probed = found.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
         let keys = toml::Value::Table(keys).try_into();
         let keys = keys.map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-        Live::recalled(file, name, keys, facts).map(Recorded)
+        Live::from_recording(file, name, keys, probed).map(Recorded)
     }
 
     fn sectors(&self) -> u64 {

@@ -12,7 +12,7 @@ mod names;
 mod pairs;
 mod server;
 
-pub use component::{Facts, Live};
+pub use component::{Live, Probed};
 pub use control::{LayerStatus, Question, ServedExport, Status, socket};
 pub use create::{create, upgrade};
 pub use environment::{Environment, Program};

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use seekless_core::{Extent, Layer};
 use serde::{Deserialize, Serialize};
 
-use super::component::{Facts, Live};
+use super::component::{Live, Probed};
 use super::environment::Environment;
 use super::error::LiveError;
 use super::names;
@@ -79,8 +79,8 @@ fn part(description: &Description<Live>, name: &str) -> Option<(String, Extent)>
 
 /// The file of a component, until it is built.
 fn path(description: &Description<Live>, component: &str) -> Option<PathBuf> {
-    match description.components.get(component)?.facts().ok()? {
-        Facts::File(facts) => std::path::absolute(facts.path).ok(),
+    match description.components.get(component)?.probed().ok()? {
+        Probed::File(facts) => std::path::absolute(facts.path).ok(),
         _ => None,
     }
 }
