@@ -73,7 +73,7 @@ fn one_by_one(pages: &[u64], look_up: impl Fn(u64) -> Option<u32>) -> f64 {
     let before = cpu_ns();
     let mut last = 0;
     for page in pages {
-        // Always 0, which nobody but us knows.
+        // Always 0, which the compiler does not know.
         last = black_box(look_up(page + last).map_or(0, u64::from)) >> 32;
     }
     black_box(last);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// A layer that holds nothing, notes what it is told, and takes a while for it.
+    /// A layer that holds nothing, logs its calls, and takes a while for each.
     struct Logged {
         over: Rc<dyn BlockDevice>,
         notes: Rc<RefCell<Vec<&'static str>>>,
@@ -216,7 +216,7 @@ mod tests {
             self.topmost.command(name, Hints::default()).await
         }
 
-        /// What the layer was told since this was asked last.
+        /// The calls since this was last called.
         fn told(&self) -> Vec<&'static str> {
             self.notes.take()
         }

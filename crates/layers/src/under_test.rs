@@ -120,7 +120,7 @@ impl Versions {
         Ok(())
     }
 
-    /// What is found is one of the versions; from then on it is the only one.
+    /// The contents are one of the versions; from then on it is the only one.
     pub async fn agree(&mut self, device: &dyn BlockDevice, when: &str) {
         let found = values(device, Extent::new(0, SECTORS)).await.unwrap();
         for (sector, value) in (0..).zip(found) {

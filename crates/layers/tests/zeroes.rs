@@ -116,7 +116,7 @@ fn faults_strike_zeroes_as_they_strike_writes() {
             let (done, took, below, _) = zeroed("delay", &format!("time = '3s'\n{only}")).await;
             assert_eq!((done, below), (Ok(()), 0));
             assert!(took >= Nanos::from_millis(3_000), "{took}");
-            // Written, flushed, zeroed: then the power goes with what is in the cache.
+            // Written, flushed, zeroed: then a power cut loses the contents of the cache.
             let (done, _, below, built) = zeroed("powercut", "nth = 4\nkeep = 'none'").await;
             assert_eq!((done, below), (Ok(()), 7), "it is in the cache");
             assert_eq!(built.device.flush(Hints::default()).await.unwrap_err().kind(), ErrorKind::Gone);

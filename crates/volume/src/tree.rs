@@ -50,8 +50,7 @@ pub async fn under<C>(
     bytes: Bytes,
     new: &dyn Fn(&str) -> bool,
 ) -> Result<Tree, IoError> {
-    // What layers make of a flush that failed is theirs to say; clients of a bare component are told once, as by a
-    // disk.
+    // Layers decide what a failed flush means; a bare component reports it to its clients once, as a disk does.
     let layered = description.layers.contains_key(name);
     let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
     let components = components

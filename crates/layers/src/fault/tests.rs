@@ -1,4 +1,4 @@
-//! Each fault strikes where it is told to, does what it says, and leaves everything else as it is.
+//! Each fault strikes where it is configured to, has its documented effect, and leaves everything else as it is.
 
 use std::rc::Rc;
 

@@ -5,8 +5,8 @@
 //! wrong checksum ends the log: it was being written at the power failure.
 //!
 //! A record with one rotten sector is repaired by its parity, and only that is written (see
-//! [`crate::durable::parity`]). What was read is flushed before anything relies on it: the program may have crashed
-//! before its own flush. The first write of a client begins with a checkpoint of a new epoch, so that old records after
+//! [`crate::durable::parity`]). Replayed records are flushed before anything relies on them: the program may have
+//! crashed before its own flush. A client's first write begins with a checkpoint of a new epoch, so old records after
 //! the end of the log are never taken for its continuation.
 
 use std::collections::BTreeMap;

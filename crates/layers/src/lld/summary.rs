@@ -195,7 +195,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// What was written is read; whatever is damaged, or not what was looked for, is not followed.
+        /// A written summary is read again; one that is damaged, or not the one that is due, is not followed.
         #[test]
         fn a_summary_is_read_as_written_or_not_at_all(
             sequence in 1..1_u64 << 60,
@@ -220,7 +220,7 @@ mod tests {
             }
         }
 
-        /// Bytes that nobody wrote are no summary, whatever they say.
+        /// Made-up bytes are no summary, whatever they hold.
         #[test]
         fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What was written is read; what is damaged is not whole.
+        /// A written copy is read again; a damaged one is not whole.
         #[test]
         fn a_copy_is_read_as_written_or_not_whole(
             generation in 1..sector::LAST,

@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// What was written is read; whatever is damaged is not followed.
+        /// A written copy is read again; a damaged one is not followed.
         #[test]
         fn a_copy_is_read_as_written_or_not_at_all(
             generation: u64,
@@ -200,7 +200,7 @@ mod tests {
             prop_assert!(decoded(&bytes, pages + 1, pages).is_none());
         }
 
-        /// Bytes that nobody wrote are no map, however they begin and however few they are.
+        /// Made-up bytes are no map, however they begin and however few they are.
         #[test]
         fn made_up_bytes_are_not_followed(
             mut noise in proptest::collection::vec(any::<u8>(), 1..6_000),

@@ -19,7 +19,7 @@ const ALL: u64 = 130;
 /// The others: all of them hold something.
 const OTHERS: u64 = ALL - PAGES;
 
-/// What is below: so many slots, for so many pages.
+/// The device below: `slots` slots for `pages` pages.
 fn slots_for(pages: u64, slots: u64) -> Rc<dyn BlockDevice> {
     let spec = spec::find("wd2500aaks").unwrap();
     let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
@@ -27,7 +27,7 @@ fn slots_for(pages: u64, slots: u64) -> Rc<dyn BlockDevice> {
     Rc::new(Slice::new(disk, Extent::new(0, sectors)).unwrap())
 }
 
-/// What is below a volume: so many slots for the pages that the tests see.
+/// The device below a volume: `slots` slots for the pages that the tests see.
 async fn disk(slots: u64) -> Rc<dyn BlockDevice> {
     let below = slots_for(ALL, OTHERS + slots);
     let seen = |page: &u64| (FIRST..FIRST + PAGES).contains(page);
@@ -133,8 +133,8 @@ proptest! {
         }
     }
 
-    /// Requests that are all in flight together, with one slot more than pages: each is answered, none for want of a
-    /// slot, and overlapping ones have the effect that they have in the order of their arrival.
+    /// Requests that are all in flight together, with one slot more than pages: each is answered, none fails because
+    /// no slot is free, and overlapping ones have the effect that they have in the order of their arrival.
     #[test]
     fn requests_in_flight_together_find_their_slots(steps in steps(14), spare in 1..4_u64) {
         world(async || {

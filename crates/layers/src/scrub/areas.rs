@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever asks, and however it changes from one way to the other, each sector is given once.
+        /// Whichever reader asks, and however the pass changes between its two ways, each sector is handed out once.
         #[test]
         fn each_block_is_given_once(
             sectors in 1..3_000_u64, readers in 1..20_usize, block in 1..200_u64,

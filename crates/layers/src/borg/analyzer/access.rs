@@ -3,8 +3,8 @@
 //! An edge leads from the last page of a request to the first page of the next. When a range is
 //! split, the page that an edge came from is still the last of a range, and the one it leads to the
 //! first of one: so edges never change, and need no vertex before the planner wants them numbered.
-//! What passes along inside a request is told by the ranges: all that touched a range that is split
-//! pass from one part to the other.
+//! Transitions inside a request follow from the ranges: every access to a range that is split passes
+//! from one part to the other.
 
 use std::cmp::Ordering;
 

@@ -57,8 +57,8 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// One that holds so many bytes at most, and as much again while it merges; but always some thousand ranges and
-    /// jumps.
+    /// An analyzer that holds `bytes` at most, and as much again while it merges; but always some thousand ranges
+    /// and jumps.
     pub fn bounded(bytes: u64) -> Analyzer {
         let limit = (bytes / ENTRY_BYTES).max(FEWEST) as usize;
         Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), requests: 0 }

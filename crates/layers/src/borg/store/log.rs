@@ -61,7 +61,7 @@ impl Batch {
         self.state.get() == BatchState::Committed
     }
 
-    /// True for the first caller, who has to write the header; closes the batch.
+    /// True for the first caller, which has to write the header; closes the batch.
     pub fn takes_header(&self) -> bool {
         let open = self.state.get() == BatchState::Open;
         if open {

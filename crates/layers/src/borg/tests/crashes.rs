@@ -1,4 +1,4 @@
-//! Power goes at any request: what was flushed is read again, and no crash passes for damage.
+//! Power cuts at any request: flushed data is read again, and no crash passes for damage.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! One bit of the BOPT rots while nobody looks, after a kill or a clean stop: what was flushed is read again, or it is
-//! refused. Nothing is lost without a word.
+//! One bit of the BOPT rots while the volume is closed, after a kill or a clean stop: flushed data is read again, or
+//! refused. Nothing is lost silently.
 
 use seekless_core::runtime::rng;
 

@@ -28,7 +28,7 @@ fn in_idle_time_all_dirty_pages_are_drained() {
                 let at = Extent::of_pages(page * 7, 1);
                 assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec(), "page {page}");
             }
-            // And it ends: nobody wakes up when there is nothing to do.
+            // And it ends: no task wakes up when there is nothing to do.
             let commands = disk.all().commands;
             sleep(Nanos(1_000 * SECOND.0)).await;
             assert_eq!(disk.all().commands, commands);

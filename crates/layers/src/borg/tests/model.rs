@@ -24,7 +24,7 @@ struct Clients {
 
 impl Clients {
     /// A request, checked if it reads. What it must return is settled in the same poll in which the
-    /// request takes its place in line.
+    /// request is queued.
     async fn request(&self, kind: u64, at: Extent, fua: bool) {
         let how = Hints { fua, ..Hints::default() };
         let range = at.start.0 as usize..at.end().0 as usize;

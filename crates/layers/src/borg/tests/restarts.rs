@@ -110,7 +110,7 @@ fn copies_that_were_never_dirty_are_clean_after_a_crash() {
     });
 }
 
-/// What was learnt is not on disk: whoever asks for little after a start knows little, and that is no reason to go.
+/// The analyzer's history is not on disk: soon after a start it is short, which is no reason to remove pages.
 #[test]
 fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
     run(1, async {

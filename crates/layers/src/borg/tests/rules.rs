@@ -1,5 +1,5 @@
-//! Each rule of the indirector (sections 4.5 and 5.3). Where a request went is told by what the origin and BOPT hold:
-//! what is read from the origin says 99, as somebody wrote there behind the layer's back.
+//! Each rule of the indirector (sections 4.5 and 5.3). The contents of origin and BOPT show where a request went:
+//! sectors read from the origin hold 99, which the test wrote there behind the layer's back.
 
 use super::*;
 

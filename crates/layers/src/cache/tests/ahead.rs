@@ -12,7 +12,7 @@ async fn answered(cache: &Cache, pages: impl Iterator<Item = u64>) -> Vec<Nanos>
     times
 }
 
-/// Pages here and there, each next to the one before, which is used, so that what is around is asked for.
+/// Scattered pairs of neighbouring pages: the first is used, so the surroundings of the second are prefetched.
 fn pairs(pairs: u64) -> impl Iterator<Item = u64> {
     (0..pairs).flat_map(|pair| [0, 40].map(|more| pair * 7_919 % 50_000 * 10 + more))
 }
@@ -54,7 +54,7 @@ fn what_is_prewritten_delays_no_read() {
     assert!(alone.0 == with.0, "each read is answered at the same time");
 }
 
-/// Page 100 is used, and what is around page 102 was asked for, but nobody asks for anything that it could come with.
+/// Page 100 is used and the surroundings of page 102 are requested, but no request comes whose waits could fetch them.
 async fn fetching() -> (Rc<dyn BlockDevice>, Rc<Cache>) {
     let below = disk(8_000);
     write(&*below, 0, 2_000, 1).await.unwrap();

@@ -33,7 +33,7 @@ fn a_page_written_again_during_write_back_stays_dirty() {
         let below = disk(8_000);
         let cache = cache(&below, SMALL);
         write(&*cache, 8, 8, 1).await.unwrap();
-        // Nobody asks for anything, so nothing is free.
+        // There are no other requests, so nothing is free.
         sleep(Nanos::from_millis(1_000)).await;
         assert_eq!((cache.state.borrow().flying.len(), counted(&cache, "pages_held")), (1, 1));
         write(&*cache, 10, 2, 2).await.unwrap();

@@ -144,7 +144,7 @@ impl Fault for Delay {
 mod tests {
     use super::*;
 
-    /// The mean, and the share of times that are below so many per cent of what was asked for.
+    /// The mean, and the shares of times that are below these percentages of the requested mean.
     fn drawn(draw: fn(Nanos, &mut Rng) -> Nanos, below_pct: &[u64]) -> (f64, Vec<f64>) {
         const TIMES: u64 = 100_000;
         let (asked, mut rng) = (Nanos::from_millis(8), Rng::seeded(1));

@@ -134,7 +134,7 @@ fn the_power_goes_with_the_nth_request_and_stays_away() {
     });
 }
 
-/// A request that is on its way when the power goes is not acknowledged.
+/// A request that is in flight at the power cut is not acknowledged.
 #[test]
 fn nothing_is_acknowledged_after_the_cut() {
     world(1, async |disk| {

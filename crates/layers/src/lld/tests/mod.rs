@@ -18,7 +18,7 @@ use crate::under_test::{
 /// Blocks of the volume, in segments of four: it takes ten of them.
 const BLOCKS: u64 = PAGES;
 
-/// What is below: so many segments of so many blocks, behind two copies of a page.
+/// The device below: `segments` segments of `segment` blocks, after two copies of a page.
 fn disk(segments: u64, segment: u64) -> Rc<dyn BlockDevice> {
     let spec = spec::find("wd2500aaks").unwrap();
     let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));

@@ -58,7 +58,7 @@ fn another_size_is_refused_and_told() {
     });
 }
 
-/// Any byte of the newest checkpoint: the other copy holds the same since nobody wrote for a while; else the volume
+/// Any byte of the newest checkpoint: the other copy holds the same if no write came for a while; else the volume
 /// does not open.
 #[test]
 fn a_damaged_checkpoint_is_made_up_for_or_named() {
@@ -230,7 +230,7 @@ proptest! {
     }
 }
 
-/// A block rots after a clean stop or a kill: it is an error that names it, for clients and for who writes part of it;
+/// A block rots after a clean stop or a kill: reading it, or writing part of it, is an error that names it;
 /// no cleaner moves it; the others are as they were, and what is written anew is whole.
 #[test]
 fn a_block_that_rots_is_an_error_and_is_not_moved() {

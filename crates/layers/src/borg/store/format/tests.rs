@@ -1,4 +1,4 @@
-//! What is encoded is decoded; what is damaged is not whole.
+//! Encoded metadata decodes to the same; damaged metadata is not whole.
 
 use proptest::prelude::*;
 use seekless_core::Buffer;

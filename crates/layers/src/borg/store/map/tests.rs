@@ -33,7 +33,7 @@ fn behaves(
     Ok(())
 }
 
-/// Pages that all may be in the first bucket only, both ways, as far as there are such among the first so many.
+/// Up to `wanted` of the first `pages` pages that can only be in the first bucket, by both hashes.
 fn colliding(pages: u64, slots: u32, wanted: usize) -> Vec<u64> {
     let shape = Shape::new(pages, slots);
     (0..pages).filter(|page| shape.ways(*page).iter().all(|way| way.bucket == 0)).take(wanted).collect()
