@@ -18,7 +18,7 @@ Examples:
   seekless lab replay home.inputs
   seekless lab replay home.inputs --json | jq .departed
 
-The same program asks for the same things in the same order. Where it does not, the first departure is told.";
+The same program submits the same jobs in the same order. Otherwise the first difference is printed.";
 
 /// What is replayed.
 #[derive(Args)]

@@ -18,7 +18,7 @@ const PLAN_NS: u64 = 2_000;
 /// Virtual time of a rehearsal per request played or page moved.
 const REHEARSE_NS: u64 = 10_000;
 /// One part in this many of the requests is held out from planning, to judge the plan.
-const KEPT_BACK: u64 = 5;
+const HELD_OUT: u64 = 5;
 
 /// A plan with its properties.
 pub(super) struct Planning {
@@ -40,19 +40,19 @@ impl Borg {
         };
         let models = self.models().filter(|_| self.options.rehearse);
         let life = window.requests();
-        let (early, late) = match models {
-            Some(_) => window.split(life - life / KEPT_BACK),
+        let parts = match models {
+            Some(_) => window.split(life - life / HELD_OUT),
             None => (window, Window::default()),
         };
-        let graph = self.analyze(&early, &late, analyzer, last.is_some(), report).await;
+        let (graph, (early, late)) = self.analyze(parts, analyzer, last.is_some(), report).await;
         let read = graph.vertices().iter().filter(|vertex| vertex.read);
         let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = Greedy { threshold: self.options.threshold };
         let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
-        let (seen_of, placed) = (models.clone(), self.options.placement == Placement::Planned);
+        let (shown, placed) = (models.clone(), self.options.placement == Placement::Planned);
         let planning = move || {
-            let (window, last, models) = (&early, last.as_ref(), seen_of.as_ref());
+            let (window, last, models) = (&early, last.as_ref(), shown.as_ref());
             let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, granularity, models };
             let plan = planner.plan(&scene);
             (if placed { plan.with_slots(granularity) } else { plan }, fork)
@@ -77,18 +77,16 @@ impl Borg {
         Planning { plan, known, wins }
     }
 
-    /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning
-    /// are added to the profile all the same.
+    /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning,
+    /// the second part, are added to the profile all the same. Returns the parts too.
     async fn analyze(
         &self,
-        early: &Window,
-        late: &Window,
+        (early, late): (Window, Window),
         mut analyzer: Analyzer,
         extends: bool,
         report: &mut Reconfigured,
-    ) -> Graph {
+    ) -> (Graph, (Window, Window)) {
         let (begin, training) = (runtime::now(), self.options.training);
-        let (early, late) = (early.clone(), late.clone());
         let requests = early.requests() + late.requests();
         let analysis = move || {
             analyzer.add(early.iter());
@@ -101,13 +99,13 @@ impl Borg {
             };
             analyzer.add(late.iter());
             analyzer.close(training);
-            (graph, analyzer)
+            (graph, analyzer, (early, late))
         };
-        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        let (graph, analyzer, parts) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
         self.learned.borrow_mut().analyzed(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
-        graph
+        (graph, parts)
     }
 
     /// Tries a plan in virtual time, beside the volume.

@@ -5,8 +5,8 @@
 //! a fork without the plan. The difference of the busy times is the plan's gain, and the busy time of the moves is its
 //! cost.
 //!
-//! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, or a trial does not end,
-//! there is no prediction, and the plan is carried out as without a model.
+//! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
+//! trial does not end, there is no prediction, and the plan is carried out as without a model.
 
 use std::rc::Rc;
 
@@ -45,22 +45,23 @@ pub(super) struct Rehearsal {
     pub verdict: Verdict,
 }
 
-/// Busy time of the devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trial {
+/// Busy time of the devices in a trial.
+struct Trial {
     /// By the requests played.
-    pub requests: Nanos,
+    requests: Nanos,
     /// By the moves before.
-    pub moves: Nanos,
+    moves: Nanos,
 }
 
 /// Predicted effect of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prediction {
-    /// Without the plan.
-    pub kept: Trial,
-    /// With the plan.
-    pub planned: Trial,
+    /// Busy time by the requests without the plan.
+    pub unplanned: Nanos,
+    /// Busy time by the requests with the plan.
+    pub planned: Nanos,
+    /// Busy time by the moves of the plan.
+    pub moves: Nanos,
     /// Requests that were played.
     pub requests: u64,
 }
@@ -68,8 +69,8 @@ pub(super) struct Prediction {
 impl Prediction {
     /// Whether the plan gains more than it costs within `life` requests like those played.
     pub fn wins(&self, life: u64) -> bool {
-        let gain = i128::from(self.kept.requests.0) - i128::from(self.planned.requests.0);
-        gain * i128::from(life) > i128::from(self.planned.moves.0) * i128::from(self.requests.max(1))
+        let gain = i128::from(self.unplanned.0) - i128::from(self.planned.0);
+        gain * i128::from(life) > i128::from(self.moves.0) * i128::from(self.requests.max(1))
     }
 }
 
@@ -85,9 +86,9 @@ impl Tally for Uncounted {
 impl Rehearsal {
     /// Plays `window` on the layer as it is and with `plan`; `None` without a result.
     pub fn predict(&self, plan: &Plan, window: &Window) -> Option<Prediction> {
-        let kept = self.trial(None, window)?;
-        let planned = self.trial(Some(plan), window)?;
-        Some(Prediction { kept, planned, requests: window.requests() })
+        let unplanned = self.trial(None, window)?.requests;
+        let Trial { requests: planned, moves } = self.trial(Some(plan), window)?;
+        Some(Prediction { unplanned, planned, moves, requests: window.requests() })
     }
 
     fn trial(&self, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
@@ -107,7 +108,11 @@ impl Rehearsal {
         let before = twins.busy(PLAYED);
         let (records, total) = (self.records(window), window.requests());
         let pace = Pace::Open { speed: 1.0 };
-        replay::<Uncounted>(records, total, borg, pace, &mut OneAccount(PLAYED), &mut |_| ()).await;
+        let mut account = OneAccount(PLAYED);
+        let replayed = replay::<Uncounted>(records, total, borg, pace, &mut account, &mut |_| ()).await;
+        if let Some(error) = replayed.failure {
+            return Err(error);
+        }
         let requests = twins.busy(PLAYED) - before;
         Ok(Some(Trial { requests, moves: twins.busy(MOVED) }))
     }

@@ -5,7 +5,7 @@
 //! page. Numbers of records are consecutive. A head also says which records were durable when it was written: those count
 //! whatever their pages hold now, and of the later ones the first whose pages are not as written ends the log.
 //!
-//! Invariant: a walk ends, whatever the heads say: no segment is entered twice.
+//! A walk ends, whatever the heads say: it enters no segment twice.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 //!
 //! Invariants: overlapping requests of clients take effect in order of arrival. At most one pass is running. No client
 //! waits for it in this layer: its reads hold no locks and fill no buffer. A block listed as bad could not be read
-//! alone, and was not written since. A pass ends: what is not read for free by the deadline is read in the background.
+//! alone, and was not written since. A pass ends: blocks not read for free by the deadline are read in the background.
 //! Fault model: any read below may fail; finding that is the purpose. The progress of a pass is in memory only: after a
 //! restart it begins anew.
 

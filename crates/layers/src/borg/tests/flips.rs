@@ -158,7 +158,7 @@ fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
     assert!(counts.silent > 0, "{counts:?}");
 }
 
-/// A bit of what is newer than the origin rots while it is served: no client gets it, and it does not go to the origin.
+/// A bit of a dirty copy rots while it is served: the copy goes neither to a client nor to the origin.
 #[test]
 fn a_dirty_copy_that_rots_is_an_error_and_stays() {
     for reopened in [false, true] {

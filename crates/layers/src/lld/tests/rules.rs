@@ -231,7 +231,7 @@ proptest! {
 }
 
 /// A block rots after a clean stop or a kill: reading it, or writing part of it, is an error that names it;
-/// no cleaner moves it; the others are as they were, and what is written anew is whole.
+/// no cleaner moves it; the others are unchanged, and later writes are whole.
 #[test]
 fn a_block_that_rots_is_an_error_and_is_not_moved() {
     for (stopped, reopened) in [(false, false), (false, true), (true, true)] {

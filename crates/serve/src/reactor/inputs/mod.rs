@@ -4,7 +4,7 @@
 //! Both are recorded in order, with the jobs: so the same program on the same inputs submits the same jobs in the same
 //! order, and otherwise the first difference is found.
 //!
-//! Invariants: nothing is left out between the first record and the last; what is read back is what was written
+//! Invariants: nothing is left out between the first record and the last; records are read back as written
 //! (checksums). Fault model: the disk may be full, the file cut short (the server was killed) or damaged anywhere. A
 //! server that cannot record any more goes on serving, and warns; a truncated file is replayed to its end, a damaged
 //! one to the damage.

@@ -1,7 +1,7 @@
 //! One record of the binary format: its header in both byte orders and versions, and its event.
 //!
-//! Invariant: [`exact`] reads no byte beyond the slice it is given. Faults: any bytes at all; what is not a record is a
-//! [`Flaw`].
+//! Invariant: [`exact`] reads no byte beyond the slice it is given. Faults: any bytes at all; bytes that are no record
+//! are a [`Flaw`].
 
 use std::fmt::Write;
 use std::path::Path;
