@@ -71,7 +71,7 @@ fn a_sound_volume_is_told_in_figures() {
     assert!(number("states") >= 2_000, "{told}");
     assert_eq!((&told["seed"], &told["workload"]), (&1.into(), &"churn".into()));
     assert_eq!(told["unreached"], serde_json::json!([]));
-    assert!(told["edges"]["torn home: the other counts"].as_u64() > Some(0), "{told}");
+    assert!(told["edges"]["a torn copy of the map: the other counts"].as_u64() > Some(0), "{told}");
     let pct: f64 = told["time_pct"].as_object().unwrap().values().filter_map(serde_json::Value::as_f64).sum();
     assert!((pct - 100.0).abs() < 1.0, "{pct} %");
     let text = quietly(&run);
@@ -172,7 +172,7 @@ fn an_edge_that_was_not_reached_is_a_failure() {
     let ran = seekless(&[&["lab", "explore", &volume], &few[..]].concat());
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stdout.contains("mapper: torn home: the other counts") && ran.stdout.contains("never"),
+        ran.stdout.contains("mapper: a torn copy of the map: the other counts") && ran.stdout.contains("never"),
         "{}",
         ran.stdout
     );

@@ -36,7 +36,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     (
         "only a stable copy is overwritten",
-        "borg: part of an unconfirmed copy is overwritten in place",
+        "borg: part of an unstable copy is overwritten in place",
         "borg-paper",
     ),
     ("a session is begun before its first change", "borg: a write begins no session", "borg-paper"),

@@ -117,7 +117,7 @@ impl Table {
 }
 
 fn conflict(one: Mode, other: Mode) -> bool {
-    if mutant::is("lock: one that shares passes one that has it alone") {
+    if mutant::is("lock: a shared lock overtakes an exclusive one") {
         return one == Mode::Exclusive && other == Mode::Exclusive;
     }
     one == Mode::Exclusive || other == Mode::Exclusive
@@ -141,7 +141,7 @@ impl RangeLocks {
         let mut table = self.0.borrow_mut();
         let conflicts =
             table.overlapping(at.start.0, at.end().0).any(|(_, other)| conflict(mode, other.mode));
-        let takes = mutant::is("lock: who tries takes what others hold");
+        let takes = mutant::is("lock: a try takes a range that others hold");
         (!conflicts || takes)
             .then(|| Guard { key: table.enter(at, mode, class, ticket), table: self.0.clone() })
     }

@@ -92,7 +92,7 @@ impl Borg {
                     drop(borg.drain(goal).await);
                 }
                 Due::Checkpoint => {
-                    edge("the map tells what the log does, in the background");
+                    edge("a checkpoint in the background");
                     let (class, ticket) = (Class::Background, Some(Ticket::new()));
                     drop(borg.store.checkpoint(&Hints { class, ticket, ..Hints::default() }).await);
                 }

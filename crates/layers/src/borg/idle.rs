@@ -114,7 +114,7 @@ impl Borg {
 
     /// Compares, drains and duplicates until done or a client request arrives.
     async fn work_while_idle(&self) -> Result<(), IoError> {
-        edge("nobody asks: pages are compared, and go home");
+        edge("idle: pages are compared and drained");
         let Some(mover) = Mover::start(self, Account::default(), Throttle::Idle).await? else {
             return Ok(());
         };
@@ -131,7 +131,7 @@ impl Borg {
         };
         let done = done.await;
         if mover.pace.is_interrupted() {
-            edge("a client asks: what is done in idle time ends");
+            edge("a client request ends idle-time work");
             return Ok(());
         }
         done

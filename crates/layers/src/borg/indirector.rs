@@ -102,7 +102,7 @@ impl Borg {
 
     /// Reads from the copies: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
-        let misses = mutant::is("borg: a read in parts misses what is dirty");
+        let misses = mutant::is("borg: a read in parts misses dirty pages");
         let parts = self.split(at, |entry| (all && entry.proven) || (entry.dirty && !misses));
         self.tally(&how, |traffic| traffic.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
@@ -121,7 +121,7 @@ impl Borg {
         if read.is_ok() || part.side == Side::Origin || self.look_up(here).dirty > 0 {
             return read.map(drop);
         }
-        edge("a clean copy cannot be read: home can");
+        edge("a clean copy cannot be read: its origin can");
         self.origin.read(here, into, how.clone()).await.map(drop)
     }
 
@@ -161,7 +161,7 @@ impl Borg {
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
         let how = Hints { fua: how.fua && !flushes, ..how };
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
-        if !mutant::is("borg: a write is not told to the mover") && self.invalidate_copies(at) {
+        if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
             edge("a page is written while it is copied");
         }
         if absorbed {
@@ -169,7 +169,7 @@ impl Borg {
         }
         written.into_iter().collect::<Result<(), _>>()?;
         if flushes {
-            edge("a write that is to be durable was absorbed");
+            edge("a write with FUA was absorbed");
             self.store.flush(&Hints { fua: false, ..how }).await?;
         } else if how.fua {
             self.store.repair(&Hints { fua: false, ..how }).await?;
@@ -204,7 +204,7 @@ impl Borg {
         // Repeated after each wait: there may be less room in the log by then.
         loop {
             if self.has_to_be_told(at) {
-                edge("the write buffer is full of what must not be overwritten: it is told first");
+                edge("the write buffer is full of pending slots: the map is persisted first");
                 self.store.checkpoint(&how).await?;
                 continue;
             }
@@ -219,7 +219,7 @@ impl Borg {
 
     /// Whether the write would overwrite a copy that is not stable, with no room to absorb it anew.
     fn has_to_be_told(&self, at: Extent) -> bool {
-        let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
+        let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let pages = at.pages().end - at.pages().start;
         !in_place && !self.store.has_room(pages) && at.pages().any(|page| self.unstable(page).is_some())
     }
@@ -262,7 +262,7 @@ impl Borg {
         let mut joined = BTreeMap::new();
         let logged = self.options.overwrite == Overwrite::Logged;
         let pages = at.pages().end - at.pages().start;
-        let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
+        let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let joins = |page| {
             let clean = |entry: &Entry| logged && !entry.dirty && entry.proven;
             let clean = self.store.lookup(page).filter(clean).filter(|_| self.store.has_room(pages));
@@ -272,7 +272,7 @@ impl Borg {
             for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
                 let page = part.start.page();
                 let Some(slot) = joins(page) else { continue };
-                edge("part of a page is joined with a copy that must not be overwritten");
+                edge("part of a page is merged with a copy that must not be overwritten");
                 let there = Extent::of_pages(self.store.layout().page(slot), 1);
                 let known = self.store.sum_of(page);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
@@ -322,7 +322,7 @@ impl Borg {
         self.begin_for_origin(&how).await?;
         let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
         let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
-        if !mutant::is("borg: a discard is not told to the mover") && self.invalidate_copies(at) {
+        if !mutant::is("borg: the mover does not see a discard") && self.invalidate_copies(at) {
             edge("a page is discarded while it is copied");
         }
         discarded.into_iter().collect()

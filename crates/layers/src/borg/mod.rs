@@ -338,7 +338,7 @@ impl Layer for Borg {
         io(async move {
             let how = Hints::default();
             if self.movers.is_running() {
-                edge("it stops while pages are moved");
+                edge("a stop while pages are moved");
             }
             let _alone = {
                 let _stopping = self.request_movers_stop();

@@ -123,7 +123,7 @@ impl Borg {
             match self.origin_sum(page, how).await {
                 Ok(sum) => samples.push((page, sum)),
                 Err(error) if error.is_medium_error() => {
-                    edge("a sample of home cannot be read: it tells nothing");
+                    edge("a sample of the origin cannot be read: it proves nothing");
                 }
                 Err(error) => return Err(error),
             }
@@ -149,7 +149,7 @@ impl Borg {
         if pages.is_empty() {
             return Ok(());
         }
-        edge("clean copies are compared with home before they are served");
+        edge("clean copies are compared with the origin before they are served");
         self.compare(pages, how).await
     }
 
@@ -194,7 +194,7 @@ impl Borg {
                     let other = pages.split_off(pages.len() / 2);
                     left.extend([other, pages]);
                 }
-                Err(_) => edge("a copy or its page of home cannot be read: it is not served"),
+                Err(_) => edge("a copy or its origin cannot be read: the copy is not served"),
             }
         }
         Ok(compared)

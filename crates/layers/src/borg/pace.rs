@@ -115,7 +115,7 @@ impl<'a> Pace<'a> {
         let late = matches!(self.throttle, Throttle::Until(end) if runtime::now() >= end);
         let ends = late || self.must_stop() || self.is_interrupted();
         if self.must_stop() {
-            edge("a move ends early: the layer is to stop or to go");
+            edge("a move ends early: the layer stops or is detached");
         }
         !ends
     }

@@ -48,7 +48,7 @@ impl Borg {
         if known >= self.store.cached() as u64 {
             return Verdict::Replace;
         }
-        edge("the profile knows less than what is placed: nothing goes that is only not planned");
+        edge("the profile knows less than what is placed: unplanned pages stay");
         Verdict::Add
     }
 

@@ -168,7 +168,7 @@ impl Borg {
                 left.extend(halves.into_iter().rev().map(|half| part.cut(half)));
                 continue;
             }
-            edge("a read that verifies finds something: its pages are looked at under their locks");
+            edge("a verifying read fails: its pages are compared under their locks");
             let one = self.settle_page(part.at, &piece, how).await;
             self.verifier.count(|found| found.unreadable += u64::from(one.is_err()));
             result = result.and(one);
@@ -263,14 +263,14 @@ impl Borg {
     /// Repairs a block of the origin from its copy.
     async fn repair_origin(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
-        let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
+        let durable = Hints { fua: !mutant::is("borg: a repair of the origin without FUA"), ..how.clone() };
         self.store.begin_mapping(how).await?;
         if rewrite(&*self.origin, at, from, &durable).await.is_ok() {
-            edge("home is repaired from a copy");
+            edge("the origin is repaired from a copy");
             self.verifier.count(|found| found.origin_repaired += 1);
             return Ok(());
         }
-        edge("home cannot be repaired: its copy counts as newer");
+        edge("the origin cannot be repaired: its copy counts as newer");
         self.store.begin_writing(how).await?;
         self.verifier.count(|found| found.unrepaired += 1);
         let slot = self.store.lookup(at.start.page()).map(|entry| entry.slot);
@@ -282,9 +282,9 @@ impl Borg {
         did("copy repaired", at, there.start.0);
         let done = rewrite(&*self.bopt, there, from, how).await.is_ok();
         if done {
-            edge("a copy is repaired from home");
+            edge("a copy is repaired from the origin");
         } else {
-            edge("a copy cannot be repaired: home can be read");
+            edge("a copy cannot be repaired: the origin can be read");
         }
         self.verifier.count(|found| {
             *(if done { &mut found.copies_repaired } else { &mut found.unrepaired }) += 1;

@@ -81,7 +81,7 @@ impl Cache {
         let at = Extent::of_pages(page, 1);
         let Some(cache) = self.me.upgrade() else { return };
         // Bypassing writes are not seen here, so pages that they may write are not fetched.
-        let under = mutant::is("cache: a page is fetched under a write that passes by");
+        let under = mutant::is("cache: a page is fetched under a write that bypasses it");
         if !under && self.locks.try_lock(at, Mode::Shared, Class::Free, None).is_none() {
             return;
         }
@@ -146,7 +146,7 @@ impl Cache {
             at.pages().filter_map(|page| fetches.forget(page)).collect()
         };
         if !forgotten.is_empty() {
-            edge("a page is asked for by others while it is fetched");
+            edge("others read a page while it is fetched");
         }
         forgotten.iter().for_each(Ticket::abort);
         !forgotten.is_empty()

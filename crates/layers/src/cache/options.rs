@@ -40,17 +40,17 @@ pub const EDGES: &[&str] = &[
     "a page could not be written back: it stays dirty",
     "a page that could not be written back is tried alone",
     "a flush failed: all later ones fail",
-    "a flush waits for a page that was on its way",
+    "a flush waits for a page that is being written",
     "a write waits for room",
     "nothing can be written back: a write fails",
     "a read finds no room, and is not kept",
-    "a request passes by dirty pages",
-    "a request that could not pass by leaves what was clean unknown",
-    "part of a page is joined with what is below",
+    "a request bypasses dirty pages",
+    "a request that bypasses pages fails: clean ones are dropped",
+    "part of a page is merged with the device below",
     "part of a page is written back",
-    "a page is asked for by others while it is fetched",
+    "others read a page while it is fetched",
     "a fetched page makes room for the next",
-    "a request passes by a page that is fetched",
+    "a request bypasses a page that is being fetched",
 ];
 
 /// Canaries of the layer.

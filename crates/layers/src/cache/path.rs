@@ -102,7 +102,7 @@ impl Cache {
             let mut read = Page::unknown();
             read.data = whole.cut_sectors(number * PAGE_SECTORS, PAGE_SECTORS);
             if let Some((_, known, data)) = above.iter().find(|above| above.0 == page) {
-                edge("part of a page is joined with what is below");
+                edge("part of a page is merged with the device below");
                 read.take(page, *known, data);
             }
             read.show(part, &into.cut_sectors(part.start.0 - run.start.0, part.sectors));
@@ -117,13 +117,13 @@ impl Cache {
     /// Reads from below, with dirty sectors from memory.
     async fn read_past(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let mut above = self.state.borrow().not_below(at);
-        if mutant::is("cache: a read that passes by misses what is dirty") {
+        if mutant::is("cache: a read that bypasses misses dirty pages") {
             above.clear();
         }
         self.state.borrow_mut().counted.passed_by += at.pages().end - at.pages().start;
         self.read_below(at, into, how).await?;
         for (part, data) in above {
-            edge("a request passes by dirty pages");
+            edge("a request bypasses dirty pages");
             show(&data, &into.cut_sectors(part.start.0 - at.start.0, part.sectors));
         }
         Ok(())
@@ -155,9 +155,9 @@ impl Cache {
     pub(super) async fn pass_by(&self, at: Extent, work: Work, how: Hints) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), &how).await;
         if self.forget_fetches(at) {
-            edge("a request passes by a page that is fetched");
+            edge("a request bypasses a page that is being fetched");
         }
-        if !mutant::is("cache: a request passes by pages on their way") {
+        if !mutant::is("cache: a request bypasses pages being written") {
             self.land(at, how.class).await;
         }
         self.state.borrow_mut().hold(at);
@@ -170,12 +170,12 @@ impl Cache {
         {
             let state = &mut *self.state.borrow_mut();
             if done.is_err() && !state.here(at).is_empty() {
-                edge("a request that could not pass by leaves what was clean unknown");
+                edge("a request that bypasses pages fails: clean ones are dropped");
             }
             state.let_go(at, &change);
         }
         // Fetches issued meanwhile may have read old data.
-        if !mutant::is("cache: a page is fetched under a write that passes by") {
+        if !mutant::is("cache: a page is fetched under a write that bypasses it") {
             self.forget_fetches(at);
         }
         self.changed();

@@ -347,7 +347,7 @@ impl State {
                     }
                     Change::Zeroed => (page.known, page.dirty) = (page.known & !of, page.dirty & !of),
                     // Other dirty sectors are still written back.
-                    Change::Unknown if mutant::is("cache: a discard leaves what was known") => {}
+                    Change::Unknown if mutant::is("cache: a discard leaves pages in the cache") => {}
                     Change::Unknown => page.known &= !of | page.dirty,
                 }
                 page.dirty

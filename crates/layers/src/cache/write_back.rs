@@ -171,7 +171,7 @@ impl Cache {
                 return Err(error);
             }
             if self.state.borrow().on_their_way(until).next().is_some() {
-                edge("a flush waits for a page that was on its way");
+                edge("a flush waits for a page that is being written");
             }
             self.raise(until, usize::MAX, class);
             let ready = self.state.borrow().ready(until, Nanos::ZERO, Nanos::ZERO, usize::MAX);

@@ -139,7 +139,7 @@ impl Lld {
             (chosen, pending + state.segments.free() >= self.options.threshold, coming)
         };
         if coming {
-            edge("what the freeblock cleaner is filling has to be cleaned too");
+            edge("a segment that the freeblock cleaner fills is cleaned too");
             self.state.borrow_mut().close_apart();
             self.take_over_all().await;
             return Ok(true);

@@ -268,12 +268,12 @@ impl Lld {
                 let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
                 (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
             };
-            let early = mutant::is("lld: a checkpoint does not wait for what it tells");
+            let early = mutant::is("lld: a checkpoint does not wait for the records that it covers");
             let ended = |state: &super::state::State| early || state.log.committed() >= head.sequence;
             self.until(|state| ended(state) || state.failed.is_some()).await;
             self.failure()?;
             if self.state.borrow().breaks != breaks {
-                edge("the log broke while a checkpoint was made: it is made anew");
+                edge("the log failed during a checkpoint: another one is made");
                 continue;
             }
             self.flush_below(how).await?;
@@ -316,7 +316,7 @@ impl Lld {
             }
             state.disk.generation
         };
-        edge("a checkpoint goes to its other home too");
+        edge("a checkpoint is written to its other copy too");
         sealed::copy(&*self.below, &self.layout, generation, how).await?;
         self.flush_below(how).await?;
         self.copied.set(true);

@@ -98,7 +98,7 @@ pub async fn open(
     };
     let mut written = checkpoint.written;
     for summary in &log {
-        edge("the log behind a checkpoint tells more");
+        edge("records behind a checkpoint are replayed");
         let moved = summary.moved.iter().map(|moved| layout.segment_of(moved.slot));
         for segment in moved.chain([summary.key.segment]) {
             written[segment as usize] = summary.key.sequence;
@@ -165,7 +165,7 @@ async fn follow(
         if log[index].key.sequence > stable
             && !is_whole(below, layout, &mut log[index], options, canary).await?
         {
-            edge("the log ends with a segment that is not whole");
+            edge("the log ends with an incomplete segment");
             log.truncate(index);
             break;
         }
@@ -205,7 +205,7 @@ async fn made_whole(
     bytes: Vec<u8>,
     options: &Options,
 ) -> Result<(), IoError> {
-    edge("a record of the log is made whole from its parity");
+    edge("a record of the log is repaired from its parity");
     if options.older {
         return Ok(());
     }
@@ -264,7 +264,7 @@ async fn is_whole(
         if holds(below, layout, run[0].slot, &sums).await? {
             continue;
         }
-        edge("a block that was moved is not whole: it is where it was");
+        edge("a moved block is not whole: its old copy counts");
         for moved in run {
             if !holds(below, layout, moved.slot, &[moved.sum]).await? {
                 lost.push(moved.slot);

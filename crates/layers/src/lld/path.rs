@@ -69,7 +69,7 @@ impl Lld {
         for (part, piece) in into.split(at, PAGE_SECTORS) {
             let slot = state.slots[part.start.page() as usize];
             if slot == NONE {
-                edge("a block that lies nowhere");
+                edge("a block that has no place");
                 piece.put(0, &[0; PAGE_BYTES as usize][..piece.len()]);
                 continue;
             }
@@ -123,9 +123,9 @@ impl Lld {
             let data = if part == whole {
                 piece
             } else {
-                edge("part of a block is joined with the rest");
+                edge("part of a block is merged with the rest");
                 let old = Buffer::zeroed(PAGE_BYTES);
-                if !mutant::is("lld: part of a block is joined with zeroes") {
+                if !mutant::is("lld: part of a block is merged with zeroes") {
                     self.read_blocks(whole, &old, how).await?;
                 }
                 old.with_sectors(part.start.0 - whole.start.0, piece)

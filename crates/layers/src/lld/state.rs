@@ -135,7 +135,7 @@ impl State {
             let Some(segment) = self.segments.take() else {
                 return Admitted::No(no_room());
             };
-            edge("the log goes on where only a checkpoint can tell");
+            edge("the log continues where only a checkpoint can lead");
             self.log.place = Some((segment, 0));
             self.broke();
         }
@@ -144,7 +144,7 @@ impl State {
 
     /// Records that the log is broken: later records are found only through the next checkpoint.
     pub fn broke(&mut self) {
-        self.checkpoint_pending = !mutant::is("lld: a log that broke passes for whole");
+        self.checkpoint_pending = !mutant::is("lld: a failed log counts as whole");
         self.breaks += 1;
     }
 
@@ -250,7 +250,7 @@ impl State {
     fn close_if_empty(&mut self, number: u32) {
         let segment = self.segments.of(number);
         if segment.live == 0 && segment.coming == 0 && !self.is_filled_now(number) {
-            edge("nothing that came to a segment is still wanted");
+            edge("no block of a segment is live any more");
             // The change that supersedes the last block of it is in the open record, or was sealed before.
             self.segments.emptied(number, self.log.sequence - u64::from(self.log.is_empty()));
         }
@@ -277,7 +277,7 @@ impl State {
         let fills = self.log.fills();
         let next = if fills { self.segments.take() } else { None };
         self.segments.get(segment).written = self.log.sequence;
-        let more = u64::from(mutant::is("lld: one more is confirmed than is durable"));
+        let more = u64::from(mutant::is("lld: one record more is committed than is durable"));
         let stable = (self.durable + more).min(self.log.sequence - 1);
         let sealed = self.log.seal(next, stable, forgets)?;
         for (slot, ((_, data), sum)) in (sealed.at + 1..).zip(sealed.entries.iter().zip(&sealed.sums)) {
@@ -288,7 +288,7 @@ impl State {
         if fills {
             self.filled += 1;
             if next.is_none() {
-                edge("no segment is left for the log to go on in");
+                edge("no segment is left for the log to continue in");
                 self.broke();
             }
             if self.segments.of(segment).live == 0 {

@@ -111,7 +111,7 @@ impl Mapper {
     async fn read_page(&self, part: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
         let slot = self.slot_of(part);
         if slot == NONE {
-            edge("a page that lies nowhere");
+            edge("a page that has no slot");
             into.put(0, &[0; PAGE_BYTES as usize][..into.len()]);
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl Mapper {
         let (whole, mut bytes) = (part.whole_pages(), from);
         if part != whole {
             let old = Buffer::zeroed(PAGE_BYTES);
-            if !mutant::is("mapper: part of a page is joined with zeroes") {
+            if !mutant::is("mapper: part of a page is merged with zeroes") {
                 Box::pin(self.read_page(whole, old.clone(), how)).await?;
             }
             bytes = old.with_sectors(part.start.0 - whole.start.0, bytes);
@@ -237,7 +237,7 @@ impl Mapper {
             if state.changed || state.failed.is_some() || !state.format.lacks_copy() {
                 return Ok(());
             }
-            edge("the map goes to its other home too");
+            edge("the map is written to its other copy too");
             state.format.next(&state.map, &self.canary)
         };
         let copied = async {

@@ -24,15 +24,15 @@ pub struct Options {
 
 /// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
-    "torn home: the other counts",
+    "a torn copy of the map: the other counts",
     "zeroes where no map was written: a volume of zeroes",
-    "a page that lies nowhere",
+    "a page that has no slot",
     "slots ran out: a flush frees some",
     "a page moves while the map is written",
     "a second flush waits for the first",
     "a write failed: its slot is the last to be tried again",
     "a flush failed: all later ones fail",
-    "the map goes to its other home too",
+    "the map is written to its other copy too",
 ];
 
 /// Canaries of the layer.

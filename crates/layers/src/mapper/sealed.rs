@@ -119,7 +119,7 @@ impl Read {
             Choice::Copy(which) => {
                 let torn = matches!(self.pair.0[1 - which], CopyState::Torn(_) | CopyState::Rotten(..));
                 if torn {
-                    edge("torn home: the other counts");
+                    edge("a torn copy of the map: the other counts");
                 }
                 let accepted = torn && canary.is("torn metadata accepted");
                 Ok(Some(if accepted { 1 - which } else { which }))

@@ -78,7 +78,7 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     let bytes = region::read(below, copy(later + 1, pages)).await?;
     let map = bytes.look(|copy| decode(copy, pages, slots, canary));
     let map = map.ok_or_else(|| refused("no map that is whole".to_owned()))?;
-    edge("torn home: the other counts");
+    edge("a torn copy of the map: the other counts");
     // Otherwise the next map of this copy, if torn too, could make this one whole: with its first sectors from here and
     // its last ones from there. But by then the slots that it names hold other pages.
     below.write(first(later), Buffer::zeroed(first(later).bytes()), Hints::default()).await?;

@@ -237,7 +237,7 @@ fn a_torn_copy_leaves_the_other_and_is_written_next() {
             mapper.flush(Hints::default()).await.unwrap();
             assert_eq!(values(&*open(&below).await.unwrap(), one).await.unwrap(), [99]);
         });
-        assert!(reached(&edges, "torn home: the other counts"));
+        assert!(reached(&edges, "a torn copy of the map: the other counts"));
     }
 }
 

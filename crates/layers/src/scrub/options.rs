@@ -39,11 +39,11 @@ pub enum ReadClass {
 
 /// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
-    "a block cannot be read: its bad sectors are sought",
-    "a block that could not be read can be: nothing is wrong with it",
-    "a bad sector is written while it is sought",
-    "a pass ends early: the layer is to stop or to go",
-    "who wants a pass gets the one that is under way",
+    "a block cannot be read: its bad sectors are located",
+    "a block that could not be read is readable after all",
+    "a bad sector is written while it is located",
+    "a pass ends early: the layer stops or is detached",
+    "a request for a pass joins the running one",
 ];
 
 fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Nanos>, D::Error> {

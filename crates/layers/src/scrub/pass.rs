@@ -25,7 +25,7 @@ impl Scrub {
         let before = over();
         let _turn = self.turn.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         if over() > before {
-            edge("who wants a pass gets the one that is under way");
+            edge("a request for a pass joins the running one");
             return self.state.borrow().counted.last.clone().map_or(Ok(()), Err);
         }
         let (class, sectors) = (self.class(), self.below.geometry().sectors);
@@ -106,7 +106,7 @@ impl Scrub {
             let Err(error) = self.look_at(reader, at).await else { continue };
             let state = &mut *self.state.borrow_mut();
             if state.waiters > 0 {
-                edge("a pass ends early: the layer is to stop or to go");
+                edge("a pass ends early: the layer stops or is detached");
             } else if error.kind() != ErrorKind::Aborted {
                 state.failed.get_or_insert(error);
             }
@@ -163,7 +163,7 @@ impl Scrub {
 
     /// Finds the bad sectors of a block by halving; returns whether all of it was read for free.
     async fn seek_bad(&self, reader: usize, at: Extent) -> Result<bool, IoError> {
-        edge("a block cannot be read: its bad sectors are sought");
+        edge("a block cannot be read: its bad sectors are located");
         self.state.borrow_mut().sought.insert(at.start.0, (at, Vec::new()));
         let sought = self.halve(reader, at).await;
         self.state.borrow_mut().sought.remove(&at.start.0);
@@ -193,7 +193,7 @@ impl Scrub {
             }
         }
         if !any {
-            edge("a block that could not be read can be: nothing is wrong with it");
+            edge("a block that could not be read is readable after all");
         }
         Ok(free)
     }
@@ -204,7 +204,7 @@ impl Scrub {
         let written =
             sought.get(&block.start.0).is_some_and(|(_, written)| written.iter().any(|w| w.overlaps(at)));
         if written {
-            edge("a bad sector is written while it is sought");
+            edge("a bad sector is written while it is located");
         } else {
             did("cannot be read", at);
             found.bad(at.start);

@@ -196,7 +196,7 @@ impl FileComponent {
         std::mem::forget(guard);
         // A failed write-back may concern any data; a lack of space concerns this write only.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
-        if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
+        if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: only FUA returns an error")
         {
             self.lost.set(true);
         }
@@ -206,7 +206,7 @@ impl FileComponent {
     /// Makes all completed writes durable, by a flush that is issued from now on, by this caller or another.
     async fn sync(&self) -> Result<(), IoError> {
         let requested = self.syncs.get();
-        let joins = mutant::is("file: a flush covers less than was answered") && !self.syncing.is_empty();
+        let joins = mutant::is("file: a flush covers less than was acknowledged") && !self.syncing.is_empty();
         let requested = if joins { requested.saturating_sub(1) } else { requested };
         let alone = self.syncing.exclusive(ALL, &Hints::default()).await;
         let _alone = (!mutant::is("file: flushes do not wait for each other")).then_some(alone);

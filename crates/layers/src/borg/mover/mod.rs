@@ -254,7 +254,7 @@ impl<'a> Mover<'a> {
         let borg = self.borg;
         let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
         let dirty: Vec<u64> = pages.iter().copied().filter(is_dirty).collect();
-        if !dirty.is_empty() && !mutant::is("borg: an eviction leaves what is dirty") {
+        if !dirty.is_empty() && !mutant::is("borg: an eviction drops a dirty page") {
             let unread: Vec<u64> =
                 dirty.iter().copied().filter(|page| !buffered.contains_key(page)).collect();
             let mut data = self.read_copies(&unread).await?;
@@ -267,7 +267,7 @@ impl<'a> Mover<'a> {
             borg.store.flush_bopt(&self.how).await?;
             self.write(&*borg.origin, &data).await?;
             self.count_copied(data.len());
-            if !mutant::is("borg: an eviction does not flush home") {
+            if !mutant::is("borg: an eviction does not flush the origin") {
                 borg.store.flush_origin(&self.how).await?;
             }
         }

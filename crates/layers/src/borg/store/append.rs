@@ -109,12 +109,12 @@ impl Store {
 
     /// Makes the log begin after a failed batch, for the batches after it; these fail too if that fails.
     async fn repair_log(&self) {
-        edge("runs wait behind one that failed");
+        edge("batches wait behind a failed one");
         loop {
             let done = self.checkpoint(&Hints::default()).await;
             let table = &mut *self.table.borrow_mut();
             if let Err(error) = &done {
-                edge("the log cannot go on behind a run that failed: those behind it fail");
+                edge("the log cannot continue behind a failed batch: those behind it fail");
                 table.log.fail(error);
                 table.commit(false);
             }

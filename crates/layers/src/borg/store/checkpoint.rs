@@ -127,7 +127,7 @@ impl Store {
             if durable {
                 table.persisted(page);
             } else {
-                edge("a map page could not be written: it is owed");
+                edge("a map page could not be written: it is pending");
                 let segment = table.segments.get(page.segment);
                 (segment.pending, segment.bits) = (true, segment.bits + 1);
             }
@@ -236,7 +236,7 @@ impl Store {
         if nothing {
             return Ok(());
         }
-        edge("a flush writes what was owed");
+        edge("a flush writes pending map pages");
         self.checkpoint(how).await
     }
 }

@@ -128,7 +128,7 @@ impl Store {
             return Ok(false);
         }
         self.flush_bopt(how).await?;
-        edge("map pages are copied to their other homes");
+        edge("map pages are written to their other copies");
         let places = some.iter().map(|&(segment, _, copy)| self.layout.map_page(segment, copy));
         let read = destage::read(&*self.bopt, places, |at| self.buffer(at), how).await?;
         let (mut copies, mut copied) = (destage::Pages::default(), Vec::new());

@@ -111,8 +111,8 @@ impl Table {
     /// Commits all written batches, in order; after a failed one, only batches that failed too.
     pub fn commit(&mut self, durable_at_once: bool) {
         while let Some(batch) = self.log.written_first(self.repair.failed().is_some()) {
-            if batch.failed.borrow().is_some() && !mutant::is("borg: a run that failed is mapped") {
-                edge("a run failed");
+            if batch.failed.borrow().is_some() && !mutant::is("borg: a failed batch is mapped") {
+                edge("a batch failed");
                 let segment = self.segments.get(batch.segment);
                 (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.repair.fail(batch.sequence);

@@ -43,7 +43,7 @@ impl Store {
         if slots.is_empty() {
             return Ok(());
         }
-        edge("a clean copy is to be overwritten: the map says before that it is newer");
+        edge("a clean copy is to be overwritten: its dirty bit is persisted first");
         for &slot in slots {
             self.table.borrow_mut().set_dirty(slot, true);
         }
@@ -104,7 +104,7 @@ impl Update<'_> {
             self.store.persist_slots(&self.slots, how).await
         };
         if done.is_err() && !self.unmapped.is_empty() {
-            edge("an eviction is taken back");
+            edge("an eviction is undone");
             let table = &mut *self.store.table.borrow_mut();
             for &(page, Entry { slot, dirty, proven }) in &self.unmapped {
                 table.map_in(page, slot, dirty);

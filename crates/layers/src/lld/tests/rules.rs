@@ -132,7 +132,7 @@ fn a_clean_stop_leaves_no_log_to_follow() {
         let again = open(&below).await.unwrap();
         assert_eq!(values(&*again, Extent::new(0, SECTORS)).await.unwrap(), [29; SECTORS as usize]);
     });
-    assert!(!reached(&edges, "the log behind a checkpoint tells more"));
+    assert!(!reached(&edges, "records behind a checkpoint are replayed"));
 }
 
 /// A segment of 128 blocks is written with one request, summary and all.

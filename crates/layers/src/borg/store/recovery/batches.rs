@@ -105,7 +105,7 @@ pub async fn follow(
     };
     let count = batches.iter().take_while(|batch| known(batch) || batch.data.is_ok()).count();
     if count < batches.len() {
-        edge("the log ends with a run that is not whole");
+        edge("the log ends with an incomplete batch");
     } else if let Some(end) = end.filter(|_| disk.version != OLD && !disk.clean) {
         unless_stable(bopt, disk, end, before + count as u64 + 1).await?;
     }
@@ -125,7 +125,7 @@ pub async fn follow(
             extras.sums.set(slot, Some(*sum));
         }
     }
-    batches.truncate(count + usize::from(mutant::is("borg: one run more than the log has is replayed")));
+    batches.truncate(count + usize::from(mutant::is("borg: one batch more than the log has is replayed")));
     for batch in &batches {
         replay(layout, batch, segments, entries)?;
     }
@@ -206,7 +206,7 @@ fn replay(
     if decoded {
         return Ok(());
     }
-    edge("a run of the log is replayed");
+    edge("a batch of the log is replayed");
     for (slot, (page, _)) in (batch.at + 1..).zip(&batch.page.entries) {
         entries.add(segments, layout, *page, DiskEntry { slot, dirty: true, age: (batch.sequence, 0) })?;
     }

@@ -99,7 +99,7 @@ fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], extras: &mut Extras)
     let newer = usize::from(compared(copy(0).0) < compared(copy(1).0));
     let mut found = decode(&copy(newer));
     if found.is_none() {
-        edge("a torn map page: its other home counts");
+        edge("a torn map page: its other copy counts");
         extras.torn.push(copy(newer).2);
         found = decode(&copy(1 - newer));
     }
@@ -139,7 +139,7 @@ fn newer_sealed(
         .ok_or_else(|| none_is_whole(disk, segment))?;
     let other = &copies[1 - copy];
     if matches!(other, CopyState::Torn(_)) {
-        edge("a torn map page: its other home counts");
+        edge("a torn map page: its other copy counts");
     }
     let rotten = matches!(other, CopyState::Rotten(..)) && !disk.is_upgrading();
     if rotten {
