@@ -5,11 +5,11 @@ use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::{Clock, Experiment, LabError, LayerSetup, Pace, Partition, Play};
-use seekless_layers::registry::Entry;
-use seekless_layers::{borg, registry};
+use seekless_layers::registry::{self, Entry};
 use seekless_trace::Trace;
 use seekless_volume::Description;
 use seekless_volume::duration;
+use serde::Serialize;
 
 use crate::Usage;
 use crate::filling::Filling;
@@ -20,7 +20,7 @@ pub const OUTSTANDING: usize = 8;
 
 /// Stands for the default drive, or a larger one if needed.
 const AUTO: &str = "auto";
-const USUAL: &str = "wd2500aaks";
+const DEFAULT_DRIVE: &str = "wd2500aaks";
 
 /// Layer name that stands for no layer.
 const NONE: &str = "none";
@@ -36,21 +36,21 @@ pub struct Setup {
     drive: String,
     /// Layer over the drive: any layer that needs one device, borg, or none; `lab compare` takes several separated by
     /// commas, of which the first is the base, and compares a single one with the bare drive
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = registry::USUAL)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = registry::DEFAULT)]
     layer: Vec<String>,
     /// Size of BORG's optimised partition (BOPT)
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = whole_sectors)]
     bopt: u64,
-    /// Part of the BOPT that absorbs writes, 0 to 1
-    #[arg(long, value_name = "PART", default_value_t = 0.4)]
-    write_buffer: f64,
-    /// Smallest weight of an edge of the access graph along which groups grow
-    #[arg(long, value_name = "TIMES", default_value_t = 1)]
-    threshold: u32,
+    /// Part of the BOPT that absorbs writes, 0 to 1 [default: 0.4]
+    #[arg(long, value_name = "PART")]
+    write_buffer: Option<f64>,
+    /// Smallest weight of an edge of the access graph along which groups grow [default: 1]
+    #[arg(long, value_name = "TIMES")]
+    threshold: Option<u32>,
     /// What a layout is learnt from: all requests, those since the last reconfiguration, or all with the weight of
-    /// older ones halved each time
-    #[arg(long, value_name = "WINDOW", default_value = "cumulative")]
-    training: TrainingName,
+    /// older ones halved each time [default: cumulative]
+    #[arg(long, value_name = "WINDOW")]
+    training: Option<Training>,
     /// Number of reconfigurations, after equal numbers of requests, unless a volume file sets an interval
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     reconfigure: u32,
@@ -97,9 +97,9 @@ pub struct Setup {
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
     /// Class of a reconfiguration's copies: background, or free, only while the head waits anyway (turns --freeblock
-    /// on)
-    #[arg(long, value_name = "CLASS", default_value = "background")]
-    reconfigure_class: ClassName,
+    /// on) [default: background]
+    #[arg(long, value_name = "CLASS")]
+    reconfigure_class: Option<MoveClass>,
     /// Carry out requests of class free while the head waits for other requests' sectors
     #[arg(long)]
     freeblock: bool,
@@ -111,8 +111,9 @@ pub struct Setup {
 }
 
 /// Class of a reconfiguration's copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ClassName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum MoveClass {
     Background,
     Free,
 }
@@ -131,22 +132,22 @@ enum ClockName {
     Stop,
 }
 
-/// What BORG learns from.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TrainingName {
+/// Requests that a layout is learnt from.
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Training {
     Cumulative,
     Partial,
     Decayed,
 }
 
-impl From<TrainingName> for borg::Training {
-    fn from(name: TrainingName) -> borg::Training {
-        match name {
-            TrainingName::Cumulative => borg::Training::Cumulative,
-            TrainingName::Partial => borg::Training::Partial,
-            TrainingName::Decayed => borg::Training::Decayed,
-        }
-    }
+/// Options of layers that have flags of their own: see [`Entry::flags`].
+#[derive(Serialize)]
+struct Flags {
+    write_buffer: Option<f64>,
+    threshold: Option<u32>,
+    training: Option<Training>,
+    reconfigure_class: Option<MoveClass>,
 }
 
 /// A size in whole sectors.
@@ -225,7 +226,7 @@ impl Setup {
 
     /// The drive to try first.
     fn first_drive(&self) -> &str {
-        if self.drive == AUTO { USUAL } else { &self.drive }
+        if self.drive == AUTO { DEFAULT_DRIVE } else { &self.drive }
     }
 
     fn of_each(&self, columns: &[Column], drive: &str) -> anyhow::Result<Vec<(String, Experiment)>> {
@@ -301,7 +302,8 @@ impl Setup {
 
     /// Freeblock options; on if any option needs them.
     fn freeblock(&self) -> Option<FreeOptions> {
-        let wanted = self.freeblock || self.filling.is_told() || self.reconfigure_class == ClassName::Free;
+        let wanted =
+            self.freeblock || self.filling.is_told() || self.reconfigure_class == Some(MoveClass::Free);
         wanted.then(|| self.filling.options())
     }
 
@@ -336,6 +338,7 @@ impl Setup {
             };
             return Err(Usage(format!("--option: found {key}, expected {expected}")).into());
         }
+        self.check_flags(&columns)?;
         Ok(columns)
     }
 
@@ -366,17 +369,16 @@ impl Setup {
 
     /// A layer with its options, and with a part of the drive if it needs a second device.
     fn setup_of(&self, entry: &'static Entry) -> anyhow::Result<LayerSetup> {
-        let mut options = toml::Table::new();
-        if entry.name == registry::USUAL {
-            options = toml::Table::try_from(self.usual_options())?;
-        }
+        let mut options = (entry.defaults)();
+        let flags = self.flags()?.into_iter();
+        options.extend(flags.filter(|(key, _)| entry.flags.contains(&key.as_str())));
         for (key, value) in &self.options {
             let key = match key.split_once('.') {
                 Some((layer, key)) if layer == entry.name => key,
                 Some(_) => continue,
                 None => key,
             };
-            options.insert(key.to_owned(), typed(entry, &options, key, value));
+            options.insert(key.to_owned(), typed(entry, key, value));
         }
         let why = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
         if !self.options.is_empty() {
@@ -386,18 +388,30 @@ impl Setup {
         Ok(LayerSetup { entry, options, partition: Some(partition).filter(|_| !entry.devices.is_empty()) })
     }
 
-    /// The options that have flags of their own.
-    fn usual_options(&self) -> borg::Options {
-        borg::Options {
+    /// The flags that were given, by the layers' options that they set.
+    fn flags(&self) -> anyhow::Result<toml::Table> {
+        let flags = Flags {
             write_buffer: self.write_buffer,
             threshold: self.threshold,
-            training: self.training.into(),
-            reconfigure_class: match self.reconfigure_class {
-                ClassName::Background => borg::MoveClass::Background,
-                ClassName::Free => borg::MoveClass::Free,
-            },
-            ..borg::Options::default()
+            training: self.training,
+            reconfigure_class: self.reconfigure_class,
+        };
+        Ok(toml::Table::try_from(flags)?)
+    }
+
+    /// Refuses a flag that no layer of the experiment has.
+    fn check_flags(&self, columns: &[Column]) -> anyhow::Result<()> {
+        for key in self.flags()?.keys() {
+            let has = |entry: &Entry| entry.flags.contains(&key.as_str());
+            if !columns.iter().any(|(_, layer)| layer.is_some_and(has)) {
+                let (flag, found) = (key.replace('_', "-"), self.layer.join(","));
+                let fit = registry::LAYERS.iter().filter(|entry| has(entry)).map(|entry| entry.name);
+                let fit = fit.collect::<Vec<_>>().join(" or ");
+                let why = format!("--{flag}: found with --layer {found}, expected {fit} among the layers");
+                return Err(Usage(why).into());
+            }
         }
+        Ok(())
     }
 
     /// Refuses options of a trace: a workload defines its own arrivals.
@@ -432,7 +446,7 @@ pub fn line(experiment: &Experiment) -> String {
     let layer = experiment.layer.as_ref().map_or_else(
         || "no layer".to_owned(),
         |layer| {
-            let name = layer.entry.name;
+            let name = layer.entry.title;
             let bopt =
                 layer.partition.map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
             let times = counted(u64::from(experiment.reconfigure), "time");
@@ -453,9 +467,9 @@ pub fn pace_line(pace: Pace) -> String {
 }
 
 /// An option's value in its layer's type: a string where the option is one, otherwise by its form.
-fn typed(entry: &Entry, options: &toml::Table, key: &str, value: &str) -> toml::Value {
+fn typed(entry: &Entry, key: &str, value: &str) -> toml::Value {
     let text = || toml::Value::from(value);
-    if let Some(default) = options.get(key) {
+    if let Some(default) = (entry.defaults)().get(key) {
         // A size may be a plain number, and is still a string.
         return if default.is_str() { text() } else { looks_like(value) };
     }

@@ -172,7 +172,8 @@ fn an_edge_that_was_not_reached_is_a_failure() {
     let ran = seekless(&[&["lab", "explore", &volume], &few[..]].concat());
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stdout.contains("mapper: a torn copy of the map: the other counts") && ran.stdout.contains("never"),
+        ran.stdout.contains("mapper: a torn copy of the map: the other counts")
+            && ran.stdout.contains("never"),
         "{}",
         ran.stdout
     );

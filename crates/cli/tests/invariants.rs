@@ -49,6 +49,11 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("the copy that counts is not overwritten", "borg: a map page goes over its newer copy", "borg-paper"),
     ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "lld"),
     ("a head ends before its parity", "durable: a head reaches into its parity", "lld"),
+    ("a slot has one block", "lld: a block keeps the slot that it left", "lld"),
+    ("a segment counts its live blocks", "lld: a block leaves its segment twice", "lld"),
+    ("a segment is freed when no block lies in it", "lld: a segment is freed that holds a block", "lld"),
+    ("a dirty page is not evicted", "cache: a dirty page may be evicted", "cache"),
+    ("one version of a page is being written", "cache: a page is written back twice at once", "cache"),
 ];
 
 /// Options of the exploration: overlapping requests, in a small part of the volume, and commands.

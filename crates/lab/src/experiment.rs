@@ -280,7 +280,7 @@ mod tests {
             drive: Model::find("wd2500aaks").unwrap(),
             over_sectors: None,
             layer: Some(LayerSetup {
-                entry: seekless_layers::registry::find(seekless_layers::registry::USUAL).unwrap(),
+                entry: seekless_layers::registry::find(seekless_layers::registry::DEFAULT).unwrap(),
                 options: toml::Table::new(),
                 partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
             }),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{Runtime, Task};
 use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
-use seekless_layers::periodic::reconfigure_every;
+use seekless_layers::schedule::reconfigure_every;
 use serde::Serialize;
 
 use crate::error::LabError;

@@ -11,6 +11,7 @@ use seekless_core::runtime::{self, Task};
 use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
 
 use seekless_layers::replay::Controller;
+use seekless_layers::schedule::Schedule;
 
 use crate::setup::{Clock, MOST};
 
@@ -30,15 +31,6 @@ pub struct Stretch {
     pub phase: usize,
     /// First request, counted from zero.
     pub first_request: u64,
-}
-
-/// When reconfigurations start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// This number of times, after equal numbers of requests.
-    Times(u32),
-    /// With the first request after this interval, from the start of the one before.
-    Every(Nanos),
 }
 
 /// A reconfiguration of one layer.
@@ -146,16 +138,8 @@ impl Reconfigure {
     }
 
     fn is_due(&self, index: u64) -> bool {
-        if self.layers.is_empty() || self.started == MOST {
-            return false;
-        }
-        match self.when {
-            Schedule::Times(times) => {
-                let (times, next) = (u64::from(times), self.started + 1);
-                self.started < times && index >= self.requests * next / (times + 1)
-            }
-            Schedule::Every(time) => runtime::now().since(self.last_start) >= time,
-        }
+        let may = !self.layers.is_empty() && self.started < MOST;
+        may && self.when.is_due(index, self.requests, self.started, self.last_start)
     }
 
     /// Begins a stretch where another run's phase begins.

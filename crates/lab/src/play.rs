@@ -12,11 +12,12 @@ use seekless_core::runtime::{Runtime, Stalled};
 use seekless_core::{Account, Cost, Layer, LayerTraffic, Nanos};
 use seekless_drive::Work;
 use seekless_layers::replay::{Replayed, replay};
+use seekless_layers::schedule::Schedule;
 use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::phases::{Done, Phase, Reconfigure, Schedule, Stretch};
+use crate::phases::{Done, Phase, Reconfigure, Stretch};
 use crate::setup::{MOST, Play};
 use crate::workload::answers::Answers;
 use seekless_volume::Volume;

@@ -24,7 +24,7 @@ fn experiment() -> Experiment {
         drive: Model::find("wd2500aaks").unwrap(),
         over_sectors: None,
         layer: Some(LayerSetup {
-            entry: registry::find(registry::USUAL).unwrap(),
+            entry: registry::find(registry::DEFAULT).unwrap(),
             options: toml::Table::new(),
             partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
         }),

@@ -50,7 +50,7 @@ top = "mapper"
 #[test]
 fn a_file_and_the_flags_build_the_same_volume() {
     let layer = LayerSetup {
-        entry: registry::find(registry::USUAL).unwrap(),
+        entry: registry::find(registry::DEFAULT).unwrap(),
         options: toml::Table::new(),
         partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
     };

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use seekless_core::{BlockDevice, ErrorKind, IoError, Layer, PAGE_SECTORS};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::borg::{self, Borg};
 use crate::cache::{self, Cache};
@@ -28,6 +28,8 @@ use crate::split::{self, Split};
 pub struct Entry {
     /// Its name in volume files and on the command line.
     pub name: &'static str,
+    /// Its name in titles and sentences, if that is written otherwise.
+    pub title: &'static str,
     /// One-line description.
     pub does: &'static str,
     /// Whether it is transparent: keeps the volume's order below it, so that it attaches and detaches at any time.
@@ -49,6 +51,10 @@ pub struct Entry {
     pub holds_newer: bool,
     /// Checks its options.
     pub check: Check,
+    /// All options that have a default value, with that value.
+    pub defaults: fn() -> toml::Table,
+    /// Options that the laboratory's commands have a flag for: `--write-buffer` sets `write_buffer`.
+    pub flags: &'static [&'static str],
     /// Sectors visible to clients, if fewer than below.
     pub sectors: Option<Sectors>,
     /// Builds it.
@@ -122,6 +128,7 @@ impl Entry {
     pub const fn new(name: &'static str, does: &'static str, build: Build) -> Entry {
         Entry {
             name,
+            title: name,
             does,
             transparent: true,
             readme: "",
@@ -132,6 +139,8 @@ impl Entry {
             sealed: false,
             holds_newer: false,
             check: |table| read(table, |_: &NoOptions| Ok(())).map(drop),
+            defaults: toml::Table::new,
+            flags: &[],
             sectors: None,
             build,
             create: None,
@@ -180,7 +189,12 @@ pub fn read<T: DeserializeOwned>(
     check(&options).map(|()| options)
 }
 
-/// As `parse`, with the error of a layer being built.
+/// Default values of options, as a volume file would set them.
+fn defaults<T: Default + Serialize>() -> toml::Table {
+    toml::Table::try_from(T::default()).unwrap_or_default()
+}
+
+/// As `read`, with the error of a layer being built.
 fn options<T: DeserializeOwned>(
     name: &'static str,
     options: toml::Table,
@@ -197,6 +211,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 /// All layers, by name.
 pub const LAYERS: [Entry; 10] = [
     Entry {
+        title: "BORG",
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
         commands: borg::COMMANDS,
@@ -204,6 +219,8 @@ pub const LAYERS: [Entry; 10] = [
         canaries: borg::CANARIES,
         sealed: true,
         check: |table| read(table, borg::Options::check).map(drop),
+        defaults: defaults::<borg::Options>,
+        flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
         holds_newer: true,
         create: Some(|below, table, replace| {
             Box::pin(async move {
@@ -232,6 +249,7 @@ pub const LAYERS: [Entry; 10] = [
         edges: cache::EDGES,
         canaries: cache::CANARIES,
         check: |table| read(table, cache::Options::check).map(drop),
+        defaults: defaults::<cache::Options>,
         ..Entry::new(
             "cache",
             "keeps pages in memory, answers writes there, and reads and writes ahead where that costs nothing",
@@ -245,6 +263,7 @@ pub const LAYERS: [Entry; 10] = [
     Entry {
         readme: include_str!("fault/delay/README.md"),
         check: |table| read(table, delay::Options::check).map(drop),
+        defaults: defaults::<delay::Options>,
         ..Entry::new("delay", "makes requests take longer", |below, table| {
             built(|| {
                 let options = options("delay", table, delay::Options::check)?;
@@ -255,6 +274,7 @@ pub const LAYERS: [Entry; 10] = [
     Entry {
         readme: include_str!("fault/error/README.md"),
         check: |table| read(table, error::Options::check).map(drop),
+        defaults: defaults::<error::Options>,
         ..Entry::new("error", "makes requests fail", |below, table| {
             built(|| {
                 let options = options("error", table, error::Options::check)?;
@@ -269,6 +289,7 @@ pub const LAYERS: [Entry; 10] = [
         canaries: lld::CANARIES,
         sealed: true,
         check: |table| read(table, lld::Options::check).map(drop),
+        defaults: defaults::<lld::Options>,
         sectors: Some(|table, over| {
             let options = read(table, lld::Options::check)?;
             Ok(u64::from(options.layout(over)?.blocks) * PAGE_SECTORS)
@@ -292,6 +313,7 @@ pub const LAYERS: [Entry; 10] = [
     Entry {
         readme: include_str!("fault/lose/README.md"),
         check: |table| read(table, lose::Options::check).map(drop),
+        defaults: defaults::<lose::Options>,
         ..Entry::new("lose", "loses, tears or misdirects writes, or never answers", |below, table| {
             built(|| {
                 let options = options("lose", table, lose::Options::check)?;
@@ -306,6 +328,7 @@ pub const LAYERS: [Entry; 10] = [
         canaries: mapper::CANARIES,
         sealed: true,
         check: |table| read(table, mapper::Options::check).map(drop),
+        defaults: defaults::<mapper::Options>,
         sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
         upgrade: Some(|below, table| {
             Box::pin(async move {
@@ -326,6 +349,7 @@ pub const LAYERS: [Entry; 10] = [
     Entry {
         readme: include_str!("fault/powercut/README.md"),
         check: |table| read(table, powercut::Options::check).map(drop),
+        defaults: defaults::<powercut::Options>,
         ..Entry::new(
             "powercut",
             "keeps writes in a volatile cache, and loses power at the n-th request",
@@ -339,6 +363,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
         check: |table| read(table, scrub::Options::check).map(drop),
+        defaults: defaults::<scrub::Options>,
         ..Entry::new("scrub", "reads the whole volume periodically, to find bad sectors", |below, table| {
             let options = options("scrub", table, scrub::Options::check);
             Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
@@ -348,6 +373,7 @@ pub const LAYERS: [Entry; 10] = [
         readme: include_str!("split/README.md"),
         edges: split::EDGES,
         check: |table| read(table, split::Options::check).map(drop),
+        defaults: defaults::<split::Options>,
         ..Entry::new("split", "hands large requests on in parts", |below, table| {
             built(|| Ok(Split::new(below.over, &options("split", table, split::Options::check)?)))
         })
@@ -369,8 +395,8 @@ fn bopt(below: &Below) -> Result<Rc<dyn BlockDevice>, IoError> {
     below.devices.get("bopt").cloned().ok_or_else(lacks)
 }
 
-/// The layer that the lab compares by default.
-pub const USUAL: &str = "borg";
+/// The layer that the laboratory compares by default.
+pub const DEFAULT: &str = "borg";
 
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -396,6 +422,16 @@ mod tests {
         for entry in &LAYERS {
             let mut options = example(entry.readme);
             entry.check(&options).expect(entry.name);
+            let defaults = (entry.defaults)();
+            assert!(
+                entry.flags.iter().all(|flag| defaults.contains_key(*flag)),
+                "{}: {defaults}",
+                entry.name
+            );
+            let lacks = defaults
+                .keys()
+                .find(|key| !entry.readme.contains(&format!("`{key}`")) && !options.contains_key(*key));
+            assert_eq!(lacks, None, "{}: the page lacks an option", entry.name);
             options.insert("nonsense".to_owned(), toml::Value::Boolean(true));
             let error = entry.check(&options).unwrap_err().to_string();
             assert!(error.contains("nonsense"), "{}: {error}", entry.name);

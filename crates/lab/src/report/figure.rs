@@ -14,6 +14,8 @@ use super::text::escape;
 pub struct Figure {
     /// Identifier in the page.
     pub id: &'static str,
+    /// Its index among the figures of this identifier.
+    pub index: usize,
     /// Title.
     pub title: String,
     /// Caption: what to see in it.
@@ -44,7 +46,8 @@ pub struct Panel {
 impl Figure {
     /// The chart, with its tables collapsed.
     pub fn html(&self) -> String {
-        let (id, title, caption) = (self.id, escape(&self.title), escape(&self.caption));
+        let (title, caption) = (escape(&self.title), escape(&self.caption));
+        let id = if self.index == 0 { self.id.to_owned() } else { format!("{}-{}", self.id, self.index + 1) };
         let class = if self.wide || self.panels.len() > 1 { " class=\"whole\"" } else { "" };
         let mut out = format!(
             "<figure id=\"{id}\"{class}><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}",
@@ -111,6 +114,15 @@ impl Figure {
             tables: vec![stack.table()],
             ..Figure::default()
         }
+    }
+
+    /// The chart of the `index`-th of several variants, from 0; `name` is empty if there is only one.
+    pub fn of_variant(mut self, index: usize, name: &str) -> Figure {
+        self.index = index;
+        if !name.is_empty() {
+            self.title = format!("{}: {name}", self.title);
+        }
+        self
     }
 
     /// Adds a table, if there is one.

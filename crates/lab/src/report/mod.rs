@@ -102,15 +102,16 @@ fn the_drive(page: &mut Page, comparison: &Comparison) {
     let Some(base) = comparison.variants.first() else { return };
     let layers = by_phase(comparison);
     let busy = layers.iter().map(|(name, layer)| (name.clone(), charts::busy_by_phase(layer, &base.name)));
-    let (busy, layer) = (busy.collect(), layers.first().map(|(_, layer)| *layer));
-    let figures = [
-        Figure::of_plots(busy),
+    let mut figures = vec![
+        Figure::of_plots(busy.collect()),
         alone(charts::seek_distances(comparison)),
         Some(Figure::of_stack(&charts::head_time(comparison))),
-        layer.and_then(charts::head_time_by_phase).map(|stack| Figure::of_stack(&stack)),
-        layer
-            .and_then(charts::stages)
-            .map(|stack| Figure::of_stack(&stack).with(layer.map(charts::reconfiguration_table))),
     ];
+    for (index, (name, layer)) in layers.iter().enumerate() {
+        let stages = charts::stages(layer)
+            .map(|stack| Figure::of_stack(&stack).with(Some(charts::reconfiguration_table(layer))));
+        let both = [charts::head_time_by_phase(layer).map(|stack| Figure::of_stack(&stack)), stages];
+        figures.extend(both.map(|figure| figure.map(|figure| figure.of_variant(index, name))));
+    }
     page.charts(figures.into_iter().flatten());
 }

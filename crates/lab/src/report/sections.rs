@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use seekless_layers::registry::USUAL;
+use seekless_layers::registry;
 use seekless_trace::Stats;
 
 use super::table::Table;
@@ -18,7 +18,7 @@ type PhaseFigure = fn(&Phase) -> String;
 
 /// A variant's name for readers.
 pub fn display_name(name: &str) -> String {
-    if name == USUAL { name.to_uppercase() } else { name.to_owned() }
+    registry::find(name).map_or(name, |entry| entry.title).to_owned()
 }
 
 /// The first sentence: the paper's figure, and the one with all of the layer's own work.

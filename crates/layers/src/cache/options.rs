@@ -1,17 +1,17 @@
 //! Options of the layer.
 
 use seekless_core::{Nanos, PAGE_BYTES};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Refused;
 use crate::canary::Canary;
-use crate::units::{Bytes, time};
+use crate::units::{Bytes, time, time_in_ns};
 
 /// Size of the smallest cache: an eighth of it, the largest cached request, is a page.
 const SMALLEST: u64 = 8 * PAGE_BYTES;
 
 /// The options of the buffer cache.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Memory for pages, in whole pages of 4 KiB: cached, being written, and being read.
@@ -19,12 +19,12 @@ pub struct Options {
     /// Share of it that may be dirty, above 0 to 1; beyond that writes wait.
     pub dirty: f64,
     /// Age at which dirty pages are written back in the background.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub expire: Nanos,
     /// Whether dirty pages are written early where it costs nothing (prewriting).
     pub prewrite: bool,
     /// Time without another write before a page is prewritten, at least 1 ms.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub settle: Nanos,
     /// Size prefetched around a read that missed, half before and half after it, where it costs nothing: at most a
     /// sixteenth of the cache; 0 for none.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
-use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, mutant};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant};
 
 use super::fetch::Fetches;
 use super::page::{Flight, Page, Sectors, extents, sectors};
@@ -147,7 +147,7 @@ impl State {
         list.remove(&found.used);
         let result = change(found);
         let list = if found.unused { &mut self.unused } else { &mut self.idle };
-        match found.is_idle() {
+        match found.is_idle() || mutant::is("cache: a dirty page may be evicted") {
             true if found.known == 0 => drop(self.pages.remove(&page)),
             true => drop(list.insert(found.used, page)),
             false => {}
@@ -181,7 +181,8 @@ impl State {
         while self.held() + pages > self.capacity {
             let first = self.unused.pop_first().or_else(|| self.idle.pop_first());
             let Some((_, page)) = first else { return false };
-            self.pages.remove(&page);
+            let evicted = self.pages.remove(&page);
+            invariant!("a dirty page is not evicted", evicted.is_none_or(|page| page.is_idle()));
         }
         true
     }
@@ -239,7 +240,8 @@ impl State {
             page.put(part, from);
             page.dirty |= sectors(part);
             (page.used, page.written, page.unused) = (used, time, false);
-            (overwritten, page.flight.is_none().then_some(page.sequence))
+            let waits = page.flight.is_none() || mutant::is("cache: a page is written back twice at once");
+            (overwritten, waits.then_some(page.sequence))
         });
         let (overwritten, waits) = written?;
         self.superseded += u64::from(again);
@@ -285,6 +287,7 @@ impl State {
         self.flying.insert(found.sequence, page);
         let (sequence, since) = (found.sequence, found.since);
         let sectors = std::mem::take(&mut found.dirty);
+        invariant!("one version of a page is being written", found.flight.is_none());
         found.flight = Some(Flight { sequence, since, sectors, superseded: false, ticket: ticket.clone() });
     }
 

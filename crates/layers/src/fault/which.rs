@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op, SECTOR_BYTES, runtime};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Refused;
 use crate::units::Bytes;
@@ -112,6 +112,12 @@ impl Which {
 /// A kind of request by its name in a volume file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpName(pub Op);
+
+impl Serialize for OpName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
 
 impl<'de> Deserialize<'de> for OpName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

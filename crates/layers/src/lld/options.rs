@@ -1,7 +1,7 @@
 //! Options of the layer.
 
 use seekless_core::{ErrorKind, IoError, PAGE_BYTES};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::layout::{LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT, THRESHOLD};
 use crate::Refused;
@@ -9,7 +9,7 @@ use crate::canary::Canary;
 use crate::units::Bytes;
 
 /// The options of the log-structured logical disk.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Size visible to clients; by default fifteen sixteenths of the maximum.
@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 /// Cleaners.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cleaner {
     /// Started by a writer that finds too few free segments.
@@ -46,7 +46,7 @@ pub enum Cleaner {
 }
 
 /// Where the freeblock cleaner writes moved blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Moved {
     /// Into the open segment: clients' writes carry them, as in the paper.

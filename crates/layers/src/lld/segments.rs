@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use seekless_core::invariant;
+
 /// A segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -82,6 +84,7 @@ impl Segments {
 
     /// Makes a segment pending that has no live blocks and is not open; `sequence` removed its last block.
     pub fn emptied(&mut self, segment: u32, sequence: u64) {
+        invariant!("a segment is freed when no block lies in it", self.of(segment).live == 0);
         self.get(segment).emptied = sequence;
         self.pending.insert(segment);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, IoError, Ticket, mutant};
+use seekless_core::{Buffer, ErrorKind, IoError, Ticket, invariant, mutant};
 
 use super::checkpoint::{Head, Place};
 use super::layout::{Block, Layout, NONE, Slot};
@@ -157,10 +157,16 @@ impl State {
         self.segments.get(segment).hollow &= hollow;
         if slot != was {
             self.vacate(was);
-            self.slots[block as usize] = slot;
-            self.owners[slot as usize] = block;
-            self.segments.get(segment).live += 1;
+            self.occupy(block, slot);
         }
+    }
+
+    /// Makes an empty slot that of a block.
+    fn occupy(&mut self, block: Block, slot: Slot) {
+        self.slots[block as usize] = slot;
+        let was = std::mem::replace(&mut self.owners[slot as usize], block);
+        invariant!("a slot has one block", was == NONE);
+        self.segments.get(self.layout.segment_of(slot)).live += 1;
     }
 
     /// Deletes a block.
@@ -177,11 +183,16 @@ impl State {
         if slot == NONE {
             return;
         }
-        self.owners[slot as usize] = NONE;
+        if !mutant::is("lld: a block keeps the slot that it left") {
+            self.owners[slot as usize] = NONE;
+        }
         let number = self.layout.segment_of(slot);
         let segment = self.segments.get(number);
-        segment.live -= 1;
-        let (empty, cleaning) = (segment.live == 0 && segment.coming == 0, segment.cleaning);
+        let left = 1 + u32::from(mutant::is("lld: a block leaves its segment twice"));
+        invariant!("a segment counts its live blocks", segment.live >= left);
+        segment.live -= left;
+        let most = u32::from(mutant::is("lld: a segment is freed that holds a block"));
+        let (empty, cleaning) = (segment.live <= most && segment.coming == 0, segment.cleaning);
         if empty && !self.is_filled_now(number) {
             self.counted.cleaned += u64::from(cleaning);
             self.counted.cleaned_free += u64::from(self.freely.contains_key(&number));
@@ -261,11 +272,10 @@ impl State {
         let Moved { block, slot, sum } = moved;
         self.log.moved(moved);
         self.sums.set(slot, (!hollow).then_some(sum));
-        let was = std::mem::replace(&mut self.slots[block as usize], slot);
-        self.owners[slot as usize] = block;
+        let was = self.slots[block as usize];
+        self.occupy(block, slot);
         let (sequence, number) = (self.log.sequence, self.layout.segment_of(slot));
         let segment = self.segments.get(number);
-        segment.live += 1;
         segment.written = sequence;
         segment.hollow &= hollow;
         self.vacate(was);

@@ -1,7 +1,7 @@
 //! Options of the layer.
 
 use seekless_core::{ErrorKind, IoError, PAGE_BYTES, PAGE_SECTORS};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::table;
 use crate::Refused;
@@ -9,7 +9,7 @@ use crate::canary::Canary;
 use crate::units::Bytes;
 
 /// The options of the mapper.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Size visible to clients; by default all but one slot in seventeen.

@@ -1,17 +1,17 @@
 //! Options of the layer, with defaults.
 
 use seekless_core::{Class, Nanos, SECTOR_BYTES, device::LARGEST_REQUEST_SECTORS};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Refused;
-use crate::units::{Bytes, time};
+use crate::units::{Bytes, time, time_in_ns};
 
 /// Options. Each key is described on the layer's page, which a test reads.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Time from the start of a pass to the next; without it only on command.
-    #[serde(deserialize_with = "some_time")]
+    #[serde(deserialize_with = "some_time", skip_serializing)]
     pub every: Option<Nanos>,
     /// Class of its reads.
     pub class: ReadClass,
@@ -22,12 +22,12 @@ pub struct Options {
     /// Limit in bytes per second; 0 for none.
     pub rate: Bytes,
     /// Deadline of free reads, after which the remainder is read in the background.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub deadline: Nanos,
 }
 
 /// Classes of reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadClass {
     /// In order, in the background.

@@ -14,13 +14,13 @@ use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Counters, Extent, Hints, IoError, IoFuture, Layer, RangeLocks, SECTOR_BYTES, Zeroes,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Refused;
 use crate::units::Bytes;
 
 /// Options. Each key is described on the layer's page, which a test reads.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Maximum size of a part; parts end at multiples of it.

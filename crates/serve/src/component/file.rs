@@ -196,8 +196,7 @@ impl FileComponent {
         std::mem::forget(guard);
         // A failed write-back may concern any data; a lack of space concerns this write only.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
-        if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: only FUA returns an error")
-        {
+        if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: only FUA returns an error") {
             self.lost.set(true);
         }
         done

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 use seekless_core::runtime::{sleep, spawn};
 use seekless_core::{Hints, Layer, Nanos, PAGE_BYTES, Size};
-use seekless_layers::periodic::reconfigure_every;
+use seekless_layers::schedule::reconfigure_every;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
 use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, Home, Server, control};

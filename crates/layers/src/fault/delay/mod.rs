@@ -4,28 +4,28 @@
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Nanos, Op};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::which::{OpName, When};
 use super::{Act, Fault, Which};
 use crate::Refused;
-use crate::units::{Bytes, time};
+use crate::units::{Bytes, time, time_in_ns};
 
 /// Options.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Fixed delay before a request begins.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub time: Nanos,
     /// Additional delay, uniformly distributed up to this.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub random: Nanos,
     /// Additional delay, exponentially distributed with this mean.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub exponential: Nanos,
     /// Additional delay, normally distributed with this mean; the deviation is a quarter of it.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub normal: Nanos,
     /// Instead of delays: factor by which requests take longer, 1 or more.
     pub times: f64,

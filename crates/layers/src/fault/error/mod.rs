@@ -3,7 +3,7 @@
 mod medium;
 
 use seekless_core::{ErrorKind, Extent, Hints, IoError, Op, SECTOR_BYTES, Size};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::which::{OpName, When};
 use super::{Act, Fault, Which};
@@ -12,11 +12,11 @@ use crate::units::Bytes;
 use medium::Medium;
 
 /// Options.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Kind of error; by default a medium error, or no space for `full`.
-    #[serde(deserialize_with = "kind")]
+    #[serde(deserialize_with = "kind", skip_serializing)]
     pub kind: Option<ErrorKind>,
     /// The first request to fail, of the matching ones, counted from 1.
     pub nth: u64,

@@ -2,7 +2,7 @@
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::which::{OpName, When};
 use super::{Act, Fault, Which};
@@ -10,7 +10,7 @@ use crate::Refused;
 use crate::units::Bytes;
 
 /// Kinds of this fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
     /// The write succeeds, and is not carried out.
@@ -25,7 +25,7 @@ pub enum What {
 }
 
 /// Options.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Kind of fault.

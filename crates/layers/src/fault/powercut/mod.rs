@@ -17,13 +17,13 @@ use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
     Nanos, Zeroes, runtime,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Refused;
 use volatile::Volatile;
 
 /// Fate of writes that are not durable at the cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
     /// Any sectors of any of them, at random.
@@ -36,7 +36,7 @@ pub enum Keep {
 }
 
 /// Options.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// The request at which the power fails, counted from 1; all kinds count.
