@@ -40,6 +40,11 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "borg-paper",
     ),
     ("a session is begun before its first change", "borg: a write begins no session", "borg-paper"),
+    (
+        "checksums are given up before a copy is overwritten",
+        "borg: a copy is overwritten before its checksum is given up",
+        "borg-paper",
+    ),
     ("one writes metadata at a time", "borg: a checkpoint does not lock metadata", "borg-paper"),
     (
         "a segment is freed when it holds nothing, on disk either",

@@ -96,6 +96,9 @@ impl Borg {
             did("read at home", at, at.start.0);
             return self.origin.read(at, into, how).await;
         }
+        if found.dirty > 0 && self.store.has_unread_sums() {
+            Box::pin(self.store.read_sums(at.pages(), &how)).await;
+        }
         // Boxed to keep the future of a request to the origin small: one is allocated per request.
         Box::pin(self.read_parts(at, into, how, all)).await
     }
@@ -114,6 +117,9 @@ impl Borg {
     }
 
     async fn read_part(&self, part: &Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        if part.side == Side::Bopt && here != here.whole_pages() && self.has_sums(here) {
+            return self.read_whole(part, here, &into, how).await;
+        }
         let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
         if read.is_ok() && part.side == Side::Bopt {
             self.unless_some_rotten(here, &into)?;
@@ -123,6 +129,21 @@ impl Borg {
         }
         edge("a clean copy cannot be read: its origin can");
         self.origin.read(here, into, how.clone()).await.map(drop)
+    }
+
+    /// Whether checksums of these pages' copies are known.
+    fn has_sums(&self, here: Extent) -> bool {
+        !self.store.is_timing_only() && here.pages().any(|page| self.store.sum_of(page).is_some())
+    }
+
+    /// Reads the whole pages of which a part is needed: only these have checksums.
+    async fn read_whole(&self, part: &Part, here: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        edge("part of a dirty page is read: all of it is verified");
+        let (whole, there) = (here.whole_pages(), part.at.whole_pages());
+        let all = self.bopt.read(there, self.buffer(there), how.clone()).await?;
+        self.unless_some_rotten(whole, &all)?;
+        all.cut_sectors(here.start.0 - whole.start.0, here.sectors).look(|bytes| into.put(0, bytes));
+        Ok(())
     }
 
     /// Verifies the checksums of the whole pages that were read; the caller holds their locks.
@@ -208,6 +229,11 @@ impl Borg {
                 self.store.checkpoint(&how).await?;
                 continue;
             }
+            let forgets = mutant::is("borg: a copy is overwritten before its checksum is given up");
+            if !forgets && self.store.has_header_sums() && self.overwrites_log(at, &joined) {
+                self.store.begin_overwriting(&how).await?;
+                continue;
+            }
             let (unproven, clean) = self.clean_in_place(at, &joined);
             if unproven.is_empty() && clean.is_empty() {
                 return Ok(joined);
@@ -227,6 +253,21 @@ impl Borg {
     /// The slot of a page's copy if it is not stable and must not be overwritten in place.
     fn unstable(&self, page: u64) -> Option<Slot> {
         self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
+    }
+
+    /// Whether the write may overwrite copies in the log in place.
+    fn overwrites_log(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> bool {
+        let logged = self.options.overwrite == Overwrite::Logged;
+        let absorbs = !self.store.is_detached() && self.store.has_room(at.pages().end - at.pages().start);
+        at.split(PAGE_SECTORS).any(|part| {
+            let page = part.start.page();
+            let slot = self.store.lookup(page).map(|entry| entry.slot);
+            let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
+            slot.is_some_and(|slot| {
+                let anew = whole && (logged || !self.store.is_stable(slot));
+                self.store.layout().is_logged(slot) && !(absorbs && anew)
+            })
+        })
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
@@ -274,6 +315,7 @@ impl Borg {
                 let Some(slot) = joins(page) else { continue };
                 edge("part of a page is merged with a copy that must not be overwritten");
                 let there = Extent::of_pages(self.store.layout().page(slot), 1);
+                self.store.read_sums(std::iter::once(page), how).await;
                 let known = self.store.sum_of(page);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
                 self.store.unless_rotten(page, known, &old)?;

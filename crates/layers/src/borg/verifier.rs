@@ -19,8 +19,8 @@ use futures_util::future::{join, join_all};
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES,
-    Ticket, mutant,
+    BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS,
+    SECTOR_BYTES, Ticket, mutant,
 };
 
 use super::pace::{Pace, Throttle};
@@ -127,7 +127,8 @@ impl Borg {
             let at = Extent { sectors: at.sectors.min(sectors - at.start.0), ..at };
             let read = self.verify(at, Buffer::hollow_sectors(at.sectors), how.clone()).await;
             // Unreadable ones are counted.
-            if let Some(error) = read.err().filter(|error| !error.is_medium_error()) {
+            let counted = |error: &IoError| error.is_medium_error() || error.kind() == ErrorKind::Corrupt;
+            if let Some(error) = read.err().filter(|error| !counted(error)) {
                 return Err(error);
             }
         }
@@ -182,13 +183,32 @@ impl Borg {
         match copy {
             None => self.origin.read(at, into.clone(), how.clone()).await.map(|_| true),
             Some(start) if dirty => {
-                self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
+                self.store.read_sums(at.pages(), how).await;
+                Ok(self.read_dirty(at, start, into, how).await?.is_ok())
             }
             Some(start) => {
                 let _room = self.verifier.comparing.admit(how, at.bytes()).await;
                 self.read_both(at, start, into, how).await
             }
         }
+    }
+
+    /// Reads dirty pages; the inner result says whether they are as they were written.
+    async fn read_dirty(
+        &self,
+        at: Extent,
+        start: Lba,
+        into: &Buffer,
+        how: &Hints,
+    ) -> Result<Result<(), IoError>, IoError> {
+        let there = Extent { start, ..at };
+        let (whole, all) = (at.whole_pages(), self.buffer(there.whole_pages()));
+        let known: Vec<_> = whole.pages().map(|page| (page, self.store.sum_of(page))).collect();
+        self.bopt.read(there.whole_pages(), all.clone(), how.clone()).await?;
+        all.cut_sectors(at.start.0 - whole.start.0, at.sectors).look(|bytes| into.put(0, bytes));
+        let pages = all.split(whole, PAGE_SECTORS).map(|(_, piece)| piece);
+        let verified = known.into_iter().zip(pages);
+        Ok(verified.map(|((page, known), piece)| self.store.unless_rotten(page, known, &piece)).collect())
     }
 
     /// Whether origin and copy are readable and equal. `into` gets their data.
@@ -216,7 +236,7 @@ impl Borg {
             return self.origin.read(at, into.clone(), how).await.map(drop);
         };
         if *dirty {
-            return self.bopt.read(Extent { start: *start, ..at }, into.clone(), how).await.map(drop);
+            return self.read_dirty(at, *start, into, &how).await?;
         }
         let block = self.origin.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
         let mut result = Ok(());

@@ -231,6 +231,7 @@ impl<'a> Mover<'a> {
     /// Reads the copies of those pages that are mapped.
     async fn read_copies(&self, pages: &[u64]) -> Result<Pages, IoError> {
         let borg = self.borg;
+        borg.store.read_sums(pages.iter().copied(), &self.copying).await;
         let places: FxHashMap<u64, (u64, Option<(Slot, u32)>)> = {
             let layout = borg.store.layout();
             let place = |&page: &u64| {

@@ -41,6 +41,7 @@ impl Table {
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
         let newer = mutant::is("borg: a map page goes over its newer copy");
         let copy = if newer { known.copy } else { 1 - known.copy };
+        let known = known.clone();
         let (changes, bits) = (known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
@@ -52,7 +53,7 @@ impl Table {
         let committed =
             self.log.committed + u64::from(mutant::is("borg: a map page covers a batch under way"));
         let head = Head { at: layout.map_page(segment, copy), generation, identity: disk.identity };
-        let page = MapPage { segment, committed, reaches: self.log.reached, entries };
+        let page = MapPage { segment, committed, reaches: self.log.reached, first: known.first, entries };
         let bytes = page.encode(disk.version, &head);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);

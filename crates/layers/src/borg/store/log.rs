@@ -225,6 +225,7 @@ impl Log {
         let taken = self.taken;
         let entry = segments.get(segment);
         (entry.taken, entry.stable, entry.next, entry.changes) = (taken, 0, None, entry.changes + 1);
+        entry.first = Some(self.sequence + 1);
         self.end = End::Open { segment, filled: 0, next: self.free_behind(segment) };
     }
 

@@ -178,6 +178,11 @@ impl Store {
         self.table.borrow_mut().unproven.set(slot, false);
     }
 
+    /// Whether pages carry no data.
+    pub fn is_timing_only(&self) -> bool {
+        self.timing_only
+    }
+
     /// The slot of a dirty page, and its checksum if known.
     pub fn sum_of(&self, page: u64) -> Option<(Slot, u32)> {
         let table = self.table.borrow();

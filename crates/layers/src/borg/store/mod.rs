@@ -18,6 +18,7 @@ mod flush;
 mod fork;
 pub mod format;
 mod formatting;
+mod headers;
 mod layout;
 mod log;
 mod lookup;
@@ -61,6 +62,8 @@ pub struct Store {
     layout: Layout,
     /// The metadata lock.
     metadata: RangeLocks,
+    /// Locks of segments whose headers are being read.
+    headers: RangeLocks,
     /// Whether copies carry no data.
     timing_only: bool,
     canary: Canary,
@@ -126,6 +129,10 @@ impl Store {
         if store.disk.borrow().page.is_upgrading() {
             store.end_upgrade(&Hints::default()).await?;
         }
+        if !store.timing_only {
+            let unread = store.segments_to_read();
+            store.table.borrow_mut().unread = unread;
+        }
         Ok(store)
     }
 
@@ -142,6 +149,7 @@ impl Store {
             bopt,
             layout,
             metadata: RangeLocks::new(),
+            headers: RangeLocks::new(),
             timing_only,
             canary,
             table: RefCell::new(table),

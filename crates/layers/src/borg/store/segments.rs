@@ -34,6 +34,8 @@ pub struct Segment {
     pub last_batch: u64,
     /// The batch up to which its map page on disk covers.
     pub covered: u64,
+    /// The first batch in it, if its copies are as they were appended: the headers of its batches have their checksums.
+    pub first: Option<u64>,
     /// Position in the order in which segments of the log were taken; 0 is free.
     pub taken: u64,
     /// Slots before this one are stable: mapped durably, so that they may be overwritten in place.
@@ -68,6 +70,11 @@ impl Segments {
             generation: first_number(),
             once: layout.segments(),
         }
+    }
+
+    /// The segment of a slot, and its offset there.
+    pub fn segment_of(&self, slot: Slot) -> (u32, u32) {
+        self.layout.segment_of(slot)
     }
 
     /// Number of slots.

@@ -9,11 +9,11 @@
 
 use futures_util::future::join;
 use seekless_core::device::Mark;
-use seekless_core::runtime;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
 
 use super::Store;
-use super::format::{Anchor, Super};
+use super::format::{Anchor, OLD, Super};
 use super::segments::Segment;
 
 /// What may have changed since opening.
@@ -62,6 +62,27 @@ impl Store {
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
         self.begin_now(session, &how).await
+    }
+
+    /// Must be called before copies in the log are overwritten in place: from now on the headers of their batches do not
+    /// have their checksums, also after a crash.
+    pub async fn begin_overwriting(&self, how: &Hints) -> Result<(), IoError> {
+        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
+        let _metadata = self.lock_metadata(&how).await;
+        if !self.has_header_sums() {
+            return Ok(());
+        }
+        edge("a copy in the log is to be overwritten: checksums on disk are given up first");
+        if mutant::is("borg: checksums on disk are not given up") {
+            self.disk.borrow_mut().page.as_appended = false;
+            return Ok(());
+        }
+        self.write_super(|page| page.as_appended = false, &how).await
+    }
+
+    /// Whether copies in the log are as they were appended, on disk too, so that headers have their checksums.
+    pub fn has_header_sums(&self) -> bool {
+        self.disk.borrow().page.as_appended
     }
 
     /// Called when entries change.
@@ -115,11 +136,14 @@ impl Store {
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
-        let counts = was < Session::Mapped && !mutant::is("borg: an opening is not counted");
+        let begins = was < Session::Mapped;
+        let counts = begins && !mutant::is("borg: an opening is not counted");
         let opening = self.disk.borrow().page.opening + u64::from(counts);
         let change = |page: &mut Super| {
             (page.clean, page.anchor, page.opening) = (false, anchor, opening);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
+            // Map pages that named first batches wrongly were written above.
+            page.as_appended = page.version != OLD && (begins || page.as_appended);
         };
         self.write_super(change, how).await?;
         self.anchored(anchor, opens);
@@ -165,6 +189,7 @@ impl Store {
         let change = |page: &mut Super| {
             (page.clean, page.require, page.generations, page.samples, page.mark) =
                 (true, require, generations, samples, mark);
+            page.as_appended = page.version != OLD;
         };
         self.disk.borrow_mut().session = Session::Ending;
         self.write_super(change, how).await?;

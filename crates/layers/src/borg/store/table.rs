@@ -3,6 +3,7 @@
 //! Invariants: a segment counts its mapped pages; a slot is allocated only when no entry names it; an emptied slot is
 //! not unproven.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
@@ -20,6 +21,8 @@ pub struct Table {
     pub segments: Segments,
     pub log: Log,
     pub sums: Sums,
+    /// Segments of the log with checksums on disk that are not known.
+    pub unread: BTreeSet<u32>,
     pub unproven: Unproven,
     pub repair: Repair,
 }
@@ -73,7 +76,7 @@ impl Table {
     /// The state of a BOPT as recovery found it.
     pub fn new(map: BorgMap, segments: Segments, log: Log, sums: Sums) -> Table {
         let unproven = Unproven::new(segments.slots());
-        Table { map, segments, log, sums, unproven, repair: Repair::None }
+        Table { map, segments, log, sums, unread: BTreeSet::new(), unproven, repair: Repair::None }
     }
 
     /// Maps a page to this slot, and to no other.
@@ -99,6 +102,17 @@ impl Table {
             self.map.set_dirty(slot, dirty);
             self.segments.mark_changed(slot);
         }
+    }
+
+    /// Records that a copy in the log is overwritten in place: its checksum is unknown, and on disk those of its segment
+    /// are.
+    pub fn give_up_sums(&mut self, slot: Slot) {
+        self.sums.set(slot, None);
+        let (number, _) = self.segments.segment_of(slot);
+        let segment = self.segments.get(number);
+        let first =
+            segment.first.take().is_some() && !mutant::is("borg: checksums stay of what is overwritten");
+        segment.bits += u64::from(first);
     }
 
     /// Allocates a slot of the log for a page to absorb, in the open batch; `None` if the log is full.

@@ -61,6 +61,9 @@ pub struct Super {
     pub clean: bool,
     /// Whether dirty bits are exact even without a clean stop.
     pub exact: bool,
+    /// Whether no copy in the log was overwritten in place since the map pages were written: the headers of batches have
+    /// the checksums of all copies in segments whose map page names a first batch.
+    pub as_appended: bool,
     /// Incompatible features.
     pub features: u32,
     /// Pages of the BOPT.
@@ -101,6 +104,8 @@ pub struct MapPage {
     pub committed: u64,
     /// The batch up to which the log was durable when it was written; 0 in version 1.
     pub reaches: u64,
+    /// The first batch in the segment, if its copies are as they were appended.
+    pub first: Option<u64>,
     /// Contents of the slots: a page, and whether it is dirty.
     pub entries: Vec<Option<(u64, bool)>>,
 }
@@ -151,6 +156,7 @@ impl Super {
             require: false,
             clean: false,
             exact: true,
+            as_appended: false,
             features: 0,
             pages,
             origin_sectors,

@@ -108,6 +108,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         require: word(0) & REQUIRE != 0,
         clean: word(0) & CLEAN != 0,
         exact: word(3) & EXACT != 0,
+        as_appended: false,
         features: 0,
         pages: number(0),
         origin_sectors: number(1),
@@ -152,7 +153,9 @@ pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8
     let entries: Vec<_> =
         bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(super::map_entry_of).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
-    counted.then(|| (head.generation, MapPage { segment, committed: u64_at(bytes, 56), reaches: 0, entries }))
+    counted.then(|| {
+        (head.generation, MapPage { segment, committed: u64_at(bytes, 56), reaches: 0, first: None, entries })
+    })
 }
 
 impl Super {

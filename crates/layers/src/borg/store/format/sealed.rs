@@ -14,6 +14,8 @@ use crate::durable::sector::{self, Part};
 const MAP: [u8; 8] = *b"SKLBORG3";
 /// A compatible feature: dirty bits on disk are exact even without a clean stop.
 const EXACT: u32 = 1;
+/// A compatible feature: the headers of batches have the checksums of copies in the log.
+const AS_APPENDED: u32 = 2;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
 const SUPER_HEAD: usize = 192;
@@ -42,7 +44,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     put(&mut bytes, 0, &SUPER_2);
     let Layout { segment, read_cache, write_buffer } = page.layout;
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
-    let passed = if page.exact { EXACT } else { 0 };
+    let passed = if page.exact { EXACT } else { 0 } | if page.as_appended { AS_APPENDED } else { 0 };
     for (word, at) in [SEALED, page.features, passed, flags].iter().zip((8..).step_by(4)) {
         put(&mut bytes, at, &word.to_le_bytes());
     }
@@ -97,6 +99,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         require: word(20) & REQUIRE != 0,
         clean: word(20) & CLEAN != 0,
         exact: word(16) & EXACT != 0,
+        as_appended: word(16) & AS_APPENDED != 0,
         features: word(12),
         pages: number(0),
         origin_sectors: number(1),
@@ -120,6 +123,9 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     put(&mut bytes, 16, &page.committed.to_le_bytes());
     put(&mut bytes, 24, &page.reaches.to_le_bytes());
     put(&mut bytes, 32, &(page.entries.len() as u32).to_le_bytes());
+    // The number of batches from the first one in the segment to the last that is covered.
+    let batches = page.first.and_then(|first| u32::try_from((page.committed + 1).checked_sub(first)?).ok());
+    put(&mut bytes, 36, &batches.unwrap_or(0).to_le_bytes());
     for (entry, at) in page.entries.iter().zip(sector::places(MAP_HEAD, MAP_ENTRY)) {
         put(&mut bytes, at, &super::map_entry(*entry));
     }
@@ -142,7 +148,9 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     let entries: Vec<_> = places.map(|at| super::map_entry_of(&bytes[at..at + MAP_ENTRY])).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 12);
     let (committed, reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
-    counted.then_some(MapPage { segment, committed, reaches, entries })
+    let first = (committed + 1).checked_sub(u64::from(u32_at(bytes, 36)));
+    let first = first.filter(|first| (1..=committed).contains(first));
+    counted.then_some(MapPage { segment, committed, reaches, first, entries })
 }
 
 /// Reseals a whole page for its other copy, with the same generation: a super page, or a map page of the BOPT with this

@@ -17,7 +17,7 @@ fn full(version: u32) -> Super {
     let samples = (0..SAMPLES as u64).map(|sample| (62 + sample, sample as u32 * 77)).collect();
     let anchor = Anchor { segment: 4, offset: 7, sequence: 1 << 33 };
     let counts = Super { generation: 9, identity: 1 << 99, opening: 4, generations: 88, ..blank(version) };
-    Super { samples, mark, anchor, require: true, ..counts }
+    Super { samples, mark, anchor, require: true, as_appended: version != OLD, ..counts }
 }
 
 fn blank(version: u32) -> Super {
@@ -72,6 +72,7 @@ proptest! {
         entries in proptest::collection::vec(proptest::option::of((0..1_u64 << 50, any::<bool>())), 1..=512),
         damage in (0..PAGE, 0..8_u32),
         elsewhere in 1..100_u64,
+        first in proptest::option::of(1..78_u64),
     ) {
         let page = full(version);
         let mut bytes = page.encode(1);
@@ -82,7 +83,8 @@ proptest! {
         let head = Head { at: 70, generation: 5, identity: 1 << 80 };
         let slots = entries.len() as u32;
         let reaches = if version == OLD { 0 } else { 78 };
-        let page = MapPage { segment: 2, committed: 77, reaches, entries };
+        let first = first.filter(|_| version != OLD);
+        let page = MapPage { segment: 2, committed: 77, reaches, first, entries };
         let mut bytes = page.encode(version, &head);
         prop_assert_eq!(map_decoded(version, &head, slots, &bytes), Some((5, page)));
         for other in [Head { at: 70 + elsewhere, ..head }, Head { identity: head.identity + u128::from(elsewhere), ..head }] {

@@ -112,15 +112,14 @@ pub async fn follow(
     for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
         extras.repaired.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
-        if let (Ok(Some((index, bytes))), false) = (&batch.data, known(batch)) {
+        if let (Ok(Some((index, bytes))), true) = (&batch.data, disk.as_appended || !known(batch)) {
             extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
         }
     }
-    // Even for pages that may have been overwritten in place: the checksum matches what is there now.
-    for batch in batches[..count]
-        .iter()
-        .filter(|batch| matches!(batch.data, Ok(None)) || (batch.data.is_ok() && !known(batch)))
-    {
+    // Even for pages that may have been overwritten in place, if the checksums match what is there now.
+    let matches =
+        |batch: &FoundBatch| matches!(batch.data, Ok(None)) || (batch.data.is_ok() && !known(batch));
+    for batch in batches[..count].iter().filter(|batch| disk.as_appended || matches(batch)) {
         for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
             extras.sums.set(slot, Some(*sum));
         }
@@ -200,6 +199,7 @@ fn replay(
     let (number, offset) = layout.segment_of(batch.at);
     let segment = segments.get(number);
     segment.last_batch = batch.sequence;
+    segment.first = segment.first.map(|first| first.min(batch.sequence));
     segment.changes += 1;
     let decoded = batch.sequence <= segment.covered;
     segment.stable = if decoded { segment.stable } else { segment.stable.min(offset) };

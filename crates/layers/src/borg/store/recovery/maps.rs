@@ -68,6 +68,13 @@ fn decode_some(
         let entry = segments.get(segment);
         (entry.generation, entry.copy, entry.covered, entry.stable) =
             (generation, copy, page.committed, layout.segment);
+        if disk.as_appended {
+            // An empty page may be of the time before the segment was taken: the log tells its first batch.
+            let empty = page.entries.iter().all(Option::is_none);
+            entry.first = if empty { Some(u64::MAX) } else { page.first };
+        } else {
+            entry.bits += u64::from(page.first.is_some());
+        }
         segments.set_copies(segment, 1 + u32::from(twice));
         segments.generation = segments.generation.max(newest);
         reaches = reaches.max(Some((page.reaches, segment)));

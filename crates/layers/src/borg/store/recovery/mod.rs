@@ -99,6 +99,9 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
         segment.valid += 1;
         segment.bits += u64::from(dirty(was) != was);
     }
+    for number in segments.which(|segment| segment.first == Some(u64::MAX)) {
+        segments.get(number).first = None;
+    }
     let logged = layout.read_cache..layout.segments();
     let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.of(*segment).valid == 0).collect();
     let mut used: Vec<u32> = logged.filter(|segment| segments.of(*segment).valid > 0).collect();
