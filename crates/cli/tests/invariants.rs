@@ -41,7 +41,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("a session is begun before its first change", "borg: a write begins no session", "borg-paper"),
     (
-        "checksums are given up before a copy is overwritten",
+        "a checksum is given up before its copy is overwritten",
         "borg: a copy is overwritten before its checksum is given up",
         "borg-paper",
     ),

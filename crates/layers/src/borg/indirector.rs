@@ -229,9 +229,9 @@ impl Borg {
                 self.store.checkpoint(&how).await?;
                 continue;
             }
-            let forgets = mutant::is("borg: a copy is overwritten before its checksum is given up");
-            if !forgets && self.store.has_header_sums() && self.overwrites_log(at, &joined) {
-                self.store.begin_overwriting(&how).await?;
+            let summed = self.summed_in_place(at, &joined);
+            if !summed.is_empty() {
+                self.store.give_up_sums(&summed, &how).await?;
                 continue;
             }
             let (unproven, clean) = self.clean_in_place(at, &joined);
@@ -255,19 +255,21 @@ impl Borg {
         self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
     }
 
-    /// Whether the write may overwrite copies in the log in place.
-    fn overwrites_log(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> bool {
+    /// Slots of copies in the log that the write may overwrite in place, and whose checksums are on disk.
+    fn summed_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> Vec<Slot> {
+        if mutant::is("borg: a copy is overwritten before its checksum is given up") {
+            return Vec::new();
+        }
         let logged = self.options.overwrite == Overwrite::Logged;
         let absorbs = !self.store.is_detached() && self.store.has_room(at.pages().end - at.pages().start);
-        at.split(PAGE_SECTORS).any(|part| {
+        let summed = at.split(PAGE_SECTORS).filter_map(|part| {
             let page = part.start.page();
-            let slot = self.store.lookup(page).map(|entry| entry.slot);
+            let slot = self.store.lookup(page)?.slot;
             let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
-            slot.is_some_and(|slot| {
-                let anew = whole && (logged || !self.store.is_stable(slot));
-                self.store.layout().is_logged(slot) && !(absorbs && anew)
-            })
-        })
+            let anew = absorbs && whole && (logged || !self.store.is_stable(slot));
+            (!anew && self.store.has_sum(slot)).then_some(slot)
+        });
+        summed.collect()
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and

@@ -70,11 +70,8 @@ impl Store {
             table.map.is_dirty(slot) && table.segments.is_dirty_on_disk(slot)
         );
         table.set_dirty(slot, true);
-        if self.layout.is_logged(slot) {
-            let given_up = !self.has_header_sums();
-            invariant!("checksums are given up before a copy is overwritten", given_up);
-            table.give_up_sums(slot);
-        }
+        invariant!("a checksum is given up before its copy is overwritten", !table.segments.has_sum(slot));
+        table.sums.set(slot, None);
     }
 
     /// Writes appended pages, and returns when their entries are valid.

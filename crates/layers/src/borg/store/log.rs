@@ -14,7 +14,7 @@ use std::task::Waker;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, IoError, invariant, mutant};
 
-use super::format::{Anchor, NONE, batch};
+use super::format::{Anchor, NONE, OLD, batch};
 use super::layout::Layout;
 use super::map::Slot;
 use super::segments::{Segment, Segments};
@@ -102,6 +102,8 @@ pub struct Log {
     layout: Layout,
     /// Pages of the longest batch.
     longest: usize,
+    /// Whether map pages name the first batches of segments: in version 2.
+    summed: bool,
     free: BTreeSet<u32>,
     end: End,
     /// Segments taken so far.
@@ -146,6 +148,7 @@ impl Log {
         Log {
             layout,
             longest: batch::entries(version),
+            summed: version != OLD,
             free,
             end: End::Closed { last: None },
             taken,
@@ -225,7 +228,7 @@ impl Log {
         let taken = self.taken;
         let entry = segments.get(segment);
         (entry.taken, entry.stable, entry.next, entry.changes) = (taken, 0, None, entry.changes + 1);
-        entry.first = Some(self.sequence + 1);
+        entry.first = self.summed.then_some(self.sequence + 1);
         self.end = End::Open { segment, filled: 0, next: self.free_behind(segment) };
     }
 

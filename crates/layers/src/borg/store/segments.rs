@@ -72,11 +72,6 @@ impl Segments {
         }
     }
 
-    /// The segment of a slot, and its offset there.
-    pub fn segment_of(&self, slot: Slot) -> (u32, u32) {
-        self.layout.segment_of(slot)
-    }
-
     /// Number of slots.
     pub fn slots(&self) -> u32 {
         self.layout.slots()
@@ -147,6 +142,18 @@ impl Segments {
     /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.layout.is_logged(slot) || self.of(self.layout.segment_of(slot).0).bits == 0
+    }
+
+    /// Whether the header of its batch has the checksum of a copy, as far as the map page on disk says.
+    pub fn has_sum(&self, slot: Slot) -> bool {
+        let segment = self.of(self.layout.segment_of(slot).0);
+        self.layout.is_logged(slot) && (segment.first.is_some() || segment.bits > 0)
+    }
+
+    /// Records that a copy in the log will be overwritten in place: headers do not count in its segment from now on.
+    pub fn give_up_sum(&mut self, slot: Slot) {
+        let segment = self.get(self.layout.segment_of(slot).0);
+        segment.bits += u64::from(segment.first.take().is_some());
     }
 
     /// Whether the copy in a slot may be overwritten in place.

@@ -9,7 +9,7 @@
 
 use futures_util::future::join;
 use seekless_core::device::Mark;
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime;
 use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
 
 use super::Store;
@@ -62,27 +62,6 @@ impl Store {
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
         self.begin_now(session, &how).await
-    }
-
-    /// Must be called before copies in the log are overwritten in place: from now on the headers of their batches do not
-    /// have their checksums, also after a crash.
-    pub async fn begin_overwriting(&self, how: &Hints) -> Result<(), IoError> {
-        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
-        let _metadata = self.lock_metadata(&how).await;
-        if !self.has_header_sums() {
-            return Ok(());
-        }
-        edge("a copy in the log is to be overwritten: checksums on disk are given up first");
-        if mutant::is("borg: checksums on disk are not given up") {
-            self.disk.borrow_mut().page.as_appended = false;
-            return Ok(());
-        }
-        self.write_super(|page| page.as_appended = false, &how).await
-    }
-
-    /// Whether copies in the log are as they were appended, on disk too, so that headers have their checksums.
-    pub fn has_header_sums(&self) -> bool {
-        self.disk.borrow().page.as_appended
     }
 
     /// Called when entries change.
@@ -143,12 +122,22 @@ impl Store {
             (page.clean, page.anchor, page.opening) = (false, anchor, opening);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
             // Map pages that named first batches wrongly were written above.
-            page.as_appended = page.version != OLD && (begins || page.as_appended);
+            page.firsts = page.version != OLD && (begins || page.firsts);
         };
         self.write_super(change, how).await?;
         self.anchored(anchor, opens);
-        self.disk.borrow_mut().session = session;
+        self.enter(session);
         Ok(())
+    }
+
+    /// Changes the state of the session, unless the BOPT was given up in the meantime: it stays so.
+    fn enter(&self, session: Session) {
+        let disk = &mut *self.disk.borrow_mut();
+        if disk.session != Session::Detached
+            || mutant::is("borg: a session begins on a BOPT that was given up")
+        {
+            disk.session = session;
+        }
     }
 
     /// The anchor, and the segment in which the log is opened for it.
@@ -189,11 +178,10 @@ impl Store {
         let change = |page: &mut Super| {
             (page.clean, page.require, page.generations, page.samples, page.mark) =
                 (true, require, generations, samples, mark);
-            page.as_appended = page.version != OLD;
         };
-        self.disk.borrow_mut().session = Session::Ending;
+        self.enter(Session::Ending);
         self.write_super(change, how).await?;
-        self.disk.borrow_mut().session = Session::Unchanged;
+        self.enter(Session::Unchanged);
         // One copy is enough: failures to duplicate are ignored.
         drop(self.duplicate_all(how).await);
         Ok(())

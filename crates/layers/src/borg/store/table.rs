@@ -104,17 +104,6 @@ impl Table {
         }
     }
 
-    /// Records that a copy in the log is overwritten in place: its checksum is unknown, and on disk those of its segment
-    /// are.
-    pub fn give_up_sums(&mut self, slot: Slot) {
-        self.sums.set(slot, None);
-        let (number, _) = self.segments.segment_of(slot);
-        let segment = self.segments.get(number);
-        let first =
-            segment.first.take().is_some() && !mutant::is("borg: checksums stay of what is overwritten");
-        segment.bits += u64::from(first);
-    }
-
     /// Allocates a slot of the log for a page to absorb, in the open batch; `None` if the log is full.
     pub fn take(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
         let (slot, batch) = self.log.take(&mut self.segments, page, data)?;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{Hints, IoError, Ticket, invariant};
+use seekless_core::{Hints, IoError, Ticket, invariant, mutant};
 
 use super::map::Slot;
 use super::{Entry, Store};
@@ -56,6 +56,31 @@ impl Store {
             slots.iter().copied().filter(|slot| !table.segments.is_dirty_on_disk(*slot)).collect()
         };
         self.persist_slots(&missing, &how).await
+    }
+}
+
+impl Store {
+    /// Gives up checksums of copies in the log, on disk too, before these are overwritten in place: otherwise the copies
+    /// would seem damaged after a start. The caller holds their pages' locks.
+    pub async fn give_up_sums(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
+        edge("a copy in the log is to be overwritten: checksums on disk are given up first");
+        for &slot in slots {
+            self.table.borrow_mut().segments.give_up_sum(slot);
+        }
+        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
+        let _metadata = self.lock_metadata(&how).await;
+        let missing: Vec<Slot> = slots.iter().copied().filter(|slot| self.has_sum(*slot)).collect();
+        if mutant::is("borg: checksums on disk are not given up") {
+            let table = &mut *self.table.borrow_mut();
+            missing.iter().for_each(|slot| table.segments.get(self.layout.segment_of(*slot).0).bits = 0);
+            return Ok(());
+        }
+        self.persist_slots(&missing, &how).await
+    }
+
+    /// Whether the header of its batch has the checksum of a copy, as far as is known on disk.
+    pub fn has_sum(&self, slot: Slot) -> bool {
+        self.table.borrow().segments.has_sum(slot)
     }
 }
 

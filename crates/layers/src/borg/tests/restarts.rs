@@ -227,3 +227,31 @@ fn damage_without_a_second_copy_is_named() {
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });
 }
+
+/// Detaching gives the BOPT up; a session that a write was beginning meanwhile does not begin on it.
+#[test]
+fn a_write_that_meets_a_detach_is_not_lost() {
+    for delay in 0..80 {
+        run(delay, async {
+            let World { borg, disk } = world(Options::default(), 400).await;
+            write(&*borg, 5, 1).await;
+            borg.drain_all(Account(1)).await.unwrap();
+            borg.stop().await.unwrap();
+            let borg = reopen(&disk, Options::default()).await.unwrap();
+            let writer = borg.clone();
+            let written = spawn(async move {
+                sleep(Nanos::from_micros(delay * 500)).await;
+                write(&*writer, 7, 2).await;
+            });
+            let detached = borg.detach().await;
+            written.await;
+            borg.flush(Hints::default()).await.unwrap();
+            holds(&borg, 7, 2).await;
+            drop(borg);
+            // As after a crash.
+            let borg = reopen(&disk, Options::default()).await.unwrap();
+            holds(&borg, 7, 2).await;
+            assert!(detached.is_ok() || borg.store.slot_of(7).is_some(), "{detached:?}");
+        });
+    }
+}

@@ -61,9 +61,8 @@ pub struct Super {
     pub clean: bool,
     /// Whether dirty bits are exact even without a clean stop.
     pub exact: bool,
-    /// Whether no copy in the log was overwritten in place since the map pages were written: the headers of batches have
-    /// the checksums of all copies in segments whose map page names a first batch.
-    pub as_appended: bool,
+    /// Whether the first batches in map pages are right: no program that does not maintain them has changed copies.
+    pub firsts: bool,
     /// Incompatible features.
     pub features: u32,
     /// Pages of the BOPT.
@@ -156,7 +155,7 @@ impl Super {
             require: false,
             clean: false,
             exact: true,
-            as_appended: false,
+            firsts: false,
             features: 0,
             pages,
             origin_sectors,

@@ -108,7 +108,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         require: word(0) & REQUIRE != 0,
         clean: word(0) & CLEAN != 0,
         exact: word(3) & EXACT != 0,
-        as_appended: false,
+        firsts: false,
         features: 0,
         pages: number(0),
         origin_sectors: number(1),

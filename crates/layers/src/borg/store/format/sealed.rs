@@ -14,8 +14,8 @@ use crate::durable::sector::{self, Part};
 const MAP: [u8; 8] = *b"SKLBORG3";
 /// A compatible feature: dirty bits on disk are exact even without a clean stop.
 const EXACT: u32 = 1;
-/// A compatible feature: the headers of batches have the checksums of copies in the log.
-const AS_APPENDED: u32 = 2;
+/// A compatible feature: map pages name the first batches of segments.
+const FIRSTS: u32 = 2;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
 const SUPER_HEAD: usize = 192;
@@ -44,7 +44,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     put(&mut bytes, 0, &SUPER_2);
     let Layout { segment, read_cache, write_buffer } = page.layout;
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
-    let passed = if page.exact { EXACT } else { 0 } | if page.as_appended { AS_APPENDED } else { 0 };
+    let passed = if page.exact { EXACT } else { 0 } | if page.firsts { FIRSTS } else { 0 };
     for (word, at) in [SEALED, page.features, passed, flags].iter().zip((8..).step_by(4)) {
         put(&mut bytes, at, &word.to_le_bytes());
     }
@@ -99,7 +99,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         require: word(20) & REQUIRE != 0,
         clean: word(20) & CLEAN != 0,
         exact: word(16) & EXACT != 0,
-        as_appended: word(16) & AS_APPENDED != 0,
+        firsts: word(16) & FIRSTS != 0,
         features: word(12),
         pages: number(0),
         origin_sectors: number(1),

@@ -103,6 +103,7 @@ pub async fn follow(
     let known = |batch: &FoundBatch| {
         batch.sequence <= stable || batch.sequence <= segments.of(layout.segment_of(batch.at).0).covered
     };
+    let as_appended = |batch: &FoundBatch| segments.of(layout.segment_of(batch.at).0).first.is_some();
     let count = batches.iter().take_while(|batch| known(batch) || batch.data.is_ok()).count();
     if count < batches.len() {
         edge("the log ends with an incomplete batch");
@@ -112,14 +113,14 @@ pub async fn follow(
     for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
         extras.repaired.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
-        if let (Ok(Some((index, bytes))), true) = (&batch.data, disk.as_appended || !known(batch)) {
+        if let (Ok(Some((index, bytes))), true) = (&batch.data, as_appended(batch) || !known(batch)) {
             extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
         }
     }
     // Even for pages that may have been overwritten in place, if the checksums match what is there now.
     let matches =
         |batch: &FoundBatch| matches!(batch.data, Ok(None)) || (batch.data.is_ok() && !known(batch));
-    for batch in batches[..count].iter().filter(|batch| disk.as_appended || matches(batch)) {
+    for batch in batches[..count].iter().filter(|batch| as_appended(batch) || matches(batch)) {
         for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
             extras.sums.set(slot, Some(*sum));
         }

@@ -68,10 +68,10 @@ fn decode_some(
         let entry = segments.get(segment);
         (entry.generation, entry.copy, entry.covered, entry.stable) =
             (generation, copy, page.committed, layout.segment);
-        if disk.as_appended {
-            // An empty page may be of the time before the segment was taken: the log tells its first batch.
+        if disk.firsts {
+            // An empty page may be of the last use of the segment: the log tells its first batch.
             let empty = page.entries.iter().all(Option::is_none);
-            entry.first = if empty { Some(u64::MAX) } else { page.first };
+            entry.first = page.first.map(|first| if empty { u64::MAX } else { first });
         } else {
             entry.bits += u64::from(page.first.is_some());
         }
