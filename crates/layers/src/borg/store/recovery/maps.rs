@@ -65,15 +65,15 @@ fn decode_some(
             newer_sealed(disk, segment, [one, other], extras)?
         };
         let Counts { page, generation, copy, newest, twice } = counts;
-        let entry = segments.get(segment);
+        let entry = segments.get_mut(segment);
         (entry.generation, entry.copy, entry.covered, entry.stable) =
-            (generation, copy, page.committed, layout.segment);
+            (generation, copy, page.covered, layout.segment);
         segments.set_copies(segment, 1 + u32::from(twice));
         segments.generation = segments.generation.max(newest);
         reaches = reaches.max(Some((page.reaches, segment)));
         for (slot, held) in layout.slots_of(segment).zip(page.entries) {
             if let Some((page, dirty)) = held {
-                let entry = DiskEntry { slot, dirty, age: (segments.of(segment).covered, generation) };
+                let entry = DiskEntry { slot, dirty, age: (segments.get(segment).covered, generation) };
                 entries.add(segments, layout, page, entry)?;
             }
         }
