@@ -144,7 +144,7 @@ async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
 async fn borg_with(volume: &Description) -> (Tree, Rc<dyn BlockDevice>) {
     let disk = disk();
     let components = BTreeMap::from([("disk".to_owned(), disk.clone())]);
-    (tree::over(volume, components, Bytes::Real).await.unwrap(), disk)
+    (tree::build(volume, components, Bytes::Real).await.unwrap(), disk)
 }
 
 /// Runs the command, which may time out while clients write that fast.

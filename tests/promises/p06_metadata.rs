@@ -317,7 +317,7 @@ impl Drive {
     }
 
     async fn open(&self) -> Result<Rc<Borg>, seekless_core::IoError> {
-        Borg::create(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
+        Borg::open_creating(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
     }
 
     /// Contents of each sector, if the volume opens.
@@ -345,7 +345,7 @@ impl Drive {
             }
             borg.flush(Hints::default()).await.unwrap();
             if round % 2 == 0 {
-                borg.reconfigure(seekless_core::Account::default()).await.unwrap();
+                borg.reconfigure_now(seekless_core::Account::default()).await.unwrap();
             }
         }
         if stop {

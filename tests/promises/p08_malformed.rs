@@ -135,7 +135,7 @@ fn opened(line: &str, to: &str) -> Result<(), String> {
     let opened = Runtime::new(1).run(async {
         let disk: Rc<dyn BlockDevice> =
             Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-        tree::over(&volume, BTreeMap::from([("disk".to_owned(), disk)]), Bytes::Real).await.map(drop)
+        tree::build(&volume, BTreeMap::from([("disk".to_owned(), disk)]), Bytes::Real).await.map(drop)
     });
     opened.unwrap().map_err(|error| error.to_string())
 }

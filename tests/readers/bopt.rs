@@ -29,7 +29,7 @@ async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {
 /// A BOPT that was in use at the power cut.
 async fn used() -> Vec<u8> {
     let (home, bopt) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
-    let borg = Borg::create(home, bopt.clone(), Options::default(), false).await.expect("a blank one");
+    let borg = Borg::open_creating(home, bopt.clone(), Options::default(), false).await.expect("a blank one");
     for page in 0..20 {
         let at = Extent::of_pages(page * 7 % HOME_PAGES, 1);
         if page % 3 == 0 {
@@ -38,7 +38,7 @@ async fn used() -> Vec<u8> {
             borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");
         }
         if page % 8 == 7 {
-            borg.reconfigure(Account::default()).await.expect("memory");
+            borg.reconfigure_now(Account::default()).await.expect("memory");
         }
     }
     bytes(&*bopt, BOPT_PAGES).await
@@ -70,13 +70,13 @@ async fn open(bopt: Vec<u8>) {
     let (home, device) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
     let all = Extent::of_pages(0, BOPT_PAGES);
     device.write(all, Buffer::from_vec(bopt), Hints::default()).await.expect("memory");
-    match Borg::create(home, device, Options::default(), false).await {
+    match Borg::open_creating(home, device, Options::default(), false).await {
         Err(error) => assert!(error.to_string().contains("expected"), "{error}"),
         Ok(borg) => {
             bytes(&*borg, HOME_PAGES).await;
             let at = Extent::of_pages(3, 9);
             borg.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");
-            borg.reconfigure(Account::default()).await.expect("memory");
+            borg.reconfigure_now(Account::default()).await.expect("memory");
             borg.stop().await.expect("memory");
         }
     }

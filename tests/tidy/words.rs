@@ -10,9 +10,9 @@ const GLOSSARY: &str = "docs/words.md";
 const GENERATED: &str = "PROMISES.md";
 
 /// Former names of types, as they are declared, public or not.
-const TYPES: [&str; 15] = [
+const TYPES: [&str; 16] = [
     "Told", "Asked", "Said", "Wrong", "Found", "Freed", "Filled", "Limbo", "Legs", "Sight", "Station",
-    "Beside", "Outside", "AnyBytes", "Facts",
+    "Beside", "Outside", "AnyBytes", "Facts", "Home",
 ];
 
 /// Former names of public functions, fields, constants and modules.

@@ -81,11 +81,11 @@ impl Limits {
         }
         let waiter = Rc::new(Waiter { bytes, waker: RefCell::default(), permit: RefCell::default() });
         pool.waiting.borrow_mut().entry(how.origin.stream).or_default().push_back(waiter.clone());
-        let line = QueueEntry { pool: pool.clone(), client: how.origin.stream, waiter };
+        let entry = QueueEntry { pool: pool.clone(), client: how.origin.stream, waiter };
         poll_fn(|context| {
-            line.waiter.permit.borrow_mut().take().map_or_else(
+            entry.waiter.permit.borrow_mut().take().map_or_else(
                 || {
-                    line.waiter.waker.replace(Some(context.waker().clone()));
+                    entry.waiter.waker.replace(Some(context.waker().clone()));
                     Poll::Pending
                 },
                 Poll::Ready,

@@ -82,10 +82,15 @@ impl Extent {
         self.start.page()..self.end().0.div_ceil(PAGE_SECTORS)
     }
 
+    /// Number of the pages it touches.
+    pub fn page_count(self) -> u64 {
+        let pages = self.pages();
+        pages.end - pages.start
+    }
+
     /// All sectors of the pages it touches.
     pub fn whole_pages(self) -> Extent {
-        let pages = self.pages();
-        Extent::of_pages(pages.start, pages.end - pages.start)
+        Extent::of_pages(self.pages().start, self.page_count())
     }
 
     /// Two halves, roughly, which meet at a multiple of `every` sectors; `None` if there is none within.

@@ -178,7 +178,8 @@ fn borg(spec: &Spec, requests: u64, written: bool) {
             let slice = |start, sectors| {
                 Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).expect("it fits"))
             };
-            let borg = Borg::create(slice(0, OVER), slice(OVER, 1 << 21), Options::default(), true).await;
+            let borg =
+                Borg::open_creating(slice(0, OVER), slice(OVER, 1 << 21), Options::default(), true).await;
             let borg = borg.expect("it fits");
             if !written {
                 return clients(borg, requests, OVER / 8, OUTSTANDING).await;

@@ -28,7 +28,7 @@ async fn measure(spec: &seekless_drive::Spec) {
     let open = async || {
         let began = runtime::now();
         let (home, bopt) = (slice(0, HOME_PAGES), slice(HOME_PAGES, BOPT_PAGES));
-        let borg = Borg::create(home, bopt, Options::default(), true).await.expect("it opens");
+        let borg = Borg::open_creating(home, bopt, Options::default(), true).await.expect("it opens");
         (borg, runtime::now().since(began))
     };
     let (borg, _) = open().await;
@@ -76,7 +76,7 @@ async fn fill(borg: &Borg) {
         let at = Extent::of_pages(rng.below(groups) * PAGES_AT_ONCE, PAGES_AT_ONCE);
         borg.read(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await.expect("read");
     }
-    borg.reconfigure(Account(1)).await.expect("reconfigured");
+    borg.reconfigure_now(Account(1)).await.expect("reconfigured");
     for _ in 0..BOPT_PAGES * 6 / 10 / PAGES_AT_ONCE {
         let at = Extent::of_pages(rng.below(groups) * PAGES_AT_ONCE, PAGES_AT_ONCE);
         borg.write(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await.expect("written");

@@ -1,7 +1,8 @@
-//! Destaging: copies pages from one device to another in strands, sorted by destination.
+//! Destaging: reads and writes pages in strands, in ascending order.
 //!
 //! All reads are issued together, then all writes, so that the scheduler of each device can order them; contiguous
-//! pages form one request. BORG's movers and its write buffer share this.
+//! pages form one request. BORG's movers, comparisons and metadata duplicates use this; the
+//! cache and BORG's verifier use [`strands`].
 //!
 //! Faults: the first error ends it; pages already written stay written.
 

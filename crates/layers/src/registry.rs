@@ -138,7 +138,7 @@ impl Entry {
             canaries: &[],
             sealed: false,
             holds_newer: false,
-            check: |table| read(table, |_: &NoOptions| Ok(())).map(drop),
+            check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
             sectors: None,
@@ -175,7 +175,7 @@ impl Entry {
 struct NoOptions {}
 
 /// Parses and checks a layer's options.
-pub fn read<T: DeserializeOwned>(
+pub fn parse_options<T: DeserializeOwned>(
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
 ) -> Result<T, Refused> {
@@ -194,13 +194,14 @@ fn defaults<T: Default + Serialize>() -> toml::Table {
     toml::Table::try_from(T::default()).unwrap_or_default()
 }
 
-/// As `read`, with the error of a layer being built.
+/// As [`parse_options`], with the error of a layer being built.
 fn options<T: DeserializeOwned>(
     name: &'static str,
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
 ) -> Result<T, IoError> {
-    read(options, check).map_err(|refused| IoError::new(ErrorKind::Invalid, name, None, refused.to_string()))
+    parse_options(options, check)
+        .map_err(|refused| IoError::new(ErrorKind::Invalid, name, None, refused.to_string()))
 }
 
 /// A layer that is built immediately.
@@ -218,14 +219,14 @@ pub const LAYERS: [Entry; 10] = [
         edges: borg::EDGES,
         canaries: borg::CANARIES,
         sealed: true,
-        check: |table| read(table, borg::Options::check).map(drop),
+        check: |table| parse_options(table, borg::Options::check).map(drop),
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
         holds_newer: true,
         create: Some(|below, table, replace| {
             Box::pin(async move {
                 let options = options("borg", table, borg::Options::check)?;
-                Borg::create_anew(below.over.clone(), bopt(&below)?, options, replace).await
+                Borg::format_new(below.over.clone(), bopt(&below)?, options, replace).await
             })
         }),
         upgrade: Some(|below, table| {
@@ -248,7 +249,7 @@ pub const LAYERS: [Entry; 10] = [
         readme: include_str!("cache/README.md"),
         edges: cache::EDGES,
         canaries: cache::CANARIES,
-        check: |table| read(table, cache::Options::check).map(drop),
+        check: |table| parse_options(table, cache::Options::check).map(drop),
         defaults: defaults::<cache::Options>,
         ..Entry::new(
             "cache",
@@ -262,7 +263,7 @@ pub const LAYERS: [Entry; 10] = [
     },
     Entry {
         readme: include_str!("fault/delay/README.md"),
-        check: |table| read(table, delay::Options::check).map(drop),
+        check: |table| parse_options(table, delay::Options::check).map(drop),
         defaults: defaults::<delay::Options>,
         ..Entry::new("delay", "makes requests take longer", |below, table| {
             built(|| {
@@ -273,7 +274,7 @@ pub const LAYERS: [Entry; 10] = [
     },
     Entry {
         readme: include_str!("fault/error/README.md"),
-        check: |table| read(table, error::Options::check).map(drop),
+        check: |table| parse_options(table, error::Options::check).map(drop),
         defaults: defaults::<error::Options>,
         ..Entry::new("error", "makes requests fail", |below, table| {
             built(|| {
@@ -288,10 +289,10 @@ pub const LAYERS: [Entry; 10] = [
         edges: lld::EDGES,
         canaries: lld::CANARIES,
         sealed: true,
-        check: |table| read(table, lld::Options::check).map(drop),
+        check: |table| parse_options(table, lld::Options::check).map(drop),
         defaults: defaults::<lld::Options>,
         sectors: Some(|table, over| {
-            let options = read(table, lld::Options::check)?;
+            let options = parse_options(table, lld::Options::check)?;
             Ok(u64::from(options.layout(over)?.blocks) * PAGE_SECTORS)
         }),
         upgrade: Some(|below, table| {
@@ -312,7 +313,7 @@ pub const LAYERS: [Entry; 10] = [
     },
     Entry {
         readme: include_str!("fault/lose/README.md"),
-        check: |table| read(table, lose::Options::check).map(drop),
+        check: |table| parse_options(table, lose::Options::check).map(drop),
         defaults: defaults::<lose::Options>,
         ..Entry::new("lose", "loses, tears or misdirects writes, or never answers", |below, table| {
             built(|| {
@@ -327,9 +328,11 @@ pub const LAYERS: [Entry; 10] = [
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
         sealed: true,
-        check: |table| read(table, mapper::Options::check).map(drop),
+        check: |table| parse_options(table, mapper::Options::check).map(drop),
         defaults: defaults::<mapper::Options>,
-        sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
+        sectors: Some(|table, over| {
+            Ok(parse_options(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)
+        }),
         upgrade: Some(|below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
@@ -348,7 +351,7 @@ pub const LAYERS: [Entry; 10] = [
     },
     Entry {
         readme: include_str!("fault/powercut/README.md"),
-        check: |table| read(table, powercut::Options::check).map(drop),
+        check: |table| parse_options(table, powercut::Options::check).map(drop),
         defaults: defaults::<powercut::Options>,
         ..Entry::new(
             "powercut",
@@ -362,7 +365,7 @@ pub const LAYERS: [Entry; 10] = [
         readme: include_str!("scrub/README.md"),
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
-        check: |table| read(table, scrub::Options::check).map(drop),
+        check: |table| parse_options(table, scrub::Options::check).map(drop),
         defaults: defaults::<scrub::Options>,
         ..Entry::new("scrub", "reads the whole volume periodically, to find bad sectors", |below, table| {
             let options = options("scrub", table, scrub::Options::check);
@@ -372,7 +375,7 @@ pub const LAYERS: [Entry; 10] = [
     Entry {
         readme: include_str!("split/README.md"),
         edges: split::EDGES,
-        check: |table| read(table, split::Options::check).map(drop),
+        check: |table| parse_options(table, split::Options::check).map(drop),
         defaults: defaults::<split::Options>,
         ..Entry::new("split", "hands large requests on in parts", |below, table| {
             built(|| Ok(Split::new(below.over, &options("split", table, split::Options::check)?)))
@@ -384,7 +387,7 @@ pub const LAYERS: [Entry; 10] = [
 async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
     let (origin, bopt) = (below.over.clone(), bopt(below)?);
     if below.create {
-        Borg::create(origin, bopt, options, below.timing_only).await
+        Borg::open_creating(origin, bopt, options, below.timing_only).await
     } else {
         Borg::open(origin, bopt, options, below.timing_only).await
     }

@@ -75,7 +75,7 @@ impl Load {
 
 /// Requests in flight.
 #[derive(Default)]
-struct UnderWay<T> {
+struct InFlight<T> {
     count: usize,
     /// Reads in flight, by process.
     reading: FxHashMap<ProcessId, u32>,
@@ -105,7 +105,7 @@ pub async fn replay<T: Tally>(
     controller: &mut impl Controller,
     progress: &mut dyn FnMut(u64),
 ) -> Replayed<T> {
-    let under_way: Rc<RefCell<UnderWay<T>>> = Rc::default();
+    let in_flight: Rc<RefCell<InFlight<T>>> = Rc::default();
     let (mut begin, mut load) = (runtime::now(), Load::default());
     for (index, record) in (0..total).zip(records) {
         match pace {
@@ -117,65 +117,65 @@ pub async fn replay<T: Tally>(
                 };
                 runtime::sleep_until(begin + due).await;
             }
-            Pace::Closed { outstanding } => turn(&under_way, &record, outstanding).await,
+            Pace::Closed { outstanding } => turn(&in_flight, &record, outstanding).await,
         }
         let asked = runtime::now();
         let account = controller.before(index).await;
         // While the controller held the trace, its clock stood still.
         begin += runtime::now() - asked;
-        issue(&under_way, &device, record, account);
+        issue(&in_flight, &device, record, account);
         if (index + 1) * 4 % total < 4 {
             let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;
-            load.at_quarters[quarter] = under_way.borrow().count as u64;
+            load.at_quarters[quarter] = in_flight.borrow().count as u64;
         }
         if index % 4096 == 0 {
             progress(index);
         }
     }
-    until(&under_way, |under_way| under_way.count == 0).await;
+    until(&in_flight, |in_flight| in_flight.count == 0).await;
     load.end = runtime::now();
-    let now = under_way.take();
+    let now = in_flight.take();
     Replayed { load, answers: now.answers, failure: now.failure }
 }
 
 /// Waits until a closed replay may issue a request.
-async fn turn<T>(under_way: &Rc<RefCell<UnderWay<T>>>, record: &Record, outstanding: usize) {
+async fn turn<T>(in_flight: &Rc<RefCell<InFlight<T>>>, record: &Record, outstanding: usize) {
     let waits = record.op == Op::Read;
-    until(under_way, |now| {
+    until(in_flight, |now| {
         now.count < outstanding && !(waits && now.reading.contains_key(&record.origin.process))
     })
     .await;
 }
 
-async fn until<T>(under_way: &Rc<RefCell<UnderWay<T>>>, holds: impl Fn(&UnderWay<T>) -> bool) {
+async fn until<T>(in_flight: &Rc<RefCell<InFlight<T>>>, holds: impl Fn(&InFlight<T>) -> bool) {
     poll_fn(|context| {
-        let mut under_way = under_way.borrow_mut();
-        if holds(&under_way) {
+        let mut in_flight = in_flight.borrow_mut();
+        if holds(&in_flight) {
             return Poll::Ready(());
         }
-        under_way.waker = Some(context.waker().clone());
+        in_flight.waker = Some(context.waker().clone());
         Poll::Pending
     })
     .await;
 }
 
 fn issue<T: Tally>(
-    under_way: &Rc<RefCell<UnderWay<T>>>,
+    in_flight: &Rc<RefCell<InFlight<T>>>,
     device: &Rc<dyn BlockDevice>,
     record: Record,
     account: Account,
 ) {
-    let mut now = under_way.borrow_mut();
+    let mut now = in_flight.borrow_mut();
     now.count += 1;
     if record.op == Op::Read {
         *now.reading.entry(record.origin.process).or_default() += 1;
     }
     drop(now);
-    let (under_way, device) = (under_way.clone(), device.clone());
+    let (in_flight, device) = (in_flight.clone(), device.clone());
     let begin = runtime::now();
     runtime::spawn(async move {
         let result = carry_out(&*device, &record, account).await;
-        let mut now = under_way.borrow_mut();
+        let mut now = in_flight.borrow_mut();
         now.count -= 1;
         if record.op == Op::Read {
             if let Some(reads) = now.reading.get_mut(&record.origin.process) {

@@ -90,8 +90,8 @@ impl Component {
     }
 }
 
-/// Where a file is that a volume file names: beside it, or else here.
-pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
+/// Path of a file named in a volume file: relative to it if it exists there, else as given.
+pub fn existing_path(volume: &str, path: PathBuf) -> PathBuf {
     let beside = Path::new(volume).parent().map(|folder| folder.join(&path));
     beside.filter(|path| path.exists()).unwrap_or(path)
 }
@@ -254,7 +254,7 @@ impl Leaf for Component {
         let sectors = match (&keys.file, &keys.ram, &keys.nbd) {
             (None, None, None) => None,
             (Some(path), None, None) => {
-                let path = beside(file, path.clone());
+                let path = existing_path(file, path.clone());
                 let size = size_of(&path).map_err(|error| {
                     invalid(".file", &format!("{}: {error}", path.display()), "a file or block device")
                 })?;

@@ -8,7 +8,7 @@ use seekless_drive::{Simulated, Work, simulated};
 
 use crate::description::Description;
 use crate::model::modelled;
-use crate::tree::{Bytes, Tree, over};
+use crate::tree::{self, Bytes, Tree};
 
 /// A simulated volume. Build it inside of a runtime.
 pub struct Volume {
@@ -43,7 +43,7 @@ impl Volume {
             let model = described.model.as_deref().unwrap_or(described);
             components.insert(name.clone(), modelled(part.unwrap_or(device), model));
         }
-        let Tree { top, layers, .. } = over(description, components, Bytes::Hollow).await?;
+        let Tree { top, layers, .. } = tree::build(description, components, Bytes::Hollow).await?;
         let mut downwards = Vec::new();
         for name in description.downwards(&description.top) {
             if !downwards.contains(&name) {

@@ -33,40 +33,54 @@ pub struct Tree {
 }
 
 /// Builds the tree of a checked description over these components. On-disk state of layers may be missing.
-pub async fn over<C>(
+pub async fn build<C>(
     description: &Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
-    under(description, &description.top, components, bytes, &|_| true).await
+    build_device(description, &description.top, components, bytes, &|_| true).await
 }
 
-/// The same for one of several that clients see: the device `name` and what is below it. What layers keep has to be
-/// there, but on components that are `new`.
-pub async fn under<C>(
+/// As [`build`], for the device `name` only. On-disk state of layers must exist, except on components for which
+/// `is_new` holds.
+pub async fn build_device<C>(
     description: &Description<C>,
     name: &str,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
-    new: &dyn Fn(&str) -> bool,
+    is_new: &dyn Fn(&str) -> bool,
 ) -> Result<Tree, IoError> {
     // Layers decide what a failed flush means; a bare component reports it to its clients once, as a disk does.
     let layered = description.layers.contains_key(name);
-    let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
-    let components = components
-        .into_iter()
-        .map(|(name, component)| (name, if layered { guarded(component) } else { component }))
-        .collect();
-    let mut builder = Builder { description, components, bytes, new, layers: BTreeMap::new() };
+    let components = if layered { guarded(components) } else { components };
+    let mut builder = Builder { description, components, bytes, is_new, layers: BTreeMap::new() };
     let (top, topmost) = builder.top(name).await?;
     Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers })
+}
+
+/// The devices that `layer` lies on, built as in [`build_device`].
+pub async fn below<C>(
+    description: &Description<C>,
+    layer: &description::Layer,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+    bytes: Bytes,
+    is_new: &dyn Fn(&str) -> bool,
+) -> Result<Below, IoError> {
+    let components = guarded(components);
+    Builder { description, components, bytes, is_new, layers: BTreeMap::new() }.below(layer).await
+}
+
+/// These components for layers: after a failed flush, all later ones fail.
+fn guarded(components: BTreeMap<String, Rc<dyn BlockDevice>>) -> BTreeMap<String, Rc<dyn BlockDevice>> {
+    let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
+    components.into_iter().map(|(name, component)| (name, guarded(component))).collect()
 }
 
 struct Builder<'a, C> {
     description: &'a Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
-    new: &'a dyn Fn(&str) -> bool,
+    is_new: &'a dyn Fn(&str) -> bool,
     layers: BTreeMap<String, Rc<dyn Layer>>,
 }
 
@@ -81,7 +95,7 @@ impl<C> Builder<'_, C> {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
-        let (over, build) = (below.over.clone(), build(layer, below));
+        let (over, build) = (below.over.clone(), builder(layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
@@ -101,7 +115,7 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        let built = build(layer, below)(false).await?;
+        let built = builder(layer, below)(false).await?;
         self.layers.insert(name.to_owned(), built.layer);
         Ok(built.device)
     }
@@ -121,13 +135,13 @@ impl<C> Builder<'_, C> {
             devices.insert(key.clone(), whole);
         }
         let kept = layer.devices.values().flatten().flat_map(|device| self.description.leaves(device));
-        let create = kept.into_iter().all(|component| (self.new)(&component));
+        let create = kept.into_iter().all(|component| (self.is_new)(&component));
         Ok(Below { over, devices, create, timing_only: self.bytes == Bytes::Hollow })
     }
 }
 
 /// Builds a layer each time it is called.
-fn build(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
+fn builder(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
     let (entry, options) = (layer.entry, layer.options.clone());
     move |create| {
         let below = Below { create: below.create || create, ..below.clone() };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use seekless_core::Size;
-use seekless_volume::live::{Question, Status, socket};
+use seekless_volume::live::{Question, Status, control_path};
 
 use crate::output;
 use crate::table::Table;
@@ -53,7 +53,7 @@ pub fn query(
     // Only where to ask: the file may describe more than is here, or have changed since.
     let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
     let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
-    let place = socket(volume, configured);
+    let place = control_path(volume, configured);
     let answer = ask(&place, question, timeout).with_context(|| {
         format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
     })?;

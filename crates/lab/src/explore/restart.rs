@@ -288,7 +288,7 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Failure> 
         .collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
-    let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
+    let tree = tree::build(&opener.description, opener.named(&devices), Bytes::Real).await;
     let tree = tree.map_err(|error| match error.kind() {
         ErrorKind::Corrupt => Failure::Refused(format!("the volume does not open: {error}")),
         _ => Failure::Closed(error.to_string()),

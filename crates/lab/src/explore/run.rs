@@ -100,7 +100,7 @@ impl Plan {
                 }
             })
             .collect();
-        let closed = match tree::over(&opener.description, opener.named(&devices), Bytes::Real).await {
+        let closed = match tree::build(&opener.description, opener.named(&devices), Bytes::Real).await {
             Ok(tree) => {
                 script::carry_out(
                     self.steps.clone(),

@@ -64,7 +64,7 @@ impl Borg {
 
     /// Creates an empty BOPT for `origin` in `bopt`, and stops clean. Existing contents are refused, unless `replace`:
     /// then they are given up, even a BOPT with dirty pages. Returns the new identity.
-    pub async fn create_anew(
+    pub async fn format_new(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
@@ -87,7 +87,7 @@ impl Borg {
             }
             bopt.flush(how.clone()).await?;
         }
-        let borg = Borg::create(origin, bopt, options, false).await?;
+        let borg = Borg::open_or_blank(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;
         Ok(borg.identity())

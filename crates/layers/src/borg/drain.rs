@@ -12,7 +12,7 @@ use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
 use super::Borg;
 use super::mover::{BATCH, Mover};
 use super::pace::Throttle;
-use super::policy::Due;
+use super::policy::Maintenance;
 
 impl Borg {
     /// Writes all dirty pages to the origin, and drops their copies.
@@ -28,8 +28,8 @@ impl Borg {
         for _ in 0..TRIES {
             let left = self.store.pages_where(|_, entry| accepts(entry.dirty));
             if left.is_empty() {
-                self.store.checkpoint(&mover.raisable()).await?;
-                return self.store.flush_origin(&mover.raisable()).await;
+                self.store.checkpoint(&mover.with_ticket()).await?;
+                return self.store.flush_origin(&mover.with_ticket()).await;
             }
             mover.outgoing(&left).await?;
         }
@@ -77,7 +77,7 @@ impl Borg {
     pub(super) fn maintain_the_log(&self) {
         if self.is_nearly_full() {
             // Clients will soon wait for room: freeblock copies are promoted.
-            self.boost(Class::Background);
+            self.boost_free_copies(Class::Background);
         }
         if self.idle.borrow().maintaining || self.store.is_detached() {
             return;
@@ -87,11 +87,11 @@ impl Borg {
         let work = async move {
             // Failures are retried after the next write.
             match due {
-                Due::Drain { goal } => {
+                Maintenance::Drain { goal } => {
                     edge("the write buffer is drained in the background");
                     drop(borg.drain(goal).await);
                 }
-                Due::Checkpoint => {
+                Maintenance::Checkpoint => {
                     edge("a checkpoint in the background");
                     let (class, ticket) = (Class::Background, Some(Ticket::new()));
                     drop(borg.store.checkpoint(&Hints { class, ticket, ..Hints::default() }).await);
@@ -111,7 +111,7 @@ impl Borg {
             let before = self.store.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);
             mover.outgoing(&pages).await?;
-            self.store.checkpoint(&mover.raisable()).await?;
+            self.store.checkpoint(&mover.with_ticket()).await?;
             let now = self.store.room();
             if now >= goal || now <= before {
                 return Ok(());

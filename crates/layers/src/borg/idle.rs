@@ -60,14 +60,17 @@ fn after(begin: Nanos, span: Nanos) -> Nanos {
 impl Borg {
     /// Starts a task that waits for idle time or overdue pages, if there is work and no such task.
     pub(super) fn start_idle_work(&self) {
-        if self.idle.borrow().waiting || self.is_at_rest() || self.origin_state.borrow().refused.is_some() {
+        if self.idle.borrow().waiting
+            || self.has_no_idle_work()
+            || self.origin_state.borrow().refused.is_some()
+        {
             return;
         }
         self.idle.borrow_mut().waiting = true;
         let me = self.me.clone();
         runtime::spawn(async move {
             // Retried after the next request.
-            let _ = Borg::rest(&me).await;
+            let _ = Borg::idle_loop(&me).await;
             if let Some(borg) = me.upgrade() {
                 borg.idle.borrow_mut().waiting = false;
             }
@@ -76,7 +79,7 @@ impl Borg {
     }
 
     /// Waits and works until there is nothing to do.
-    async fn rest(me: &Weak<Borg>) -> Result<(), IoError> {
+    async fn idle_loop(me: &Weak<Borg>) -> Result<(), IoError> {
         let third = |borg: &Borg| Nanos(borg.options.dirty_max_age.0.div_ceil(3));
         let Some(borg) = me.upgrade() else { return Ok(()) };
         let mut aging = Aging { next: after(runtime::now(), third(&borg)), seen: Vec::new() };
@@ -88,7 +91,7 @@ impl Borg {
             drop(borg);
             runtime::sleep_until(idle.min(aging.next)).await;
             let Some(borg) = me.upgrade() else { return Ok(()) };
-            if borg.has_nothing_to_do() {
+            if borg.idle_task_may_end() {
                 return Ok(());
             }
             if runtime::now() >= aging.next {
@@ -102,12 +105,13 @@ impl Borg {
         }
     }
 
-    fn has_nothing_to_do(&self) -> bool {
-        self.is_at_rest() || self.idle.borrow().stopped || self.origin_state.borrow().refused.is_some()
+    /// Whether the task that waits for idle time may end: there is no work, or none until the next request.
+    fn idle_task_may_end(&self) -> bool {
+        self.has_no_idle_work() || self.idle.borrow().stopped || self.origin_state.borrow().refused.is_some()
     }
 
     /// Whether there is nothing to do: no copy is dirty or unproven, and both copies of all metadata are current.
-    fn is_at_rest(&self) -> bool {
+    fn has_no_idle_work(&self) -> bool {
         let store = &self.store;
         store.is_detached() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
     }
@@ -125,7 +129,7 @@ impl Borg {
             self.drain_pages(&mover, self.dirty_pages()).await?;
             let mut more = true;
             while more && mover.pace.may_continue(1).await {
-                more = self.store.duplicate_batch(&mover.raisable()).await?;
+                more = self.store.duplicate_batch(&mover.with_ticket()).await?;
             }
             Ok(())
         };
@@ -143,7 +147,9 @@ impl Borg {
         if old.is_empty() {
             return Ok(());
         }
-        let Some(mover) = Mover::start(self, Account::default(), Throttle::Due).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, Account::default(), Throttle::Overdue).await? else {
+            return Ok(());
+        };
         self.drain_pages(&mover, old).await
     }
 
@@ -172,6 +178,6 @@ impl Borg {
             return Ok(());
         }
         mover.outgoing(&pages).await?;
-        self.store.checkpoint(&mover.raisable()).await
+        self.store.checkpoint(&mover.with_ticket()).await
     }
 }

@@ -62,11 +62,10 @@ struct MappedPages {
 impl Piece {
     /// Pages that go to the BOPT, and whether they are absorbed.
     fn in_bopt(&self) -> Option<(u64, bool)> {
-        let pages = |at: &Extent| at.pages().end - at.pages().start;
         match self {
             Piece::Placed { side: Side::Origin, .. } => None,
-            Piece::Placed { at, .. } => Some((pages(at), false)),
-            Piece::Appended(appended) => Some((pages(&appended.at), true)),
+            Piece::Placed { at, .. } => Some((at.page_count(), false)),
+            Piece::Appended(appended) => Some((appended.at.page_count(), true)),
         }
     }
 }
@@ -79,14 +78,14 @@ impl Borg {
         into: Buffer,
         how: Hints,
     ) -> Result<Buffer, IoError> {
-        let _guard = self.hold(at, Mode::Shared, &how).await;
-        self.unless_refused()?;
+        let _guard = self.lock_pages(at, Mode::Shared, &how).await;
+        self.ensure_not_refused()?;
         self.note(at, &how, false);
         if self.store.unproven() > 0 {
             Box::pin(self.compare_for(at, &how)).await?;
         }
-        let found = self.look_up(at);
-        let pages = at.pages().end - at.pages().start;
+        let found = self.count_mapped(at);
+        let pages = at.page_count();
         let all = found.mapped == pages;
         let hits = if all { pages } else { found.dirty };
         self.tally(&how, |traffic| {
@@ -122,9 +121,9 @@ impl Borg {
         }
         let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
         if read.is_ok() && part.side == Side::Bopt {
-            self.unless_some_rotten(here, &into)?;
+            self.verify_sums(here, &into)?;
         }
-        if read.is_ok() || part.side == Side::Origin || self.look_up(here).dirty > 0 {
+        if read.is_ok() || part.side == Side::Origin || self.count_mapped(here).dirty > 0 {
             return read.map(drop);
         }
         edge("a clean copy cannot be read: its origin can");
@@ -133,7 +132,7 @@ impl Borg {
 
     /// Whether checksums of these pages' copies are known.
     fn has_sums(&self, here: Extent) -> bool {
-        !self.store.is_timing_only() && here.pages().any(|page| self.store.sum_of(page).is_some())
+        !self.store.is_timing_only() && here.pages().any(|page| self.store.known_sum(page).is_some())
     }
 
     /// Reads the whole pages of which a part is needed: only these have checksums.
@@ -141,26 +140,26 @@ impl Borg {
         edge("part of a dirty page is read: all of it is verified");
         let (whole, there) = (here.whole_pages(), part.at.whole_pages());
         let all = self.bopt.read(there, self.buffer(there), how.clone()).await?;
-        self.unless_some_rotten(whole, &all)?;
+        self.verify_sums(whole, &all)?;
         all.cut_sectors(here.start.0 - whole.start.0, here.sectors).look(|bytes| into.put(0, bytes));
         Ok(())
     }
 
     /// Verifies the checksums of the whole pages that were read; the caller holds their locks.
-    fn unless_some_rotten(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
+    fn verify_sums(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
         for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
             let page = part.start.page();
-            self.store.unless_rotten(page, self.store.sum_of(page), &piece)?;
+            self.store.verify_sum(page, self.store.known_sum(page), &piece)?;
         }
         Ok(())
     }
 
     /// Writes `at`: lock, absorb, split, write; absorbed pages are mapped when their batch is committed.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _guard = self.hold(at, Mode::Exclusive, &how).await;
-        self.unless_refused()?;
+        let _guard = self.lock_pages(at, Mode::Exclusive, &how).await;
+        self.ensure_not_refused()?;
         self.note(at, &how, true);
-        let changes = self.store.layout().write_buffer > 0 || self.look_up(at).mapped > 0;
+        let changes = self.store.layout().write_buffer > 0 || self.count_mapped(at).mapped > 0;
         if changes && self.store.is_new() {
             self.store.begin_in_background();
         } else if changes && !self.store.is_detached() {
@@ -171,7 +170,7 @@ impl Borg {
         let joined = self.prepare(at, &from, &how).await?;
         let (pieces, absorbed) = self.sort(at, &from, &joined);
         self.tally(&how, |traffic| {
-            traffic.pages += at.pages().end - at.pages().start;
+            traffic.pages += at.page_count();
             traffic.splits += u64::from(pieces.len() > 1);
             for (pages, absorbed) in pieces.iter().filter_map(Piece::in_bopt) {
                 traffic.hits += pages;
@@ -224,7 +223,7 @@ impl Borg {
         let joined = self.join_parts(at, from, &how).await?;
         // Repeated after each wait: there may be less room in the log by then.
         loop {
-            if self.has_to_be_told(at) {
+            if self.must_persist_first(at) {
                 edge("the write buffer is full of pending slots: the map is persisted first");
                 self.store.checkpoint(&how).await?;
                 continue;
@@ -244,9 +243,9 @@ impl Borg {
     }
 
     /// Whether the write would overwrite a copy that is not stable, with no room to absorb it anew.
-    fn has_to_be_told(&self, at: Extent) -> bool {
+    fn must_persist_first(&self, at: Extent) -> bool {
         let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
-        let pages = at.pages().end - at.pages().start;
+        let pages = at.page_count();
         !in_place && !self.store.has_room(pages) && at.pages().any(|page| self.unstable(page).is_some())
     }
 
@@ -278,11 +277,11 @@ impl Borg {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
         let logged = self.options.overwrite == Overwrite::Logged
             && !self.store.is_detached()
-            && self.store.has_room(at.pages().end - at.pages().start);
+            && self.store.has_room(at.page_count());
         for part in at.split(PAGE_SECTORS) {
             let page = part.start.page();
-            let is_told = |entry: &Entry| entry.dirty && self.store.is_dirty_on_disk(entry.slot);
-            let Some(entry) = self.store.lookup(page).filter(|entry| !is_told(entry)) else { continue };
+            let dirty_on_disk = |entry: &Entry| entry.dirty && self.store.is_dirty_on_disk(entry.slot);
+            let Some(entry) = self.store.lookup(page).filter(|entry| !dirty_on_disk(entry)) else { continue };
             if logged && (part.sectors == PAGE_SECTORS || joined.contains_key(&page)) {
                 continue;
             }
@@ -304,7 +303,7 @@ impl Borg {
     ) -> Result<BTreeMap<u64, Buffer>, IoError> {
         let mut joined = BTreeMap::new();
         let logged = self.options.overwrite == Overwrite::Logged;
-        let pages = at.pages().end - at.pages().start;
+        let pages = at.page_count();
         let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let joins = |page| {
             let clean = |entry: &Entry| logged && !entry.dirty && entry.proven;
@@ -318,9 +317,9 @@ impl Borg {
                 edge("part of a page is merged with a copy that must not be overwritten");
                 let there = Extent::of_pages(self.store.layout().page(slot), 1);
                 self.store.read_sums(std::iter::once(page), how).await;
-                let known = self.store.sum_of(page);
+                let known = self.store.known_sum(page);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
-                self.store.unless_rotten(page, known, &old)?;
+                self.store.verify_sum(page, known, &old)?;
                 joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
             }
         }
@@ -361,8 +360,8 @@ impl Borg {
 
     /// Discards unmapped pages on the origin. A mapped page keeps its copy, and reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
-        let _guard = self.hold(at, Mode::Exclusive, &how).await;
-        self.unless_refused()?;
+        let _guard = self.lock_pages(at, Mode::Exclusive, &how).await;
+        self.ensure_not_refused()?;
         self.begin_for_origin(&how).await?;
         let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
         let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
@@ -382,7 +381,8 @@ impl Borg {
         }
     }
 
-    fn look_up(&self, at: Extent) -> MappedPages {
+    /// Counts proven copies, and dirty ones.
+    fn count_mapped(&self, at: Extent) -> MappedPages {
         let mut found = MappedPages::default();
         let copies = at.pages().filter_map(|page| self.store.lookup(page));
         for entry in copies.filter(|entry| entry.proven) {

@@ -95,16 +95,16 @@ pub struct Borg {
 }
 
 impl Borg {
-    /// Opens BORG over `origin`, with copies in `bopt`, which must have been created for it ([`Borg::create`]). A BOPT
-    /// of zeroes is refused: the one that was there before may have held newer pages. With `timing_only`, pages move
-    /// without their data.
+    /// Opens BORG over `origin`, with copies in `bopt`, which must have been created for it ([`Borg::format_new`]). A
+    /// BOPT of zeroes is refused: the one that was there before may have held newer pages. With `timing_only`, pages
+    /// move without their data.
     pub async fn open(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let borg = Borg::create(origin, bopt, options, timing_only).await?;
+        let borg = Borg::open_or_blank(origin, bopt, options, timing_only).await?;
         if borg.store.identity().is_none() {
             let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
                        for what it lies over; if there never was one: seekless volume create";
@@ -114,13 +114,23 @@ impl Borg {
     }
 
     /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is created before the first change.
-    pub async fn create(
+    pub async fn open_creating(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let layout = Borg::divide(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
+        Borg::open_or_blank(origin, bopt, options, timing_only).await
+    }
+
+    /// Opens BORG over a BOPT that was created, or over a blank one, which the store formats before its first change.
+    async fn open_or_blank(
+        origin: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        options: Options,
+        timing_only: bool,
+    ) -> Result<Rc<Borg>, IoError> {
+        let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
         let devices = Devices::counted(origin, bopt);
         let setup = Setup { layout, timing_only, canary: options.canary() };
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
@@ -155,7 +165,7 @@ impl Borg {
     }
 
     /// Layout of a BOPT of `pages` pages.
-    fn divide(pages: u64, options: &Options) -> Result<Layout, IoError> {
+    fn layout_of(pages: u64, options: &Options) -> Result<Layout, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
         options.check().map_err(|refused| invalid(refused.to_string()))?;
         Layout::new(pages, options.segment.0 / PAGE_BYTES, options.write_buffer).ok_or_else(|| {
@@ -170,9 +180,9 @@ impl Borg {
     }
 
     /// Locks the pages of a request. Movers hold locks only briefly, and go first.
-    async fn hold(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
+    async fn lock_pages(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
-        let contended = self.movers.hold(at);
+        let contended = self.movers.holds_any(at);
         let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
         let guard = self.locks.lock(at.whole_pages(), mode, class, None).await;
         if contended {
@@ -360,7 +370,7 @@ impl Layer for Borg {
 
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
-            "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
+            "reconfigure" => io(async move { self.reconfigure_now(how.account).await.map(drop) }),
             "drain" => io(self.drain_all(how.account)),
             "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
@@ -368,11 +378,11 @@ impl Layer for Borg {
     }
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
-        io(async move { self.reconfigure(account).await.map(Some) })
+        io(async move { self.reconfigure_now(account).await.map(Some) })
     }
 
     fn boost(&self, class: Class) {
-        self.boost(class);
+        self.boost_free_copies(class);
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {

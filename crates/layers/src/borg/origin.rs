@@ -80,7 +80,7 @@ impl Borg {
         let whole = was.bytes == self.origin.geometry().sectors * SECTOR_BYTES;
         if whole && (was.bytes, was.modified) != (now.bytes, now.modified) {
             let found = "found the origin written since the last clean stop, by its time of last write";
-            return Err(self.changed(found, None));
+            return Err(self.changed_error(found, None));
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Borg {
                 Err(error) if error.is_medium_error() => {}
                 Ok(_) => {
                     let found = "found a page of the origin that is not as the last clean stop left it";
-                    return Err(self.changed(found, Some(page)));
+                    return Err(self.changed_error(found, Some(page)));
                 }
                 Err(error) => return Err(error),
             }
@@ -103,7 +103,7 @@ impl Borg {
     }
 
     /// Error for an origin that was written while the BOPT held dirty pages.
-    fn changed(&self, found: &str, page: Option<u64>) -> IoError {
+    fn changed_error(&self, found: &str, page: Option<u64>) -> IoError {
         let newer = self.store.dirty();
         let why = format!(
             "{found}, expected it unchanged: it was written without this BOPT, or the BOPT is another volume's; \
@@ -113,7 +113,7 @@ impl Borg {
         IoError::new(ErrorKind::Corrupt, "borg", page.map(|page| Extent::of_pages(page, 1)), why)
     }
 
-    /// Samples for the superblock: checksums of some pages of the origin under dirty ones, to detect writes to the
+    /// Samples for the super page: checksums of some pages of the origin under dirty ones, to detect writes to the
     /// origin without this layer.
     pub(super) async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
         let every = self.store.dirty().div_ceil(SAMPLES).max(1);
@@ -164,7 +164,7 @@ impl Borg {
             Ok((origins?, copies?))
         };
         let compared = self.compare_by_halves(pages, read).await?;
-        self.act_on(&compared, &how).await
+        self.apply_comparison(&compared, &how).await
     }
 
     /// Pages of the BOPT that hold the copies of `pages`.
@@ -207,7 +207,7 @@ impl Borg {
     }
 
     /// Applies the results of a comparison to pages that were not changed since; the caller holds their locks.
-    async fn act_on(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
+    async fn apply_comparison(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
         let still = |page: u64, slot: Slot| {
             self.store.lookup(page).is_some_and(|entry| entry.slot == slot && !entry.proven)
         };
@@ -220,8 +220,8 @@ impl Borg {
         let Some(&first) = differing.first() else { return Ok(()) };
         self.origin_state.borrow_mut().differed += differing.len() as u64;
         if self.origin_state.borrow().doubtful {
-            let error =
-                self.changed("found a page of the origin that differs from its clean copy", Some(first));
+            let error = self
+                .changed_error("found a page of the origin that differs from its clean copy", Some(first));
             self.store.fail(&error);
             self.origin_state.borrow_mut().refused.get_or_insert_with(|| error.clone());
             return Err(error);
@@ -239,11 +239,11 @@ impl Borg {
             did("dropped for home", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             update.unmap(page);
         }
-        update.commit(&how).await
+        update.persist(&how).await
     }
 
     /// Fails if the origin was found to have changed under dirty pages.
-    pub(super) fn unless_refused(&self) -> Result<(), IoError> {
+    pub(super) fn ensure_not_refused(&self) -> Result<(), IoError> {
         self.origin_state.borrow().refused.clone().map_or(Ok(()), Err)
     }
 }
@@ -284,21 +284,21 @@ impl Mover<'_> {
         let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
         let (compared, used): (Vec<Compared>, Vec<Compared>) =
             compared.into_iter().partition(|(page, _, _)| valid.contains(page));
-        let judged = borg.act_on(&compared, &locked.how).await;
+        let judged = borg.apply_comparison(&compared, &locked.how).await;
         borg.movers.unlocked();
         judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
     }
 
     /// Compares the copy of a page under its lock; requests that wait for the lock raise the comparison's class.
     async fn compare_held(&self, page: u64) -> Result<(), IoError> {
-        let (at, how) = (Extent::of_pages(page, 1), self.raisable());
+        let (at, how) = (Extent::of_pages(page, 1), self.with_ticket());
         let _held = self.borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
         let still = self.borg.store.unproven_of([page].into_iter());
         self.borg.compare(still, &how).await
     }
 
     /// Compares everything before the first drain if the origin is doubtful; false if stopped early.
-    pub async fn settle_doubts(&self) -> Result<bool, IoError> {
+    pub async fn compare_if_doubtful(&self) -> Result<bool, IoError> {
         let doubtful = self.borg.origin_state.borrow().doubtful;
         if doubtful { self.compare_all().await } else { Ok(true) }
     }

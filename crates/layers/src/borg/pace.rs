@@ -2,7 +2,8 @@
 //! layer stops or is detached.
 //!
 //! Invariant: a mover always ends: it waits for a pause for a bounded time. Idle-time work ends when a client request
-//! arrives. Movers of a command are not throttled. Fault model: nothing here can fail.
+//! arrives. Movers that drain everything or detach, by command, are not throttled; a reconfiguration always is, also by
+//! command. Fault model: nothing here can fail.
 
 use std::cell::Cell;
 
@@ -21,14 +22,14 @@ const POLL_INTERVAL: Nanos = Nanos::from_millis(100);
 /// How a mover is throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Throttle {
-    /// As fast as possible, to the end: a command waits for it.
+    /// As fast as possible, to the end: a full drain, a detach or a rehearsal waits for it.
     Unthrottled,
     /// In pauses of the clients and at a limited rate; may end early.
     Throttled,
     /// One request at a time, until a client request arrives; may end early.
     Idle,
     /// One request at a time, for pages that reached their maximum age; may end early.
-    Due,
+    Overdue,
     /// As fast as possible until this time, before a stop; may end early.
     Until(Nanos),
 }
@@ -47,13 +48,13 @@ pub(super) struct StopRequest<'a>(&'a Borg);
 impl Borg {
     /// Asks movers other than unthrottled ones to end as soon as possible, until the guard is dropped.
     pub(super) fn request_movers_stop(&self) -> StopRequest<'_> {
-        self.movers.request_stop(true);
-        self.boost(Class::Foreground);
+        self.movers.add_stop_request();
+        self.boost_free_copies(Class::Foreground);
         StopRequest(self)
     }
 
-    /// Moves freeblock copies on in `class`, since something waits for them or there is no foreground load to use.
-    pub fn boost(&self, class: Class) {
+    /// Raises freeblock copies to `class`: something waits for them, or there is no foreground load.
+    pub fn boost_free_copies(&self, class: Class) {
         if let Some(ticket) = self.movers.free_ticket() {
             ticket.promote(class);
         }
@@ -62,7 +63,7 @@ impl Borg {
 
 impl Drop for StopRequest<'_> {
     fn drop(&mut self) {
-        self.0.movers.request_stop(false);
+        self.0.movers.remove_stop_request();
     }
 }
 
@@ -74,7 +75,7 @@ impl<'a> Pace<'a> {
 
     /// Whether it issues one request at a time.
     pub fn is_sequential(&self) -> bool {
-        matches!(self.throttle, Throttle::Idle | Throttle::Due)
+        matches!(self.throttle, Throttle::Idle | Throttle::Overdue)
     }
 
     /// Whether a client request has arrived, so that idle-time work should end; checked before each request.
@@ -86,7 +87,7 @@ impl<'a> Pace<'a> {
     /// Pages of a batch, at most `most`: those that may move in a second.
     pub fn batch(&self, most: usize) -> usize {
         let most = match self.throttle {
-            Throttle::Idle | Throttle::Due | Throttle::Until(_) => most.min(SHORT_BATCH),
+            Throttle::Idle | Throttle::Overdue | Throttle::Until(_) => most.min(SHORT_BATCH),
             Throttle::Unthrottled | Throttle::Throttled => most,
         };
         match self.rate() {

@@ -1,4 +1,4 @@
-//! Planning (sections 4.2 and 4.3), beside the volume: from the profile to a plan, and its rehearsal.
+//! Planning (sections 4.2 and 4.3), on a worker: from the profile to a plan, and its rehearsal.
 
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
@@ -23,8 +23,8 @@ const HELD_OUT: u64 = 5;
 /// A plan with its properties.
 pub(super) struct Planning {
     pub plan: Plan,
-    /// Pages that it was made from.
-    pub known: u64,
+    /// Pages that the profile knows: planned, or read, whichever is more.
+    pub profiled_pages: u64,
     /// Whether it gains more than it costs, if it could be rehearsed.
     pub wins: Option<bool>,
 }
@@ -39,9 +39,9 @@ impl Borg {
             learned.begin_plan(anew)
         };
         let models = self.models().filter(|_| self.options.rehearse);
-        let life = window.requests();
+        let window_requests = window.requests();
         let parts = match models {
-            Some(_) => window.split(life - life / HELD_OUT),
+            Some(_) => window.split(window_requests - window_requests / HELD_OUT),
             None => (window, Window::default()),
         };
         let (graph, (early, late)) = self.analyze(parts, analyzer, last.is_some(), report).await;
@@ -61,20 +61,20 @@ impl Borg {
         self.learned.borrow_mut().planned(plan.clone());
         report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        let known = report.planned_pages.max(seen << self.granularity);
+        let profiled_pages = report.planned_pages.max(seen << self.granularity);
         let prediction = match models {
             Some(models) if late.requests() > 0 => {
-                let (options, verdict) = (self.options.clone(), self.judge(known, None));
+                let (options, verdict) = (self.options.clone(), self.judge(profiled_pages, None));
                 let rehearsal = Rehearsal { models, fork, options, granularity, verdict };
                 self.rehearse(rehearsal, plan.clone(), late, report).await
             }
             _ => None,
         };
-        let wins = prediction.map(|prediction: Prediction| prediction.wins(life));
+        let wins = prediction.map(|prediction: Prediction| prediction.wins(window_requests));
         if let Some(prediction) = prediction {
             self.learned.borrow_mut().rehearsed(prediction, wins == Some(false));
         }
-        Planning { plan, known, wins }
+        Planning { plan, profiled_pages, wins }
     }
 
     /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning,
@@ -108,7 +108,7 @@ impl Borg {
         (graph, parts)
     }
 
-    /// Tries a plan in virtual time, beside the volume.
+    /// Tries a plan in virtual time, on a worker.
     async fn rehearse(
         &self,
         rehearsal: Rehearsal,

@@ -23,7 +23,7 @@ pub(super) enum Verdict {
 
 /// Maintenance that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum Maintenance {
     /// Drain the write buffer until `goal` slots are free.
     Drain {
         /// Free slots.
@@ -39,13 +39,13 @@ impl Borg {
         self.options.training == Training::Partial || plans % self.options.full_plan_every == 0
     }
 
-    /// Judges a plan by the result of its rehearsal, if any, and by the number of pages it was made from: after a
+    /// Judges a plan by the result of its rehearsal, if any, and by the number of pages that the profile knows: after a
     /// restart the profile may cover less than the current placement.
-    pub(super) fn judge(&self, known: u64, wins: Option<bool>) -> Verdict {
+    pub(super) fn judge(&self, profiled_pages: u64, wins: Option<bool>) -> Verdict {
         if wins == Some(false) {
             return Verdict::Decline;
         }
-        if known >= self.store.cached() as u64 {
+        if profiled_pages >= self.store.cached() as u64 {
             return Verdict::Replace;
         }
         edge("the profile knows less than what is placed: unplanned pages stay");
@@ -69,14 +69,14 @@ impl Borg {
     }
 
     /// Maintenance due after a write was absorbed.
-    pub(super) fn due(&self) -> Option<Due> {
+    pub(super) fn due(&self) -> Option<Maintenance> {
         // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };
         let low = times * self.low_water();
         if self.store.room() < low {
-            return Some(Due::Drain { goal: low.saturating_mul(3) / 2 });
+            return Some(Maintenance::Drain { goal: low.saturating_mul(3) / 2 });
         }
         let long = self.store.unpersisted_log() >= LONGEST_LOG.min(self.log_slots() / 4);
-        long.then_some(Due::Checkpoint)
+        long.then_some(Maintenance::Checkpoint)
     }
 }

@@ -19,13 +19,13 @@ use super::store::Slot;
 
 impl Borg {
     /// Analyses the profile, plans, and moves pages, on behalf of `account`. Waits for a running reconfiguration first.
-    pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
+    pub async fn reconfigure_now(&self, account: Account) -> Result<Reconfigured, IoError> {
         let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
-        let Planning { plan, known, wins } = self.plan(&mut report).await;
+        let Planning { plan, profiled_pages, wins } = self.plan(&mut report).await;
         // Judged after all waiting.
-        let verdict = self.judge(known, wins);
+        let verdict = self.judge(profiled_pages, wins);
         if verdict != Verdict::Decline {
             self.carry_out(&mover, &plan, verdict, &mut report).await?;
         }
@@ -47,7 +47,7 @@ impl Borg {
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets, verdict))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
-        self.store.checkpoint(&mover.raisable()).await
+        self.store.checkpoint(&mover.with_ticket()).await
     }
 
     /// The pages that are not in the plan: all of the read cache's, unless the plan only adds; and those of the
@@ -69,14 +69,15 @@ impl Borg {
     /// they are, and the others fill the remaining slots in the plan's order. A plan that only adds fills empty slots
     /// first.
     fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
-        let (origin, granularity) = (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.granularity);
+        let (origin_pages, granularity) =
+            (self.origin.geometry().sectors.div_ceil(PAGE_SECTORS), self.granularity);
         let each = plan.ranges.iter().flat_map(|planned| {
             let (start, pages) =
                 (u64::from(planned.range.start) << granularity, planned.range.pages << granularity);
             let slot = planned.slot;
             (0..pages).map(move |at| (start + u64::from(at), slot.map(|slot| slot + at)))
         });
-        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < origin).collect();
+        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < origin_pages).collect();
         let cached = self.store.layout().cached_slots();
         let named = each.iter().filter_map(|(page, slot)| Some((*page, (*slot)?)));
         let mut targets: FxHashMap<u64, Slot> = named.filter(|(_, slot)| *slot < cached).collect();
@@ -89,13 +90,13 @@ impl Borg {
         };
         targets.extend(pages().filter_map(|page| Some((page, stays(page)?))));
         let keeps = |slot: Slot| store.page_at(slot).is_some_and(|page| targets.contains_key(&page));
-        let is_open = |slot: &Slot| !named.contains(slot) && !keeps(*slot);
-        let mut open: Vec<Slot> = (0..cached).filter(is_open).collect();
+        let is_vacant = |slot: &Slot| !named.contains(slot) && !keeps(*slot);
+        let mut vacant: Vec<Slot> = (0..cached).filter(is_vacant).collect();
         if verdict == Verdict::Add {
-            open.sort_by_key(|&slot| store.page_at(slot).is_some());
+            vacant.sort_by_key(|&slot| store.page_at(slot).is_some());
         }
         let coming: Vec<u64> = pages().filter(|page| !targets.contains_key(page)).collect();
-        targets.extend(coming.into_iter().zip(open));
+        targets.extend(coming.into_iter().zip(vacant));
         targets
     }
 

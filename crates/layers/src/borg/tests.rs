@@ -46,7 +46,7 @@ async fn world(options: Options, bopt_pages: u64) -> World {
 
 /// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go to the origin.
 async fn formatted(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
-    let borg = Borg::create(origin, bopt, options, false).await.unwrap();
+    let borg = Borg::open_creating(origin, bopt, options, false).await.unwrap();
     if borg.store.is_new() {
         borg.store.begin_mapping(&Hints::default()).await.unwrap();
     }
@@ -130,7 +130,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
         // 2 GiB.
         let (disk, sectors) = (disk(), 1 << 22);
         let (origin, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, sectors));
-        let borg = Borg::create(origin.clone(), bopt, Options::default(), false).await.unwrap();
+        let borg = Borg::open_creating(origin.clone(), bopt, Options::default(), false).await.unwrap();
         let (mut longest, mut absorbed_after) = (Nanos::ZERO, None);
         for page in 0..200 {
             let (at, begin) = (Extent::of_pages(page * 7, 1), runtime::now());
@@ -208,7 +208,7 @@ fn pages_beyond_16_tib_are_planned() {
         for page in pages.into_iter().chain(pages) {
             read(&*borg, Extent::of_pages(page, 1)).await;
         }
-        let report = borg.reconfigure(Account(1)).await.unwrap();
+        let report = borg.reconfigure_now(Account(1)).await.unwrap();
         assert_eq!(report.planned_pages, 8, "each with the other of its pair");
         let mut mapped: Vec<u64> = borg.store.table().map.iter().map(|(_, page, _)| page).collect();
         mapped.sort_unstable();
@@ -231,7 +231,7 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
             }
         };
         play(0).await;
-        let report = borg.reconfigure(Account(1)).await.unwrap();
+        let report = borg.reconfigure_now(Account(1)).await.unwrap();
         assert_eq!(report.planned_pages, 50);
         let stages: Vec<_> = report.stages.iter().map(|stage| (stage.name, stage.pages)).collect();
         let expected = [("analyse", 50), ("plan", 50), ("outgoing", 0), ("relocate", 0), ("incoming", 50)];
@@ -243,7 +243,8 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
         let (before, after) = (disk.account(Account(0)).busy(), disk.account(Account(2)).busy());
         assert!(after.0 * 5 < before.0, "{after} against {before}");
         let both =
-            futures_util::future::join(borg.reconfigure(Account(1)), borg.reconfigure(Account(1))).await;
+            futures_util::future::join(borg.reconfigure_now(Account(1)), borg.reconfigure_now(Account(1)))
+                .await;
         assert!(both.0.is_ok() && both.1.is_ok(), "the second waits for the first");
     });
 }
@@ -281,7 +282,7 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
         let disk = disk();
         let refused = async |bopt_sectors, options| {
             let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, 0, bopt_sectors));
-            let opened = Borg::create(origin, bopt, options, false).await;
+            let opened = Borg::open_creating(origin, bopt, options, false).await;
             opened.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let with = |write_buffer| Options { write_buffer, ..Options::default() };
@@ -310,9 +311,9 @@ fn a_training_window_holds_what_its_name_says() {
                 read_all(0..100).await;
             }
             read_all(100..110).await;
-            assert_eq!(borg.reconfigure(Account(1)).await.unwrap().planned_pages, 110);
+            assert_eq!(borg.reconfigure_now(Account(1)).await.unwrap().planned_pages, 110);
             read_all(200..201).await;
-            borg.reconfigure(Account(1)).await.unwrap().planned_pages
+            borg.reconfigure_now(Account(1)).await.unwrap().planned_pages
         })
     };
     assert_eq!(planned(Training::Cumulative), 111);
@@ -329,7 +330,7 @@ fn a_plan_that_is_extended_keeps_what_it_had() {
             for page in [0, 3, 7, 5] {
                 read(&*borg, Extent::of_pages(round * 100 + page, 1)).await;
             }
-            let report = borg.reconfigure(Account(1)).await.unwrap();
+            let report = borg.reconfigure_now(Account(1)).await.unwrap();
             planned.push((report.vertices, report.planned_pages));
         }
         assert_eq!(planned, [(4, 4), (4, 8), (4, 12), (16, 16)], "the fourth is of all again");
@@ -345,7 +346,7 @@ fn a_profile_without_memory_plans_the_same() {
             for step in 0..600 {
                 read(&*borg, Extent::of_pages(step * step * 7 % 1_000, 1 + step % 3)).await;
             }
-            let report = borg.reconfigure(Account(1)).await.unwrap();
+            let report = borg.reconfigure_now(Account(1)).await.unwrap();
             let copies: Vec<_> = borg.store.table().map.iter().collect();
             (report.vertices, report.edges, copies)
         })
@@ -369,13 +370,13 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
             let error = borg.drain_all(Account(1)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Medium);
             // Half of the log is to be emptied, which fails too, if half of it is not free.
-            drop(borg.reconfigure(Account(1)).await);
+            drop(borg.reconfigure_now(Account(1)).await);
             rig.fails.set(false);
             for at in pages() {
                 assert_eq!(read(&*borg, at).await, stamped(at, round).to_vec());
             }
             borg.drain_all(Account(1)).await.unwrap();
-            borg.reconfigure(Account(1)).await.unwrap();
+            borg.reconfigure_now(Account(1)).await.unwrap();
             let free = borg.store.room();
             assert!(free > 20, "round {round}: {free} of 24 are free");
         }
@@ -392,7 +393,7 @@ fn detaching_leaves_nothing_in_the_bopt() {
         }
         let mover = spawn({
             let borg = borg.clone();
-            async move { borg.reconfigure(Account(1)).await }
+            async move { borg.reconfigure_now(Account(1)).await }
         });
         sleep(Nanos(1)).await;
         borg.detach().await.unwrap();

@@ -203,12 +203,12 @@ impl Borg {
     ) -> Result<Result<(), IoError>, IoError> {
         let there = Extent { start, ..at };
         let (whole, all) = (at.whole_pages(), self.buffer(there.whole_pages()));
-        let known: Vec<_> = whole.pages().map(|page| (page, self.store.sum_of(page))).collect();
+        let known: Vec<_> = whole.pages().map(|page| (page, self.store.known_sum(page))).collect();
         self.bopt.read(there.whole_pages(), all.clone(), how.clone()).await?;
         all.cut_sectors(at.start.0 - whole.start.0, at.sectors).look(|bytes| into.put(0, bytes));
         let pages = all.split(whole, PAGE_SECTORS).map(|(_, piece)| piece);
         let verified = known.into_iter().zip(pages);
-        Ok(verified.map(|((page, known), piece)| self.store.unless_rotten(page, known, &piece)).collect())
+        Ok(verified.map(|((page, known), piece)| self.store.verify_sum(page, known, &piece)).collect())
     }
 
     /// Whether origin and copy are readable and equal. `into` gets their data.

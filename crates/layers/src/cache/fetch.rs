@@ -21,13 +21,13 @@ pub struct Fetches {
     by_age: BTreeMap<u64, (u64, Ticket)>,
     next: u64,
     /// Those that have memory, including cancelled ones.
-    under_way: u64,
+    in_flight: u64,
 }
 
 impl Fetches {
     /// Number of fetches that have memory.
-    pub fn under_way(&self) -> u64 {
-        self.under_way
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
     fn add(&mut self, page: u64) -> (u64, Ticket) {
@@ -110,7 +110,7 @@ impl Cache {
                 state.fetches.forget(page);
                 return;
             }
-            state.fetches.under_way += 1;
+            state.fetches.in_flight += 1;
             state.within(Extent::of_pages(page, 1))
         };
         let data = Buffer::zeroed(PAGE_BYTES);
@@ -123,7 +123,7 @@ impl Cache {
     /// Records the end of a fetch.
     fn fetched(&self, page: u64, number: u64, data: &Buffer, came: bool) {
         let state = &mut *self.state.borrow_mut();
-        state.fetches.under_way -= 1;
+        state.fetches.in_flight -= 1;
         state.give_back(1);
         let wanted = state.fetches.is_wanted(page, number);
         if wanted {
@@ -166,7 +166,7 @@ impl Cache {
         self.state.borrow_mut().quiescing = true;
         self.abort_fetches();
         let done = self.sync(&Hints::default()).await;
-        self.until(|state| state.fetches.under_way == 0).await;
+        self.until(|state| state.fetches.in_flight == 0).await;
         self.state.borrow_mut().quiescing = false;
         done
     }

@@ -84,7 +84,7 @@ impl Cache {
 
     /// Reads a run, and caches its pages if there is room.
     async fn read_run(&self, run: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
-        let pages = run.pages().end - run.pages().start;
+        let pages = run.page_count();
         if !self.state.borrow_mut().reserve(pages) {
             edge("a read finds no room, and is not kept");
             return self.read_past(run, &into, how).await;
@@ -120,7 +120,7 @@ impl Cache {
         if mutant::is("cache: a read that bypasses misses dirty pages") {
             above.clear();
         }
-        self.state.borrow_mut().counted.passed_by += at.pages().end - at.pages().start;
+        self.state.borrow_mut().counted.passed_by += at.page_count();
         self.read_below(at, into, how).await?;
         for (part, data) in above {
             edge("a request bypasses dirty pages");

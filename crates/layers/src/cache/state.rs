@@ -189,7 +189,7 @@ impl State {
 
     /// Reserves memory for a prefetched page, within the limit of prefetched pages.
     pub fn room_to_fetch(&mut self, most: u64) -> bool {
-        if self.fetches.under_way() + self.unused.len() as u64 >= most {
+        if self.fetches.in_flight() + self.unused.len() as u64 >= most {
             let Some((_, first)) = self.unused.pop_first() else { return false };
             edge("a fetched page makes room for the next");
             self.pages.remove(&first);

@@ -63,7 +63,7 @@ impl State {
 
     /// Blocks that are dead in these segments.
     fn dead(&self, segments: &[u32]) -> u32 {
-        segments.iter().map(|&segment| self.layout.room() - self.segments.of(segment).live).sum()
+        segments.iter().map(|&segment| self.layout.room() - self.segments.get(segment).live).sum()
     }
 
     /// Segments that are worth cleaning into this room: preferably those before the checkpoint, which need no other one
@@ -177,7 +177,7 @@ impl Lld {
         // Requests for blocks of empty segments may never be served: nothing else is pending.
         let empty: Vec<u32> = {
             let state = self.state.borrow();
-            state.freely.keys().copied().filter(|&segment| state.segments.of(segment).live == 0).collect()
+            state.freely.keys().copied().filter(|&segment| state.segments.get(segment).live == 0).collect()
         };
         self.take_over(&empty).await;
         let (newest, behind, pinned) = {
@@ -212,7 +212,7 @@ impl Lld {
         let live: Vec<Live> = {
             let state = &mut *self.state.borrow_mut();
             for &segment in segments {
-                state.segments.get(segment).cleaning = true;
+                state.segments.get_mut(segment).cleaning = true;
             }
             segments.iter().map(|&segment| state.live_blocks(segment)).collect()
         };
@@ -221,7 +221,7 @@ impl Lld {
         let read = join_all(reads).await;
         let moved = self.move_all(read.into_iter().flatten()).await;
         for &segment in segments {
-            self.state.borrow_mut().segments.get(segment).cleaning = false;
+            self.state.borrow_mut().segments.get_mut(segment).cleaning = false;
         }
         self.pin(segments.iter().copied(), -1);
         moved
@@ -246,7 +246,7 @@ impl Lld {
         how: &Hints,
     ) -> Vec<(Block, Slot, Buffer)> {
         let (Some(&(_, first)), Some(&(_, last))) = (live.first(), live.last()) else { return Vec::new() };
-        let hollow = self.state.borrow().segments.of(segment).hollow;
+        let hollow = self.state.borrow().segments.get(segment).hollow;
         let all = self.read_slots(first, last + 1 - first, hollow, how).await;
         if !hollow {
             self.know_sums(&live.iter().map(|(_, slot)| *slot).collect::<Vec<_>>(), how).await;
@@ -264,7 +264,7 @@ impl Lld {
                     match self.read_slots(slot, 1, hollow, how).await {
                         Ok(data) => blocks.push((block, slot, data)),
                         Err(error) if error.kind() == ErrorKind::Aborted => {}
-                        Err(_) => self.state.borrow_mut().segments.get(segment).spared = true,
+                        Err(_) => self.state.borrow_mut().segments.get_mut(segment).spared = true,
                     }
                 }
             }
@@ -272,7 +272,7 @@ impl Lld {
         let read = blocks.len();
         blocks.retain(|(_, slot, data)| self.rotten(*slot, self.layout.extent(*slot, 1), data).is_empty());
         if blocks.len() < read {
-            self.state.borrow_mut().segments.get(segment).spared = true;
+            self.state.borrow_mut().segments.get_mut(segment).spared = true;
         }
         blocks
     }

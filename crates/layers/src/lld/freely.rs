@@ -33,7 +33,7 @@ impl Lld {
                 let moved = lld.clean_freely(segment, &how).await.unwrap_or(false);
                 {
                     let state = &mut *lld.state.borrow_mut();
-                    state.segments.get(segment).cleaning = false;
+                    state.segments.get_mut(segment).cleaning = false;
                     state.freely.remove(&segment);
                 }
                 lld.changed();
@@ -56,7 +56,7 @@ impl Lld {
         }
         let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
         // Marked now, or it could be emptied and refilled before its first block is requested.
-        let chosen = state.segments.get(segment);
+        let chosen = state.segments.get_mut(segment);
         chosen.cleaning = true;
         chosen.pins += 1;
         let ticket = Ticket::new();

@@ -102,7 +102,7 @@ impl Lld {
             let state = &mut *self.state.borrow_mut();
             let mut last = false;
             for segment in segments {
-                let segment = state.segments.get(segment);
+                let segment = state.segments.get_mut(segment);
                 segment.pins = segment.pins.saturating_add_signed(change);
                 last |= segment.pins == 0 && segment.live == 0;
             }
@@ -162,10 +162,10 @@ impl Lld {
         }
     }
 
-    /// Waits until fewer writes are under way.
+    /// Waits until fewer writes are in flight.
     pub(super) async fn room_in_flight(&self) {
-        let under_way = self.state.borrow().log.in_flight.len();
-        self.until(|state| state.log.in_flight.len() < under_way || state.failed.is_some()).await;
+        let in_flight = self.state.borrow().log.in_flight.len();
+        self.until(|state| state.log.in_flight.len() < in_flight || state.failed.is_some()).await;
     }
 
     /// Adds a block to the open segment if it is still in the slot that it was read from; false if there is no room.

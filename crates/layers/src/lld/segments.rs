@@ -46,12 +46,12 @@ impl Segments {
     }
 
     /// State of a segment.
-    pub fn of(&self, segment: u32) -> &Segment {
+    pub fn get(&self, segment: u32) -> &Segment {
         &self.each[segment as usize]
     }
 
-    /// As `of`, to change it.
-    pub fn get(&mut self, segment: u32) -> &mut Segment {
+    /// As `get`, to change it.
+    pub fn get_mut(&mut self, segment: u32) -> &mut Segment {
         &mut self.each[segment as usize]
     }
 
@@ -67,13 +67,13 @@ impl Segments {
 
     /// Number of pending segments.
     pub fn pending(&self) -> impl Iterator<Item = &Segment> {
-        self.pending.iter().map(|&segment| self.of(segment))
+        self.pending.iter().map(|&segment| self.get(segment))
     }
 
     /// Takes a free segment to be filled.
     pub fn take(&mut self) -> Option<u32> {
         let segment = self.free.pop_front()?;
-        *self.get(segment) = Segment { hollow: true, ..Segment::default() };
+        *self.get_mut(segment) = Segment { hollow: true, ..Segment::default() };
         Some(segment)
     }
 
@@ -84,8 +84,8 @@ impl Segments {
 
     /// Makes a segment pending that has no live blocks and is not open; `sequence` removed its last block.
     pub fn emptied(&mut self, segment: u32, sequence: u64) {
-        invariant!("a segment is freed when no block lies in it", self.of(segment).live == 0);
-        self.get(segment).emptied = sequence;
+        invariant!("a segment is freed when no block lies in it", self.get(segment).live == 0);
+        self.get_mut(segment).emptied = sequence;
         self.pending.insert(segment);
     }
 

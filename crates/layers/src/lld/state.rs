@@ -154,7 +154,7 @@ impl State {
         let hollow = data.is_hollow();
         let Some(slot) = self.log.put(block, was, data) else { return };
         let segment = self.layout.segment_of(slot);
-        self.segments.get(segment).hollow &= hollow;
+        self.segments.get_mut(segment).hollow &= hollow;
         if slot != was {
             self.vacate(was);
             self.occupy(block, slot);
@@ -166,7 +166,7 @@ impl State {
         self.slots[block as usize] = slot;
         let was = std::mem::replace(&mut self.owners[slot as usize], block);
         invariant!("a slot has one block", was == NONE);
-        self.segments.get(self.layout.segment_of(slot)).live += 1;
+        self.segments.get_mut(self.layout.segment_of(slot)).live += 1;
     }
 
     /// Deletes a block.
@@ -187,7 +187,7 @@ impl State {
             self.owners[slot as usize] = NONE;
         }
         let number = self.layout.segment_of(slot);
-        let segment = self.segments.get(number);
+        let segment = self.segments.get_mut(number);
         let left = 1 + u32::from(mutant::is("lld: a block leaves its segment twice"));
         invariant!("a segment counts its live blocks", segment.live >= left);
         segment.live -= left;
@@ -227,7 +227,7 @@ impl State {
             self.apart = self.segments.take().map(|segment| (segment, 1));
         }
         let (segment, offset) = self.apart?;
-        self.segments.get(segment).coming += 1;
+        self.segments.get_mut(segment).coming += 1;
         self.apart = Some((segment, offset + 1));
         if offset + 1 == self.layout.segment {
             self.apart = None;
@@ -237,7 +237,7 @@ impl State {
 
     /// A write to a segment has ended, or will not happen.
     pub fn came(&mut self, segment: u32) {
-        self.segments.get(segment).coming -= 1;
+        self.segments.get_mut(segment).coming -= 1;
         self.close_if_empty(segment);
     }
 
@@ -259,7 +259,7 @@ impl State {
     }
 
     fn close_if_empty(&mut self, number: u32) {
-        let segment = self.segments.of(number);
+        let segment = self.segments.get(number);
         if segment.live == 0 && segment.coming == 0 && !self.is_filled_now(number) {
             edge("no block of a segment is live any more");
             // The change that supersedes the last block of it is in the open record, or was sealed before.
@@ -275,7 +275,7 @@ impl State {
         let was = self.slots[block as usize];
         self.occupy(block, slot);
         let (sequence, number) = (self.log.sequence, self.layout.segment_of(slot));
-        let segment = self.segments.get(number);
+        let segment = self.segments.get_mut(number);
         segment.written = sequence;
         segment.hollow &= hollow;
         self.vacate(was);
@@ -286,7 +286,7 @@ impl State {
         let (segment, _) = self.log.place.filter(|_| !self.log.is_empty())?;
         let fills = self.log.fills();
         let next = if fills { self.segments.take() } else { None };
-        self.segments.get(segment).written = self.log.sequence;
+        self.segments.get_mut(segment).written = self.log.sequence;
         let more = u64::from(mutant::is("lld: one record more is committed than is durable"));
         let stable = (self.durable + more).min(self.log.sequence - 1);
         let sealed = self.log.seal(next, stable, forgets)?;
@@ -301,7 +301,7 @@ impl State {
                 edge("no segment is left for the log to continue in");
                 self.broke();
             }
-            if self.segments.of(segment).live == 0 {
+            if self.segments.get(segment).live == 0 {
                 self.segments.emptied(segment, sealed.sequence);
             }
         }

@@ -79,7 +79,7 @@ impl Lld {
             let unknown = |slot: &&Slot| state.sums.of(**slot).is_none();
             let segments = slots.iter().filter(unknown).map(|slot| self.layout.segment_of(*slot));
             let asks = |segment: &u32| {
-                !state.sums.requested[*segment as usize] && !state.segments.of(*segment).hollow
+                !state.sums.requested[*segment as usize] && !state.segments.get(*segment).hollow
             };
             segments.filter(asks).collect()
         };
@@ -110,7 +110,7 @@ impl Lld {
         let how = Hints { fua: false, verify: false, ..how.clone() };
         let (written, identity) = {
             let state = self.state.borrow();
-            (state.segments.of(segment).written, state.disk.identity)
+            (state.segments.get(segment).written, state.disk.identity)
         };
         let (mut found, mut offset) = (Vec::<Summary>::new(), 0);
         while self.layout.segment - offset >= 2 {

@@ -170,7 +170,7 @@ fn a_write_waits_for_a_slot_while_a_flush_frees_some() {
         let below = disk(PAGES + 1).await;
         let mapper = open(&below).await.unwrap();
         write(&*mapper, 0, SECTORS, 1).await.unwrap();
-        // A flush that is under way has taken what was released, and other writes have the rest.
+        // A flush that is in flight has taken what was released, and other writes have the rest.
         let flusher = mapper.clone();
         let flush = runtime::spawn(async move { flusher.flush(Hints::default()).await });
         let writes: Vec<_> = (0..6)

@@ -24,7 +24,7 @@ impl EmulatedComponent {
         EmulatedComponent { drive, data }
     }
 
-    /// Writes to both. A write withdrawn before the drive has it is not written at all.
+    /// Writes to both. A write aborted before the drive has it is not written at all.
     async fn write_both(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let slow = self.drive.write(at, Buffer::hollow_sectors(at.sectors), how.clone());
         if how.ticket.is_some() {

@@ -114,7 +114,7 @@ impl FileComponent {
     }
 
     /// Checks that the file is no smaller than when it was opened; if it is, nothing is known to be durable any more.
-    fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
+    fn check_not_truncated(&self, at: Option<Extent>) -> Result<(), IoError> {
         let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
         let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
         let expected = self.geometry.sectors * SECTOR_BYTES;
@@ -191,7 +191,7 @@ impl FileComponent {
             return self.transfer(at, memory, Op::WriteThrough).await;
         }
         let _alone = self.syncing.exclusive(ALL, &Hints::default()).await;
-        let guard = LostUnlessHeard(&self.lost);
+        let guard = LostIfDropped(&self.lost);
         let done = self.transfer(at, memory, Op::WriteThrough).await;
         std::mem::forget(guard);
         // A failed write-back may concern any data; a lack of space concerns this write only.
@@ -222,12 +222,12 @@ impl FileComponent {
         if mutant::is("file: a flush is not waited for") {
             return Ok(());
         }
-        let guard = LostUnlessHeard(&self.lost);
+        let guard = LostIfDropped(&self.lost);
         let answer = answer.await;
         std::mem::forget(guard);
         match answer.result {
             Ok(_) => {
-                self.is_whole(None)?;
+                self.check_not_truncated(None)?;
                 self.synced.set(number);
                 Ok(())
             }
@@ -250,11 +250,11 @@ impl FileComponent {
     }
 }
 
-/// A sync under way. If its caller gives up, as after a timeout, its error goes unseen, and the system reports it only
-/// once: so written data may be lost.
-struct LostUnlessHeard<'a>(&'a Cell<bool>);
+/// A sync in flight. If its future is dropped, as after a timeout, its error goes unseen, and the system reports it
+/// only once: so written data may be lost.
+struct LostIfDropped<'a>(&'a Cell<bool>);
 
-impl Drop for LostUnlessHeard<'_> {
+impl Drop for LostIfDropped<'_> {
     fn drop(&mut self) {
         self.0.set(true);
     }
@@ -295,7 +295,7 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, true)?;
             if how.fua || at.end().0 == self.geometry.sectors {
-                self.is_whole(Some(at))?;
+                self.check_not_truncated(Some(at))?;
             }
             let mut memory = self.memory(at.bytes() as usize);
             let target = memory.part_mut();

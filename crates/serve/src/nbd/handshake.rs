@@ -111,7 +111,7 @@ pub enum Step {
     End,
 }
 
-/// A handshake under way.
+/// A handshake in flight.
 #[derive(Debug)]
 pub struct Handshake<'a> {
     exports: &'a [Export],

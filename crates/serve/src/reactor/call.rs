@@ -8,9 +8,9 @@ use super::job::Op;
 /// A system call on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `preadv2` at this offset.
+    /// Read at this offset.
     Read(u64),
-    /// `pwritev2` at this offset.
+    /// Write at this offset, with these flags.
     Write(u64, ReadWriteFlags),
     /// `fdatasync`.
     DataSync,

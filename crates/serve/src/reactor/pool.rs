@@ -26,7 +26,7 @@ pub struct Pool {
 #[derive(Debug)]
 pub struct Piece {
     bytes: &'static mut [u8],
-    home: FreePieces,
+    free_list: FreePieces,
 }
 
 impl Pool {
@@ -55,7 +55,7 @@ impl Pool {
         let mut large_enough = self.free.iter().filter(|(bytes, _)| len <= *bytes);
         large_enough.find_map(|(_, free)| {
             let bytes = free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            Some(Piece { bytes, home: free.clone() })
+            Some(Piece { bytes, free_list: free.clone() })
         })
     }
 }
@@ -77,7 +77,7 @@ impl DerefMut for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        self.home.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.free_list.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 }
 

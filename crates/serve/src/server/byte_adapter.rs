@@ -17,7 +17,7 @@ use seekless_core::{
 
 use super::write_tracker::WriteTracker;
 
-/// A non-empty range of bytes of a device.
+/// A range of bytes of a device; empty only for requests without a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
     /// First byte.
@@ -55,8 +55,8 @@ fn sectors(start: u64, end: u64) -> Extent {
 /// See the file's header. Shared by all exports of a device.
 pub struct ByteAdapter {
     device: Rc<dyn BlockDevice>,
-    /// Bytes of a block, and sectors of the largest request. When the device is exchanged these do not grow and shrink,
-    /// respectively.
+    /// Bytes of a block, and sectors of the largest request. A swap below never makes blocks larger or the largest
+    /// request smaller ([`seekless_core::Switch::swap`]).
     block: u64,
     largest_sectors: u64,
     locks: RangeLocks,

@@ -114,7 +114,7 @@ async fn handshake(
         let (took, step) = handshake.feed(input.rest(), &mut out);
         input.take(took);
         if let Some(why) = handshake.take_refusal() {
-            server.refuse(&format!("client {number} is refused: {why}"));
+            server.report_refusal(&format!("client {number} is refused: {why}"));
         }
         let ended = match (step, &offer.keys) {
             (Step::More, _) if took > 0 || receive_more(input).await? => continue,
@@ -134,7 +134,7 @@ async fn handshake(
             (Step::End, _) => None,
         };
         send(server, socket, tunnel.as_deref(), out).await?;
-        return Ok(ended.map(|(agreed, place)| (agreed, tunnel, place)));
+        return Ok(ended.map(|(agreed, slot)| (agreed, tunnel, slot)));
     }
 }
 
@@ -210,7 +210,7 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
             return Ok(());
         }
         let plan = session.plan(&request);
-        if !session.send_queue.hold(plan.holds(&request)).await {
+        if !session.send_queue.admit(plan.holds(&request)).await {
             return Ok(());
         }
         let mut payload = Payload { holds: plan.holds(&request), ..Payload::default() };
@@ -219,7 +219,7 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
             session.send_queue.reply(payload.holds, |_| {});
             return received.map(drop).map_err(|error| disconnect_reason(input, &error));
         }
-        poll_once_then_spawn(Box::pin(session.clone().answer(request, plan, payload))).await;
+        poll_once_then_spawn(Box::pin(session.clone().execute_and_reply(request, plan, payload))).await;
     }
 }
 

@@ -16,7 +16,7 @@ use super::peer::Peer;
 
 /// Default limit of clients.
 pub const CLIENTS: usize = 1024;
-/// Limits of handshakes under way, in all and per peer. Each lasts some milliseconds, unless the client is silent or
+/// Limits of handshakes in flight, in all and per peer. Each lasts some milliseconds, unless the client is silent or
 /// far away.
 const HANDSHAKES: usize = 512;
 const HANDSHAKES_PER_PEER: usize = 128;
@@ -53,7 +53,7 @@ impl ClientSlots {
         }
     }
 
-    /// Takes a slot, whether or not one is free.
+    /// Takes a slot; the caller has checked [`ClientSlots::refusal`] in the same instant.
     pub fn take(self: &Rc<Self>, peer: Peer) -> ClientSlot {
         *self.taken.borrow_mut().entry(peer).or_default() += 1;
         ClientSlot { slots: self.clone(), peer }
@@ -72,7 +72,7 @@ impl Drop for ClientSlot {
     }
 }
 
-/// Handshakes under way, by client number.
+/// Handshakes in flight, by client number.
 #[derive(Default)]
 pub struct Handshakes(RefCell<BTreeMap<u32, (Peer, Arc<OwnedFd>)>>);
 

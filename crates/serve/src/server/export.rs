@@ -5,7 +5,7 @@ use std::rc::Rc;
 use seekless_core::{Class, Extent, SECTOR_BYTES};
 
 use super::byte_adapter::ByteAdapter;
-use super::status::Home;
+use super::status::OriginPlace;
 use crate::nbd::{self, Context, constants as c};
 
 /// A device as clients see it.
@@ -20,7 +20,7 @@ pub struct Export {
     /// Class of its requests.
     pub class: Class,
     /// Where its data would be without layers, if that is one place.
-    pub home: Option<Home>,
+    pub origin: Option<OriginPlace>,
 }
 
 impl Export {
@@ -57,6 +57,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { info, device: device.clone(), read_only, class: Class::Foreground, home: None }
+        Export { info, device: device.clone(), read_only, class: Class::Foreground, origin: None }
     }
 }

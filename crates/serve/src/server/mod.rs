@@ -1,9 +1,9 @@
 //! The NBD server: listens, and serves each client in a task of the volume's own thread.
 //!
 //! Invariants: memory is bounded per client, whatever it does ([`send_queue`]), and over all clients ([`budget`]); no
-//! peer takes all slots ([`client_slots`]); requests in flight are shared fairly between clients by the volume's top
-//! layer. A received request is carried out even if its client disconnects. Fault model: clients are slow, vanish, or
-//! send anything; that ends them and affects no other client.
+//! peer takes all slots ([`client_slots`]); requests in flight are shared fairly between clients by the top of the
+//! volume ([`seekless_core::Top`]). A received request is carried out even if its client disconnects. Fault model:
+//! clients are slow, vanish, or send anything; that ends them and affects no other client.
 
 mod address;
 mod budget;
@@ -41,11 +41,11 @@ pub use client_slots::CLIENTS;
 pub use control::{ControlReply, control};
 pub use export::Export;
 pub use listener::{ListenError, Listener};
-pub use status::Home;
+pub use status::OriginPlace;
 
 /// How long a stopping server waits for clients to receive their last replies.
 const STOP_TIMEOUT: Nanos = Nanos::from_millis(5_000);
-/// Interval in which one refused client is reported, and after it the number of further ones.
+/// After a refusal is reported, further ones are counted for this long and reported as a number.
 const REFUSAL_INTERVAL: Nanos = Nanos::from_millis(1_000);
 
 /// Statistics of the server.
@@ -133,7 +133,7 @@ impl Server {
         let socket = Arc::new(socket);
         self.clients.borrow_mut().insert(number, socket.clone());
         if let Some(why) = self.handshakes.begin(number, peer, &socket) {
-            self.refuse(&why);
+            self.report_refusal(&why);
         }
         let (server, offer) = (self.clone(), offer.clone());
         spawn(async move {
@@ -147,7 +147,7 @@ impl Server {
     }
 
     /// A client is refused: the first is reported immediately, further ones are counted.
-    fn refuse(self: &Rc<Self>, why: &str) {
+    fn report_refusal(self: &Rc<Self>, why: &str) {
         if let Some(more) = self.refused.get() {
             return self.refused.set(Some(more + 1));
         }
@@ -156,13 +156,13 @@ impl Server {
         let server = self.clone();
         spawn(async move {
             sleep(REFUSAL_INTERVAL).await;
-            server.report_refused();
+            server.report_refusal_count();
         })
         .detach();
     }
 
     /// Reports the number of refused clients since the last report.
-    fn report_refused(&self) {
+    fn report_refusal_count(&self) {
         if let Some(more @ 1..) = self.refused.take() {
             (self.report)(&format!("{more} more clients were refused or disconnected"));
         }
@@ -181,7 +181,7 @@ impl Server {
     /// Accepts no new requests, answers those that were received, and disconnects all clients.
     pub async fn stop(&self) {
         self.stopping.set(true);
-        self.report_refused();
+        self.report_refusal_count();
         let all = |how| {
             let sockets: Vec<_> = self.clients.borrow().values().cloned().collect();
             for socket in sockets {

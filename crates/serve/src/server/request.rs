@@ -8,11 +8,11 @@ use seekless_core::{
     Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, StreamId, Ticket, Zeroes, runtime,
 };
 
-use super::Server;
 use super::byte_adapter::{Bytes, UnalignedPermit};
 use super::export::Export;
 use super::send_queue::{Large, ROOM, SendQueue};
 use super::status::block_status;
+use super::{Server, budget};
 use crate::nbd::constants::{
     CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE,
 };
@@ -74,8 +74,9 @@ impl Plan {
     }
 }
 
-/// Longer payloads are received this many bytes at a time: a client's own share.
+/// Longer payloads are received this many bytes at a time; a piece fits into a client's own share ([`budget::OWN`]).
 pub const PIECE: usize = 1 << 20;
+const _: () = assert!(PIECE as u64 <= budget::OWN);
 
 /// The payload of a request.
 #[derive(Default)]
@@ -134,7 +135,7 @@ impl Session {
         }
         let end = request.offset.checked_add(request.length);
         if request.length == 0 {
-            return invalid("expected a length of at least one block");
+            return invalid("expected a length of at least one byte");
         } else if end.is_none_or(|end| end > info.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
             return Err((errno, "the range reaches past the end of the export"));
@@ -163,7 +164,7 @@ impl Session {
     }
 
     /// Carries a request out, and queues its reply.
-    pub async fn answer(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
+    pub async fn execute_and_reply(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let holds = payload.holds;
         let result = match plan {
             Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
@@ -174,7 +175,7 @@ impl Session {
                 let rest = Bytes { start: at.start + payload.written, ..at };
                 let carried = match payload.failed {
                     Some(error) => Err(error),
-                    None => self.carry_out(&request, rest, payload.bytes).await,
+                    None => self.execute(&request, rest, payload.bytes).await,
                 };
                 carried.map_err(|error| (errno(&error), error.to_string()))
             }
@@ -209,10 +210,10 @@ impl Session {
     /// Writes a part of a payload, beginning at byte `start`.
     pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
         let at = Bytes { start, end: start + bytes.len() as u64 };
-        self.carry_out(request, at, bytes).await.map(drop)
+        self.execute(request, at, bytes).await.map(drop)
     }
 
-    async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
+    async fn execute(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
@@ -275,11 +276,11 @@ impl Session {
     }
 
     async fn status_of(&self, request: &Request, at: Bytes, contexts: &[Context]) -> Result<Answer, IoError> {
-        let Export { device, home, .. } = &self.export;
+        let Export { device, origin, .. } = &self.export;
         let only_first = request.flags & CMD_FLAG_REQ_ONE != 0;
         let mut status = Vec::new();
         for context in contexts {
-            status.push((*context, block_status(device, *home, *context, at, only_first).await?));
+            status.push((*context, block_status(device, *origin, *context, at, only_first).await?));
         }
         Ok(Answer::Status(status))
     }

@@ -75,7 +75,7 @@ impl SendQueue {
 
     /// Waits until a request of `bytes` bytes is within the limits, and counts it. False if the peer receives nothing
     /// more: then it is not counted.
-    pub async fn hold(&self, bytes: u64) -> bool {
+    pub async fn admit(&self, bytes: u64) -> bool {
         poll_fn(|context| {
             if self.closed.get() || self.grow(bytes + HEADER, 1) {
                 return Poll::Ready(!self.closed.get());

@@ -1,10 +1,10 @@
 //! Block status: the states of extents in each context.
 //!
 //! `seekless:place` says on which component a read of the bytes goes: the component's index in the lowest eight bits
-//! (in order of all names, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is the origin, on
-//! the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0 is never, 1
-//! is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for bytes that a
-//! scrub could not read and that were not written since.
+//! (components sorted by name, from 0; 255 for the 256th and later), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
+//! the origin, on the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0
+//! is never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for
+//! bytes that a scrub could not read and that were not written since.
 
 use seekless_core::device::{Content, Place};
 use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
@@ -29,7 +29,7 @@ const PARTS: usize = 1 << 14;
 
 /// Where the bytes of an export would be without layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct OriginPlace {
     /// Index of the component.
     pub component: u32,
     /// Location of the first byte on it.
@@ -39,7 +39,7 @@ pub struct Home {
 /// Block status of a range in a context, as lengths and values; only the first extent if `first_only`.
 pub async fn block_status(
     device: &ByteAdapter,
-    home: Option<Home>,
+    origin: Option<OriginPlace>,
     context: Context,
     at: Bytes,
     first_only: bool,
@@ -54,7 +54,7 @@ pub async fn block_status(
             }
         }
         Context::Place => {
-            device.device().places(blocks, &mut |part, place| parts.add_place(part, place, home));
+            device.device().places(blocks, &mut |part, place| parts.add_place(part, place, origin));
         }
         Context::Heat => {
             if !device.device().heat(blocks, &mut |part, count| parts.add(part, doublings(count))) {
@@ -109,14 +109,15 @@ impl Parts {
     }
 
     /// As `add`, for a place: data at its origin and moved data may be in one extent.
-    fn add_place(&mut self, extent: Extent, place: Place, home: Option<Home>) {
+    fn add_place(&mut self, extent: Extent, place: Place, origin: Option<OriginPlace>) {
         let value = match place {
             Place::Nowhere => NOWHERE,
             Place::Unknown => UNKNOWN,
             Place::On { component, at } => {
-                let is_home =
-                    home.is_some_and(|home| home.component == component && home.start + extent.start.0 == at);
-                component.min(0xff) | if is_home { 0 } else { MOVED }
+                let is_at_origin = origin.is_some_and(|origin| {
+                    origin.component == component && origin.start + extent.start.0 == at
+                });
+                component.min(0xff) | if is_at_origin { 0 } else { MOVED }
             }
         };
         self.add(extent, value);
@@ -147,12 +148,12 @@ mod tests {
 
     #[test]
     fn places_say_which_component_and_whether_it_is_home() {
-        let home = Home { component: 2, start: Lba(1000) };
+        let origin = OriginPlace { component: 2, start: Lba(1000) };
         let mut parts = parts(0, 1 << 20, 9);
         let on = |component, at| Place::On { component, at: Lba(at) };
         let places = [on(2, 1000), on(2, 1008), on(2, 1000), on(300, 1024), Place::Nowhere, Place::Unknown];
         for (number, place) in (0_u64..).zip(places) {
-            parts.add_place(Extent::new(number * 8, 8), place, Some(home));
+            parts.add_place(Extent::new(number * 8, 8), place, Some(origin));
         }
         let values = [(8192, 2), (4096, MOVED | 2), (4096, MOVED | 0xff), (4096, NOWHERE), (4096, UNKNOWN)];
         assert_eq!(parts.runs, values);

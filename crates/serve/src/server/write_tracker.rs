@@ -16,7 +16,7 @@ const NOTED: usize = 1024;
 /// See the file's header.
 #[derive(Default)]
 pub struct WriteTracker {
-    under_way: RefCell<Slab<Extent>>,
+    in_flight: RefCell<Slab<Extent>>,
     queries: RefCell<Slab<Vec<Extent>>>,
 }
 
@@ -41,19 +41,19 @@ impl WriteTracker {
                 *noted = vec![hull(noted)];
             }
         }
-        Writing { all: self, key: self.under_way.borrow_mut().insert(at) }
+        Writing { all: self, key: self.in_flight.borrow_mut().insert(at) }
     }
 
     /// Notes the start of an extent query.
     pub fn begin_query(&self) -> ExtentQuery<'_> {
-        let under_way = self.under_way.borrow().iter().map(|(_, at)| *at).collect();
-        ExtentQuery { all: self, key: self.queries.borrow_mut().insert(under_way) }
+        let in_flight = self.in_flight.borrow().iter().map(|(_, at)| *at).collect();
+        ExtentQuery { all: self, key: self.queries.borrow_mut().insert(in_flight) }
     }
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.all.under_way.borrow_mut().remove(self.key);
+        self.all.in_flight.borrow_mut().remove(self.key);
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let all = WriteTracker::default();
         drop(all.begin_write(Extent::new(0, 8)));
         assert_eq!(merged(&all.begin_query().overlay(holes(Extent::new(0, 8)))), [(0, 8, Content::Hole)]);
-        assert!(all.under_way.borrow().is_empty() && all.queries.borrow().is_empty());
+        assert!(all.in_flight.borrow().is_empty() && all.queries.borrow().is_empty());
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Lba, SECTOR_BYTES};
-use seekless_layers::Joined;
+use seekless_core::{BlockDevice, IoError, Lba, SECTOR_BYTES};
 use seekless_layers::registry::{Below, Entry};
 use seekless_serve::component::Numbered;
 use seekless_serve::reactor::Reactor;
@@ -13,7 +12,7 @@ use seekless_serve::reactor::Reactor;
 use super::component::Live;
 use super::error::{At, LiveError};
 use crate::description::{self, Description};
-use crate::tree::{Bytes, Tree, under};
+use crate::tree::{self, Bytes, Tree};
 
 /// Seed of all random choices of a live volume.
 const SEED: u64 = 1;
@@ -51,7 +50,7 @@ pub async fn trees(
     let (mut trees, is_new) = (BTreeMap::new(), is_new(description));
     for export in &description.exports {
         if !trees.contains_key(&export.top) {
-            let tree = under(description, &export.top, components.clone(), Bytes::Real, &is_new);
+            let tree = tree::build_device(description, &export.top, components.clone(), Bytes::Real, &is_new);
             let tree = tree.await.at(|| format!("{}: {}", description.file, export.top))?;
             trees.insert(export.top.clone(), tree);
         }
@@ -82,26 +81,8 @@ pub async fn devices_below(
     description: &Description<Live>,
     layer: &description::Layer,
     components: &Components,
-) -> Result<Below, LiveError> {
-    let over = device(description, &layer.over, components).await?;
-    let mut devices = BTreeMap::new();
-    for (key, names) in &layer.devices {
-        let mut pieces = Vec::new();
-        for piece in names {
-            pieces.push(device(description, piece, components).await?);
-        }
-        let whole = Joined::new(pieces).at(|| format!("{key}: found no device, expected one"))?;
-        devices.insert(key.clone(), Rc::new(whole) as Rc<dyn BlockDevice>);
-    }
-    Ok(Below { over, devices, create: false, timing_only: false })
-}
-
-async fn device(
-    description: &Description<Live>,
-    name: &str,
-    components: &Components,
-) -> Result<Rc<dyn BlockDevice>, LiveError> {
-    Ok(under(description, name, components.clone(), Bytes::Real, &is_new(description)).await?.top)
+) -> Result<Below, IoError> {
+    tree::below(description, layer, components.clone(), Bytes::Real, &is_new(description)).await
 }
 
 /// Whether an export takes no writes: the volume file says so, a component below is read-only, or a layer below is

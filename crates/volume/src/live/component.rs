@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::component::{Component, Keys, TrustKeys, beside, memory};
+use crate::component::{Component, Keys, TrustKeys, existing_path, memory};
 use crate::description::{Leaf, VolumeError};
 use crate::duration;
 use crate::model::modelled;
@@ -117,7 +117,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             Ok(Store::Remote(RefCell::new(Some(connected)), info, again))
         }
         (Some(path), None, None) => {
-            let path = beside(file, path);
+            let path = existing_path(file, path);
             let opened = Opened::open(&path, keys.cached, keys.read_only);
             let opened = opened.map_err(|error| {
                 invalid(".file", format!("{}: {}", path.display(), error.found), &error.expected)
@@ -137,7 +137,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
 /// URI of another server: a socket's relative path is resolved as a file's is.
 fn reached(file: &str, uri: String) -> String {
     let Some((before, path)) = uri.split_once("?socket=") else { return uri };
-    format!("{before}?socket={}", beside(file, path.into()).display())
+    format!("{before}?socket={}", existing_path(file, path.into()).display())
 }
 
 /// Parses a key of a component as a time above zero.
@@ -153,12 +153,12 @@ fn time(file: &str, name: &str, key: &str, text: &str) -> Result<Nanos, VolumeEr
 /// Reads the certificates for another server.
 fn trust(file: &str, keys: TrustKeys) -> Result<Trust, String> {
     let own = match (keys.certificate, keys.key) {
-        (Some(certificate), Some(key)) => Some((beside(file, certificate), beside(file, key))),
+        (Some(certificate), Some(key)) => Some((existing_path(file, certificate), existing_path(file, key))),
         (None, None) => None,
         _ => return Err("certificate without key, or key without certificate".to_owned()),
     };
     let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
-    Trust::read(&beside(file, keys.authority), own).map_err(|error| error.to_string())
+    Trust::read(&existing_path(file, keys.authority), own).map_err(|error| error.to_string())
 }
 
 impl Live {

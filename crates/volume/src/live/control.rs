@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::{bytes_of, is_read_only};
 use super::component::Live;
-use super::server::{Serving, resolve};
+use super::server::{Serving, relative_path};
 use crate::description::Description;
 use crate::tree::Tree;
 
@@ -92,8 +92,8 @@ pub struct LayerStatus {
 }
 
 /// Control socket of a volume file's server; `control` is the file's key.
-pub fn socket(volume: &Path, control: Option<&Path>) -> PathBuf {
-    control.map_or_else(|| volume.with_extension("control"), |control| resolve(volume, control))
+pub fn control_path(volume: &Path, control: Option<&Path>) -> PathBuf {
+    control.map_or_else(|| volume.with_extension("control"), |control| relative_path(volume, control))
 }
 
 /// The server's end of the control socket.

@@ -73,7 +73,7 @@ impl Environment {
     }
 
     /// The sockets that were passed to the process.
-    pub fn given(self) -> io::Result<Vec<Listener>> {
+    pub fn activated_sockets(self) -> io::Result<Vec<Listener>> {
         match self {
             Environment::Live(_) => Listener::activated(),
             Environment::Replay => Ok(Vec::new()),

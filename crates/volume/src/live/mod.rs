@@ -13,7 +13,7 @@ mod pairs;
 mod server;
 
 pub use component::{Live, Probed};
-pub use control::{LayerStatus, Question, ServedExport, Status, socket};
+pub use control::{LayerStatus, Question, ServedExport, Status, control_path};
 pub use create::{create, upgrade};
 pub use environment::{Environment, Program};
 pub use error::LiveError;

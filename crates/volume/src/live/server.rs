@@ -12,17 +12,17 @@ use seekless_core::{Hints, Layer, Nanos, PAGE_BYTES, Size};
 use seekless_layers::schedule::reconfigure_every;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
-use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, Home, Server, control};
+use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control};
 use seekless_serve::wire::Keys;
 
 use super::build::{bytes_of, components, is_read_only, runtime, trees};
 use super::component::Live;
-use super::control::{Answerer, socket};
+use super::control::{Answerer, control_path};
 use super::environment::{Environment, Program};
 use super::error::{At, LiveError};
 use super::inputs;
 use super::pairs::{self, Pairs};
-use crate::component::beside;
+use crate::component::existing_path;
 use crate::description::{self, Description, Tls};
 use crate::file;
 use crate::tree::Tree;
@@ -96,7 +96,8 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
 /// Reads certificates and keys, if the volume file names any.
 fn keys(description: &Description<Live>) -> Result<Option<Keys>, LiveError> {
     let Some(Tls { certificate, key, clients }) = description.tls.clone() else { return Ok(None) };
-    let [certificate, key, clients] = [certificate, key, clients].map(|path| beside(&description.file, path));
+    let [certificate, key, clients] =
+        [certificate, key, clients].map(|path| existing_path(&description.file, path));
     let keys = Keys::read(&certificate, &key, &clients);
     keys.map(Some).map_err(|error| LiveError::new(format!("{}: tls.{error}", description.file)))
 }
@@ -165,9 +166,9 @@ pub(super) async fn serve(
     let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
     environment.room_for(clients);
     let server = Server::new(reactor, clients, move |line| environment.print(line));
-    let place = socket(serving.volume, description.control.as_deref());
+    let path = control_path(serving.volume, description.control.as_deref());
     let answerer = Answerer::new(serving, description, &server, &trees);
-    let listener = environment.listen(&Address::Unix(place))?;
+    let listener = environment.listen(&Address::Unix(path))?;
     control(reactor, listener, move |line| answerer.answer(&line));
     listen(serving, description, &server, addresses, keys.as_ref(), &trees)?;
     let uri = description.exports.first().and_then(|export| {
@@ -216,7 +217,7 @@ fn listen(
     keys: Option<&Keys>,
     trees: &BTreeMap<String, Tree>,
 ) -> Result<(), LiveError> {
-    let mut given = environment.given().at(|| "the inherited sockets (LISTEN_FDS)")?;
+    let mut given = environment.activated_sockets().at(|| "the inherited sockets (LISTEN_FDS)")?;
     if !given.is_empty() && given.len() != addresses.len() {
         return Err(LiveError::new(format!(
             "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
@@ -249,13 +250,13 @@ fn listen(
 /// The address of an export's `nbd` key; a relative path is relative to the volume file.
 fn address(file: &str, text: &str) -> Result<Address, AddressError> {
     Ok(match text.parse()? {
-        Address::Unix(path) => Address::Unix(resolve(Path::new(file), &path)),
+        Address::Unix(path) => Address::Unix(relative_path(Path::new(file), &path)),
         tcp @ Address::Tcp(_) => tcp,
     })
 }
 
 /// A path in a volume file to something that need not exist yet; relative to the file.
-pub(super) fn resolve(volume: &Path, path: &Path) -> PathBuf {
+pub(super) fn relative_path(volume: &Path, path: &Path) -> PathBuf {
     volume.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
 }
 
@@ -268,14 +269,14 @@ fn export(
     let line = description.line_of(&described.top);
     let mut export = Export::new(&described.name, &line, device, is_read_only(description, described));
     export.info.bytes = bytes_of(description, &described.top, export.info.bytes);
-    Export { home: place_without_layers(description, &described.top), class: described.class, ..export }
+    Export { origin: place_without_layers(description, &described.top), class: described.class, ..export }
 }
 
 /// Where the sectors of a device would be without layers.
-fn place_without_layers(description: &Description<Live>, top: &str) -> Option<Home> {
+fn place_without_layers(description: &Description<Live>, top: &str) -> Option<OriginPlace> {
     let (component, start) = description.origin_of(top);
     let number = description.components.keys().position(|name| *name == component)?;
-    Some(Home { component: number as u32, start })
+    Some(OriginPlace { component: number as u32, start })
 }
 
 /// Starts the periodic reconfiguration of layers that have an interval.

@@ -66,7 +66,7 @@ pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Resul
                 Component::recorded(number, *sectors, image, conditions, log.clone()) as Rc<dyn BlockDevice>
             })
             .collect();
-        let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
+        let tree = tree::build(&opener.description, opener.named(&devices), Bytes::Real).await;
         let tree = tree.map_err(|error| error.to_string())?;
         let has = tree.top.geometry().sectors;
         if has < stream.sectors {

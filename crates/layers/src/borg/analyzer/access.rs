@@ -2,7 +2,7 @@
 //!
 //! An edge leads from the last page of a request to the first page of the next. When a range is
 //! split, the page that an edge came from is still the last of a range, and the one it leads to the
-//! first of one: so edges never change, and need no vertex before the planner wants them numbered.
+//! first of one: so edges never change, and need no vertex numbers until planning.
 //! Transitions inside a request follow from the ranges: every access to a range that is split passes
 //! from one part to the other.
 
@@ -15,11 +15,11 @@ use crate::borg::profiler::Access;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u32,
-    /// The page behind the last.
+    /// The page after the last.
     end: u32,
     /// Requests that touched it.
     requests: u32,
-    /// Of them those that went on to the range behind it.
+    /// Of them those that went on to the range after it.
     passed: u32,
     /// Whether one of them was a read.
     read: bool,
@@ -67,7 +67,7 @@ impl AccessGraph {
         (self.ranges.capacity() * size_of::<Range>() + self.jumps.capacity() * size_of::<Jump>()) as u64
     }
 
-    /// What both saw.
+    /// The union of both graphs, with weights added.
     pub fn merge(&self, other: &AccessGraph) -> AccessGraph {
         let (mut ranges, mut jumps) =
             (merge_ranges(&self.ranges, &other.ranges), merge_jumps(&self.jumps, &other.jumps));
@@ -76,8 +76,7 @@ impl AccessGraph {
         AccessGraph { ranges, jumps }
     }
 
-    /// Halves all weights; what gets to zero is gone. No jump outlives what it leads to, since none
-    /// weighs more.
+    /// Halves all weights; zero weights are removed. No jump outlives its target range, since none weighs more.
     pub fn age(&mut self) {
         for range in &mut self.ranges {
             (range.requests, range.passed) = (range.requests / 2, range.passed / 2);
@@ -91,7 +90,7 @@ impl AccessGraph {
         self.jumps.shrink_to_fit();
     }
 
-    /// As the planner walks it. A range that leads to itself has no edge for it.
+    /// The graph with numbered vertices. Self-loops are dropped.
     pub fn numbered(&self) -> Graph {
         let starts = Starts::new(&self.ranges);
         let mut edges = Vec::with_capacity(self.size());
@@ -100,7 +99,7 @@ impl AccessGraph {
             // What passes along is one more edge to the next vertex, or a part of the one there is.
             let mut passed = range.passed;
             while let Some(jump) = jumps.next_if(|jump| jump.way.0 < range.end) {
-                // Where it came from may have been let go before it came.
+                // The range that it leads from may have aged away.
                 if jump.way.0 + 1 != range.end {
                     continue;
                 }
@@ -222,7 +221,7 @@ fn merge_jumps(one: &[Jump], other: &[Jump]) -> Vec<Jump> {
 /// Finds the range that starts at a page, nearly always in one step.
 struct Starts<'a> {
     ranges: &'a [Range],
-    /// `bucket[page >> shift]` is the first range that starts at or behind `page >> shift << shift`.
+    /// `bucket[page >> shift]` is the first range that starts at or after `page >> shift << shift`.
     bucket: Vec<u32>,
     shift: u32,
 }

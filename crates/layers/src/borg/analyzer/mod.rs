@@ -11,8 +11,8 @@
 //! cost O(n log n), nearly all of it sequential passes.
 //!
 //! Bounded: graphs that have more ranges and jumps together than they may are merged and aged. All weights are halved
-//! and what gets to zero is gone, so that the lightest go first, and of equals none before the others. Of processes,
-//! the `PROCESSES` that asked last are known.
+//! and zero weights removed, so the lightest go first, and equal ones together. The last request is remembered of the
+//! `PROCESSES` most recent processes only.
 
 mod access;
 mod graph;
@@ -30,7 +30,7 @@ const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
 /// The memory of a range or jump at most, in bytes.
 const ENTRY_BYTES: u64 = 20;
-/// Ranges and jumps that may be known at least, whatever the memory.
+/// Minimum limit of ranges and jumps.
 const FEWEST: u64 = 4_096;
 
 /// Processes whose last request is remembered at most.
@@ -64,7 +64,7 @@ impl Analyzer {
         Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), requests: 0 }
     }
 
-    /// One without requests that may hold as much as this.
+    /// An empty analyzer with the same limit.
     pub fn anew(&self) -> Analyzer {
         Analyzer { limit: self.limit, ..Analyzer::bounded(0) }
     }
@@ -104,7 +104,7 @@ impl Analyzer {
         self.graphs.iter_mut().for_each(AccessGraph::age);
     }
 
-    /// What was seen so far counts from now on as the training window has it.
+    /// Applies the training window to the requests so far.
     pub fn close(&mut self, training: Training) {
         match training {
             Training::Cumulative => {}
@@ -137,7 +137,7 @@ impl Analyzer {
         self.graphs.iter().map(AccessGraph::size).sum()
     }
 
-    /// Lets go of what is light until the rest may be known.
+    /// Ages the graphs until they fit the limit.
     fn fit(&mut self) {
         while self.size() > self.limit {
             self.graphs.iter_mut().for_each(AccessGraph::age);

@@ -12,7 +12,6 @@
 //!
 //! Faults: a batch that fails ends the move with its error. Completed moves stay, other pages stay where they were, and
 //! no page is mapped to a slot that was not written.
-//! was, and nothing is mapped to a slot that was not written.
 
 mod chains;
 mod shared;
@@ -24,15 +23,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, Task, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket,
-    mutant,
+    Account, BlockDevice, Class, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant,
 };
 
 use super::options::MoveClass;
 use super::pace::{Pace, Throttle};
 use super::store::{Entry, Slot};
 use super::{Borg, did};
-use crate::destage;
+use crate::destage::{self, Pages};
 pub(super) use shared::Movers;
 use shared::Moving;
 
@@ -45,8 +43,6 @@ const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 4 };
 
 /// Page and target slot.
 pub(super) type Move = (u64, Slot);
-/// Contents of pages.
-type Pages = FxHashMap<u64, Buffer>;
 
 /// Moves pages in the background; one mover runs at a time. Must not be dropped before it ends: its queued requests are
 /// carried out all the same.
@@ -125,15 +121,15 @@ impl<'a> Mover<'a> {
         self.copied.set((all + pages, paid + if free { 0 } else { pages }));
     }
 
-    /// Hints for metadata writes: requests that wait for them raise their class.
-    pub fn raisable(&self) -> Hints {
+    /// Hints with a ticket, for metadata writes: requests that wait for them raise their class.
+    pub fn with_ticket(&self) -> Hints {
         Hints { ticket: Some(Ticket::new()), ..self.how.clone() }
     }
 
     /// Evicts pages from the BOPT, and returns how many.
     pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
         let mut removed = 0;
-        if !self.settle_doubts().await? {
+        if !self.compare_if_doubtful().await? {
             return Ok(0);
         }
         self.borg.store.begin_mapping(&self.how).await?;
@@ -150,7 +146,7 @@ impl<'a> Mover<'a> {
     /// Copies pages to slots, and returns how many.
     pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
         let mut placed = 0;
-        if !self.settle_doubts().await? {
+        if !self.compare_if_doubtful().await? {
             return Ok(0);
         }
         let most = self.pace.batch(BATCH);
@@ -164,7 +160,7 @@ impl<'a> Mover<'a> {
     }
 
     async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
-        let displaced: BTreeSet<u64> = {
+        let leaving: BTreeSet<u64> = {
             let store = &self.borg.store;
             let occupant = |&(page, slot): &Move| store.page_at(slot).filter(|&there| there != page);
             let cached = |&(page, _): &Move| {
@@ -173,20 +169,20 @@ impl<'a> Mover<'a> {
             batch.iter().filter_map(occupant).chain(batch.iter().filter_map(cached)).collect()
         };
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
-        let copied: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
+        let copied: Vec<u64> = leaving.iter().chain(&moving).copied().collect();
         self.begin_copies(&copied);
         // Valid copies of pages that are evicted and copied in again are kept.
         let kept = |page: &u64| {
             moving.contains(page) && self.borg.store.lookup(*page).is_some_and(|entry| entry.proven)
         };
-        let (both, away): (Vec<u64>, Vec<u64>) = displaced.into_iter().partition(kept);
+        let (both, away): (Vec<u64>, Vec<u64>) = leaving.into_iter().partition(kept);
         let buffered = self.read_copies(&both).await?;
         if !both.is_empty() {
             edge("pages move within the read cache");
         }
-        let leaving = [both, away].concat();
-        if !leaving.is_empty() {
-            self.evict(&leaving, &buffered).await?;
+        let evicted = [both, away].concat();
+        if !evicted.is_empty() {
+            self.evict(&evicted, &buffered).await?;
         }
         self.copy(batch, &buffered).await
     }
@@ -202,7 +198,7 @@ impl<'a> Mover<'a> {
         }
         let mut buffered = Pages::default();
         for strand in destage::strands(pages) {
-            self.unless_disturbed()?;
+            self.ensure_undisturbed()?;
             let read = destage::read(from, strand.pages(), |at| self.borg.buffer(at), &self.copying);
             buffered.extend(read.await?);
         }
@@ -210,7 +206,7 @@ impl<'a> Mover<'a> {
     }
 
     /// Fails if the batch was interrupted; until then only the origin was changed.
-    fn unless_disturbed(&self) -> Result<(), IoError> {
+    fn ensure_undisturbed(&self) -> Result<(), IoError> {
         let disturbed = || IoError::new(ErrorKind::Timeout, "borg", None, "a client asks");
         if self.pace.is_interrupted() { Err(disturbed()) } else { Ok(()) }
     }
@@ -221,7 +217,7 @@ impl<'a> Mover<'a> {
             return destage::write(to, pages, &self.copying).await;
         }
         for strand in destage::strands(pages.keys().copied()) {
-            self.unless_disturbed()?;
+            self.ensure_undisturbed()?;
             let part: Pages = strand.pages().map(|page| (page, pages[&page].clone())).collect();
             destage::write(to, &part, &self.copying).await?;
         }
@@ -236,7 +232,7 @@ impl<'a> Mover<'a> {
             let layout = borg.store.layout();
             let place = |&page: &u64| {
                 let slot = borg.store.lookup(page)?.slot;
-                Some((layout.page(slot), (page, borg.store.sum_of(page))))
+                Some((layout.page(slot), (page, borg.store.known_sum(page))))
             };
             pages.iter().filter_map(place).collect()
         };
@@ -244,8 +240,8 @@ impl<'a> Mover<'a> {
         // In order, so that the same error is returned each time.
         read.sort_unstable_by_key(|(place, _)| *place);
         for (place, data) in &read {
-            let (page, told) = places[place];
-            borg.store.unless_rotten(page, told, data)?;
+            let (page, known_sum) = places[place];
+            borg.store.verify_sum(page, known_sum, data)?;
         }
         Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
     }
@@ -273,7 +269,7 @@ impl<'a> Mover<'a> {
             }
         }
         // Otherwise older entries of these pages would count again once the newest is gone.
-        borg.store.persist_stale(&self.raisable()).await?;
+        borg.store.persist_stale(&self.with_ticket()).await?;
         let there: Vec<Move> = {
             let there = pages.iter().filter_map(|&page| Some((page, borg.store.lookup(page)?.slot)));
             let mut there: Vec<Move> = there.collect();
@@ -300,7 +296,7 @@ impl<'a> Mover<'a> {
             did("evicted", Extent::of_pages(page, 1), place);
             (removed, drained) = (removed + 1, drained + u64::from(entry.dirty));
         }
-        let done = update.commit(&locked.how).await;
+        let done = update.persist(&locked.how).await;
         borg.movers.unlocked();
         if done.is_ok() {
             borg.tally(&self.how, |traffic| traffic.drained += drained);
@@ -377,7 +373,7 @@ impl<'a> Mover<'a> {
         if mutant::is("borg: locks are dropped before a move is durable") {
             locked.guards.clear();
         }
-        let done = update.commit(&locked.how).await;
+        let done = update.persist(&locked.how).await;
         borg.movers.unlocked();
         done.map(|()| placed.len() as u64)
     }
@@ -399,10 +395,10 @@ impl<'a> Mover<'a> {
             let parts = if whole.is_none() { strand.pages() } else { 0..0 };
             let parts =
                 parts.map(|page| Extent::of_pages(page, 1)).filter_map(|page| Some((page, lock(page)?)));
-            for (buffered, guard) in whole.into_iter().chain(parts) {
+            for (extent, guard) in whole.into_iter().chain(parts) {
                 guards.push(guard);
-                locked.push(buffered);
-                valid.extend(buffered.pages());
+                locked.push(extent);
+                valid.extend(extent.pages());
             }
         }
         if valid.len() < pages.count() {

@@ -46,7 +46,7 @@ impl Movers {
     }
 
     /// Whether a mover holds some of these sectors.
-    pub fn hold(&self, at: Extent) -> bool {
+    pub fn holds_any(&self, at: Extent) -> bool {
         let locked = &self.state.borrow().locked;
         let first = locked.partition_point(|held| held.end() <= at.start);
         locked.get(first).is_some_and(|held| held.overlaps(at))
@@ -73,16 +73,21 @@ impl Movers {
         any
     }
 
-    /// Whether there is a stop request ([`Movers::request_stop`]).
+    /// Whether there is a stop request ([`Movers::add_stop_request`]).
     pub fn is_stop_requested(&self) -> bool {
         self.state.borrow().stop_requests > 0
     }
 
-    /// Adds or removes a stop request.
-    pub fn request_stop(&self, waits: bool) {
+    /// Adds a stop request.
+    pub fn add_stop_request(&self) {
+        self.state.borrow_mut().stop_requests += 1;
+    }
+
+    /// Removes a stop request.
+    pub fn remove_stop_request(&self) {
         let stop_requests = &mut self.state.borrow_mut().stop_requests;
-        invariant!("no count wraps", waits || *stop_requests > 0);
-        *stop_requests = if waits { *stop_requests + 1 } else { *stop_requests - 1 };
+        invariant!("no count wraps", *stop_requests > 0);
+        *stop_requests -= 1;
     }
 
     /// The ticket of the mover that copies for free, if any.

@@ -28,7 +28,7 @@ pub struct Greedy {
 /// How strongly a vertex that is not placed is connected to the group, by direction.
 #[derive(Clone, Copy, Default)]
 struct Pull {
-    behind: u64,
+    after: u64,
     before: u64,
 }
 
@@ -43,7 +43,7 @@ struct Growth<'a> {
     pull: Vec<Pull>,
     /// Vertices with a pull to the present group.
     pulled: Vec<u32>,
-    /// (weight, lower address first, behind first); stale entries have an older weight.
+    /// (weight, lower address first, after first); stale entries have an older weight.
     next: BinaryHeap<(u64, Reverse<u32>, bool)>,
     threshold: u32,
     /// Edges of at least the threshold from the present group to what is not placed.
@@ -105,14 +105,14 @@ impl Growth<'_> {
             self.pull[vertex as usize] = Pull::default();
         }
         let mut next = Some((seed, true));
-        while let Some((placing, behind)) = next {
+        while let Some((placing, after)) = next {
             let vertex = self.graph.vertices()[placing as usize];
             let pages = if vertex.read { u64::from(vertex.pages) } else { 0 };
             if pages > *left {
                 return (group, true);
             }
             *left -= pages;
-            if behind {
+            if after {
                 group.push_back(placing);
             } else {
                 group.push_front(placing);
@@ -135,21 +135,21 @@ impl Growth<'_> {
             }
             self.strong += u64::from(strong);
             let pull = &mut self.pull[edge.other as usize];
-            if pull.behind + pull.before == 0 {
+            if pull.after + pull.before == 0 {
                 self.pulled.push(edge.other);
             }
-            let sum = if edge.out { &mut pull.behind } else { &mut pull.before };
+            let sum = if edge.out { &mut pull.after } else { &mut pull.before };
             *sum += u64::from(edge.weight);
             self.next.push((*sum, Reverse(edge.other), edge.out));
         }
     }
 
     fn strongest(&mut self) -> Option<(u32, bool)> {
-        while let Some((weight, Reverse(vertex), behind)) = self.next.pop() {
+        while let Some((weight, Reverse(vertex), after)) = self.next.pop() {
             let pull = self.pull[vertex as usize];
-            let now = if behind { pull.behind } else { pull.before };
+            let now = if after { pull.after } else { pull.before };
             if self.group_of[vertex as usize] == NONE && now == weight {
-                return Some((vertex, behind));
+                return Some((vertex, after));
             }
         }
         None

@@ -1,7 +1,8 @@
 //! Planners (section 4.3): from a profile of the workload to the pages that the read cache should hold, and their
 //! slots.
 //!
-//! A planner is a pure function of a [`Scene`]; the same scene gives the same plan. It runs outside of the reactor.
+//! A planner is a pure function of a [`Scene`]; the same scene gives the same plan. It is offloaded
+//! ([`seekless_core::runtime::offload`]).
 
 mod greedy;
 mod scene;

@@ -8,7 +8,7 @@ use super::super::analyzer::{Graph, Vertex};
 /// One direction or the other between the group and a vertex outside of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    Behind,
+    After,
     Before,
 }
 
@@ -23,7 +23,7 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Vec<Vertex> {
     let (mut order, mut left) = (Vec::new(), capacity);
     // "If the graph contains disconnected components, each of these are placed as separate groups."
     while let Some(start) = oracle.most_connected() {
-        let (mut group, mut next) = (VecDeque::new(), Some((start, Side::Behind)));
+        let (mut group, mut next) = (VecDeque::new(), Some((start, Side::After)));
         let mut full = false;
         while let Some((vertex, side)) = next {
             // "... or the read cache in the BOPT is fully occupied"
@@ -37,7 +37,7 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Vec<Vertex> {
             // "If v lies on the outgoing edge of u, it is placed after u and if it lies on the
             // incoming edge it is placed before."
             match side {
-                Side::Behind => group.push_back(vertex),
+                Side::After => group.push_back(vertex),
                 Side::Before => group.push_front(vertex),
             }
             oracle.unplaced.retain(|&other| other != vertex);
@@ -72,11 +72,11 @@ impl Oracle<'_> {
     }
 
     /// "the one most connected to the group", "in one direction only, either incoming or outgoing".
-    /// Candidates come in order of addresses, behind first: only a higher weight wins.
+    /// Candidates come in order of addresses, after first: only a higher weight wins.
     fn most_connected_to(&self, group: &VecDeque<u32>) -> Option<(u32, Side)> {
         let mut best: Option<(u64, u32, Side)> = None;
         for &vertex in &self.unplaced {
-            for side in [Side::Behind, Side::Before] {
+            for side in [Side::After, Side::Before] {
                 let weight = self.connection(group, vertex, side);
                 if weight > 0 && best.is_none_or(|(most, ..)| weight > most) {
                     best = Some((weight, vertex, side));
@@ -88,7 +88,7 @@ impl Oracle<'_> {
 
     fn connection(&self, group: &VecDeque<u32>, vertex: u32, side: Side) -> u64 {
         let edges = group.iter().flat_map(|&member| self.graph.edges_at(member));
-        let wanted = edges.filter(|edge| edge.other == vertex && edge.out == (side == Side::Behind));
+        let wanted = edges.filter(|edge| edge.other == vertex && edge.out == (side == Side::After));
         wanted.map(|edge| u64::from(edge.weight)).sum()
     }
 

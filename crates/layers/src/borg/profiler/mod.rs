@@ -1,18 +1,17 @@
 //! The profiler (section 4.1): the temporal, process and block attributes of every request that
 //! reaches the layer, since the last reconfiguration.
 //!
-//! Requests are kept as they came, in pages of a compact code: 5 to 10 bytes a request. Bounded:
-//! when the pages outgrow their memory, the oldest are spilled into the master graph, which is to
-//! have them in the end anyway, and holds each place and each way once. What is lost then are the
-//! times and names of these requests, not what the planner knows of them.
+//! Requests are kept as they came, in chunks of a compact code: 5 to 10 bytes a request. Bounded: when the chunks
+//! outgrow their memory, the oldest are added to the master graph early; they would be added later anyway. Only their
+//! times and process names are lost, which the planner does not use.
 
-mod page;
+mod chunk;
 
 use std::collections::VecDeque;
 
 use seekless_core::{Extent, NameId, Nanos, Origin, ProcessId};
 
-use page::Page;
+use chunk::Chunk;
 
 /// One request, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +33,7 @@ pub struct Access {
 impl Access {
     /// The request for `at`, from `origin`.
     pub fn new(time: Nanos, origin: Origin, at: Extent, write: bool) -> Access {
-        let pages = at.pages();
-        let (first, pages) = (pages.start as u32, (pages.end - pages.start) as u32);
+        let (first, pages) = (at.pages().start as u32, at.page_count() as u32);
         Access { time, process: origin.process, name: origin.name, first, pages, write }
     }
 }
@@ -51,7 +49,7 @@ pub struct Profiler {
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// All except the last are full.
-    pages: VecDeque<Page>,
+    chunks: VecDeque<Chunk>,
 }
 
 impl Profiler {
@@ -66,18 +64,18 @@ impl Profiler {
         std::mem::take(&mut self.window)
     }
 
-    /// Takes the oldest requests that exceed `bytes`. The open page stays.
+    /// Takes the oldest full chunks until the others fit into `memory` bytes. The open chunk stays.
     pub fn spill(&mut self, memory: u64) -> Window {
         let mut spilled = Window::default();
-        while self.bytes() > memory && self.window.pages.len() > 1 {
-            spilled.pages.extend(self.window.pages.pop_front());
+        while self.bytes() > memory && self.window.chunks.len() > 1 {
+            spilled.chunks.extend(self.window.chunks.pop_front());
         }
         spilled
     }
 
     /// The memory of what it holds, in bytes.
     pub fn bytes(&self) -> u64 {
-        (self.window.pages.len() * page::BYTES) as u64
+        (self.window.chunks.len() * chunk::BYTES) as u64
     }
 
     /// Number of requests in total.
@@ -89,21 +87,21 @@ impl Profiler {
 impl Window {
     /// Number of requests.
     pub fn requests(&self) -> u64 {
-        self.pages.iter().map(Page::requests).sum()
+        self.chunks.iter().map(Chunk::requests).sum()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+        self.chunks.is_empty()
     }
 
     /// Adds a request, not before the last one.
     fn push(&mut self, access: &Access) {
-        if self.pages.back().is_none_or(Page::is_full) {
-            self.pages.push_back(Page::default());
+        if self.chunks.back().is_none_or(Chunk::is_full) {
+            self.chunks.push_back(Chunk::default());
         }
-        if let Some(page) = self.pages.back_mut() {
-            page.push(access);
+        if let Some(chunk) = self.chunks.back_mut() {
+            chunk.push(access);
         }
     }
 
@@ -119,7 +117,7 @@ impl Window {
 
     /// The requests.
     pub fn iter(&self) -> impl Iterator<Item = Access> {
-        self.pages.iter().flat_map(Page::iter)
+        self.chunks.iter().flat_map(Chunk::iter)
     }
 }
 
@@ -174,8 +172,8 @@ mod tests {
             let (mut profiler, mut seen) = (Profiler::default(), Vec::new());
             for access in &accesses {
                 profiler.note(access);
-                seen.extend(profiler.spill(pages * page::BYTES as u64).iter());
-                prop_assert!(profiler.bytes() <= pages.max(1) * page::BYTES as u64);
+                seen.extend(profiler.spill(pages * chunk::BYTES as u64).iter());
+                prop_assert!(profiler.bytes() <= pages.max(1) * chunk::BYTES as u64);
             }
             seen.extend(profiler.take().iter());
             prop_assert_eq!(profiler.requests(), accesses.len() as u64);
@@ -185,14 +183,14 @@ mod tests {
 
     #[test]
     fn requests_that_follow_each_other_take_three_bytes() {
-        let mut page = Page::default();
+        let mut chunk = Chunk::default();
         let access =
             |i: u32| Access { time: Nanos(100 * u64::from(i)), first: i * 8, pages: 8, ..Access::default() };
         for i in 0..10 {
-            page.push(&access(i));
+            chunk.push(&access(i));
         }
-        let before = page.used();
-        page.push(&access(10));
-        assert_eq!(page.used() - before, 3, "place, length and time");
+        let before = chunk.used();
+        chunk.push(&access(10));
+        assert_eq!(chunk.used() - before, 3, "place, length and time");
     }
 }

@@ -20,7 +20,7 @@ use futures_util::future::join;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Extent, Hints, IoError, invariant};
 
-use super::format::{BatchPage, Head};
+use super::format::{BatchHeader, PageIdentity};
 use super::log::Batch;
 use super::map::Slot;
 use super::table::{Repair, Table};
@@ -44,7 +44,7 @@ impl Appended {
     pub fn join(&mut self, with: Appended) {
         self.at.sectors += with.at.sectors;
         self.data = Buffer::join([self.data.clone(), with.data]);
-        with.batch.count_off();
+        with.batch.finish_one_write();
     }
 }
 
@@ -52,8 +52,8 @@ impl Store {
     /// Allocates a slot in the log for a whole page, whose entry becomes valid when written; `None` if the log is full.
     /// The caller holds the page's lock.
     pub fn append(&self, page: u64, data: &Buffer) -> Option<Appended> {
-        let (slot, batch) = self.table.borrow_mut().take(page, data)?;
-        self.unless_clean();
+        let (slot, batch) = self.table.borrow_mut().allocate_slot(page, data)?;
+        self.assert_writing();
         batch.writes.set(batch.writes.get() + 1);
         let copy = self.layout.page(slot);
         did("absorbed", Extent::of_pages(page, 1), copy * seekless_core::PAGE_SECTORS);
@@ -62,7 +62,7 @@ impl Store {
 
     /// Prepares overwriting a stable copy ([`Store::is_stable`]) in place; the caller holds the page's lock.
     pub fn overwrite(&self, slot: Slot) {
-        self.unless_clean();
+        self.assert_writing();
         let table = &mut *self.table.borrow_mut();
         invariant!("only a stable copy is overwritten", table.segments.is_stable(slot));
         invariant!(
@@ -77,13 +77,14 @@ impl Store {
     /// Writes appended pages, and returns when their entries are valid.
     pub async fn write_appended(&self, pages: &Appended, how: &Hints) -> Result<(), IoError> {
         let data = async {
-            // After the batch's header, which is in front: an idle drive would start with the first request.
+            // Issued after the header, which precedes the data on disk: an idle drive starts with whichever request
+            // comes first.
             runtime::quiet().await;
             let written = self.bopt.write(pages.at, pages.data.clone(), how.clone()).await;
             self.written(&pages.batch, &written);
         };
         join(self.write_header(&pages.batch, how), data).await;
-        self.committed(&pages.batch).await
+        self.wait_until_ended(&pages.batch).await
     }
 
     /// Records that a part of a batch was written, or failed.
@@ -91,10 +92,10 @@ impl Store {
         if let Err(error) = written {
             batch.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
-        batch.count_off();
+        batch.finish_one_write();
         let waited_for = {
             let table = &mut *self.table.borrow_mut();
-            table.commit(self.is_durable_at_once());
+            table.end_written_batches(self.is_durable_at_once());
             match table.repair {
                 Repair::Pending(batch) if !table.log.is_quiet() => {
                     table.repair = Repair::Running(Some(batch));
@@ -117,7 +118,7 @@ impl Store {
             if let Err(error) = &done {
                 edge("the log cannot continue behind a failed batch: those behind it fail");
                 table.log.fail(error);
-                table.commit(false);
+                table.end_written_batches(false);
             }
             if done.is_err() || table.repair.failed().is_none() || table.log.is_quiet() {
                 table.repair.end();
@@ -129,7 +130,7 @@ impl Store {
     /// Writes the batch's header, once: called by the first write of the batch, when the other writes of the instant
     /// have joined.
     async fn write_header(&self, batch: &Rc<Batch>, how: &Hints) {
-        if !batch.takes_header() {
+        if !batch.close_for_header() {
             return;
         }
         runtime::quiet().await;
@@ -139,14 +140,14 @@ impl Store {
             let next = log.close_batch(segments, batch);
             batch.stable.set(log.durable);
             let at = self.layout.page(batch.at);
-            let page = BatchPage {
-                opening: disk.opening,
+            let page = BatchHeader {
+                session: disk.session,
                 stable: log.durable,
                 next,
                 entries: batch.entries.borrow().clone(),
             };
-            let head = Head { at, generation: batch.sequence, identity: disk.identity };
-            (at, page.encode(disk.version, &head, &batch.data.take()))
+            let page_id = PageIdentity { at, generation: batch.sequence, identity: disk.identity };
+            (at, page.encode(disk.version, &page_id, &batch.data.take()))
         };
         let place = Extent::of_pages(at, 1);
         did("page of a run", place, place.start.0);
@@ -155,10 +156,10 @@ impl Store {
         self.written(batch, &written);
     }
 
-    /// Waits until a batch is committed.
-    async fn committed(&self, batch: &Rc<Batch>) -> Result<(), IoError> {
+    /// Waits until a batch has ended; its error, if it failed.
+    async fn wait_until_ended(&self, batch: &Rc<Batch>) -> Result<(), IoError> {
         poll_fn(|context| {
-            if batch.is_committed() {
+            if batch.is_ended() {
                 return Poll::Ready(());
             }
             batch.wait(context.waker().clone());

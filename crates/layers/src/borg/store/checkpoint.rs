@@ -4,7 +4,7 @@
 //! current map, then everything it depends on is made durable, then it is written and flushed.
 //!
 //! Invariants: one task writes metadata at a time; the current copy is not overwritten; generations grow; a segment
-//! counts its mapped pages; a map page covers committed batches, and no more.
+//! counts its mapped pages; a map page covers batches that ended, and no more.
 //!
 //! Faults: a map page that cannot be written is pending, and the map stays as if it had been written: the next flush
 //! writes it, or fails. After a failed flush of a device every later one fails, since it is unknown what was lost.
@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
 
-use super::format::{Anchor, Head, MapPage, NONE, Super};
+use super::format::{Anchor, MapPage, NONE, PageIdentity, Super};
 use super::layout::Layout;
 use super::map::Slot;
 use super::segments::Segment;
@@ -27,7 +27,8 @@ pub(super) struct MapWrite {
     copy: u64,
     changes: u64,
     bits: u64,
-    committed: u64,
+    /// The batch up to which it covers.
+    covered: u64,
     /// Slots of the log before this one have entries in the page.
     filled: u32,
     pending_free: Vec<Slot>,
@@ -35,10 +36,11 @@ pub(super) struct MapWrite {
 }
 
 impl Table {
-    /// Encodes the current map page of a segment.
-    pub(super) fn map_write(&mut self, layout: Layout, disk: &Super, segment: u32) -> MapWrite {
+    /// Encodes the current map page of a segment, for the copy that is not current; records that the segment has one
+    /// current copy from now on.
+    pub(super) fn encode_map_page(&mut self, layout: Layout, disk: &Super, segment: u32) -> MapWrite {
         self.segments.generation += u64::from(!mutant::is("borg: a generation is used twice"));
-        let (generation, known) = (self.segments.generation, self.segments.of(segment));
+        let (generation, known) = (self.segments.generation, self.segments.get(segment));
         let newer = mutant::is("borg: a map page goes over its newer copy");
         let copy = if newer { known.copy } else { 1 - known.copy };
         let known = known.clone();
@@ -50,27 +52,27 @@ impl Table {
             "a segment counts the pages of its map",
             entries.iter().flatten().count() == known.valid as usize
         );
-        let committed =
-            self.log.committed + u64::from(mutant::is("borg: a map page covers a batch under way"));
-        let head = Head { at: layout.map_page(segment, copy), generation, identity: disk.identity };
-        let page = MapPage { segment, committed, reaches: self.log.reached, first: known.first, entries };
-        let bytes = page.encode(disk.version, &head);
+        let covered = self.log.ended + u64::from(mutant::is("borg: a map page covers a batch under way"));
+        let page_id =
+            PageIdentity { at: layout.map_page(segment, copy), generation, identity: disk.identity };
+        let page = MapPage { segment, covered, reaches: self.log.last_mapped, first: known.first, entries };
+        let bytes = page.encode(disk.version, &page_id);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);
-        MapWrite { segment, generation, copy, changes, bits, committed, filled, pending_free, bytes }
+        MapWrite { segment, generation, copy, changes, bits, covered, filled, pending_free, bytes }
     }
 
     /// Records that a map page is durable.
-    pub(super) fn persisted(&mut self, written: &MapWrite) {
-        let segment = self.segments.get(written.segment);
+    pub(super) fn record_persisted(&mut self, written: &MapWrite) {
+        let segment = self.segments.get_mut(written.segment);
         invariant!("generations grow", written.generation > segment.generation);
         invariant!("the copy that counts is not overwritten", written.copy != segment.copy);
         invariant!(
             "a map page covers what is committed, and no more",
-            (segment.covered..=self.log.committed).contains(&written.committed)
+            (segment.covered..=self.log.ended).contains(&written.covered)
         );
         (segment.generation, segment.copy, segment.covered) =
-            (written.generation, written.copy, written.committed);
+            (written.generation, written.copy, written.covered);
         segment.stable = segment.stable.max(written.filled);
         if segment.changes == written.changes {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
@@ -83,15 +85,16 @@ impl Table {
 }
 
 impl Store {
-    /// Writes the map pages of these segments; the caller holds the metadata lock. Segments with entries that are not
-    /// valid on disk yet go first: the older entries may be invalidated by any other page.
+    /// Writes the map pages of these segments. All read-cache segments that are pending, or only gained entries, are
+    /// written before them: those newer entries have to be durable before any page drops the older ones. The caller
+    /// holds the metadata lock.
     pub(super) async fn persist(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         invariant!("one writes metadata at a time", !self.metadata.is_empty());
         if segments.is_empty() {
             return Ok(());
         }
-        // Segments that are pending, or only have new entries.
         let first = self.table.borrow().segments.which(|segment| {
+            // Not a segment of the log in use.
             segment.taken == 0 && (segment.pending || (segment.changes > 0 && !segment.stale))
         });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
@@ -104,32 +107,33 @@ impl Store {
     /// came from the log. (Other pages are on the origin before they change slots.) So all are encoded from the map at
     /// one moment.
     async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
-        let writes: Vec<Vec<MapWrite>> = order.iter().map(|segments| self.map_writes(segments)).collect();
+        let writes: Vec<Vec<MapWrite>> =
+            order.iter().map(|segments| self.encode_map_pages(segments)).collect();
         let mut done = self.flush_bopt(how).await;
         for pages in writes.iter().filter(|pages| !pages.is_empty()) {
             if done.is_ok() {
-                done = self.write_maps(pages, how).await;
+                done = self.write_map_pages(pages, how).await;
             }
-            self.written_maps(pages, done.is_ok());
+            self.record_outcome(pages, done.is_ok());
         }
         done
     }
 
-    /// Encodes the current map pages of segments.
-    pub(super) fn map_writes(&self, segments: &[u32]) -> Vec<MapWrite> {
+    /// As [`Table::encode_map_page`], for several segments.
+    pub(super) fn encode_map_pages(&self, segments: &[u32]) -> Vec<MapWrite> {
         let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
-        segments.iter().map(|&segment| table.map_write(self.layout, disk, segment)).collect()
+        segments.iter().map(|&segment| table.encode_map_page(self.layout, disk, segment)).collect()
     }
 
     /// Records that these map pages are durable, or that this is unknown.
-    fn written_maps(&self, pages: &[MapWrite], durable: bool) {
+    fn record_outcome(&self, pages: &[MapWrite], durable: bool) {
         let table = &mut *self.table.borrow_mut();
         for page in pages {
             if durable {
-                table.persisted(page);
+                table.record_persisted(page);
             } else {
                 edge("a map page could not be written: it is pending");
-                let segment = table.segments.get(page.segment);
+                let segment = table.segments.get_mut(page.segment);
                 (segment.pending, segment.bits) = (true, segment.bits + 1);
             }
         }
@@ -137,7 +141,7 @@ impl Store {
     }
 
     /// Writes map pages, and flushes.
-    pub(super) async fn write_maps(&self, pages: &[MapWrite], how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn write_map_pages(&self, pages: &[MapWrite], how: &Hints) -> Result<(), IoError> {
         let writes = pages.iter().map(|page| {
             let place = Extent::of_pages(self.layout.map_page(page.segment, page.copy), 1);
             did("map page", place, place.start.0);
@@ -148,22 +152,22 @@ impl Store {
     }
 
     /// Records that a super page with a new log anchor is durable.
-    pub(super) fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
+    pub(super) fn anchored(&self, anchor: Anchor, reopened: Option<u32>) {
         let table = &mut *self.table.borrow_mut();
         let Table { log, segments, repair, .. } = table;
         // A batch may have failed meanwhile.
         repair.anchored(anchor.sequence);
-        if let Some(segment) = opens {
+        if let Some(segment) = reopened {
             edge("the log opens");
             log.reopen(segments, segment);
         }
-        let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
-        self.disk.borrow_mut().anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
-        // Batches after the failed one can commit now.
-        table.commit(self.is_durable_at_once());
+        let taken = (anchor.segment != NONE).then(|| segments.get(anchor.segment).taken);
+        self.disk.borrow_mut().anchor_taken = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
+        // Batches after the failed one can end now.
+        table.end_written_batches(self.is_durable_at_once());
     }
 
-    /// Checkpoint: writes map pages that cover all committed batches, moves the log's anchor after them, and frees
+    /// Checkpoint: writes map pages that cover all batches that ended, moves the log's anchor after them, and frees
     /// empty segments.
     pub async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let metadata = self.lock_metadata(how).await;
@@ -178,11 +182,11 @@ impl Store {
         how: &Hints,
     ) -> Result<(), IoError> {
         // The session may have ended while waiting for the lock: nothing to do.
-        if self.is_at_rest() {
+        if self.has_no_session() {
             return Ok(());
         }
         loop {
-            // Batches committed meanwhile are not covered: they are after this place.
+            // Batches that end meanwhile are not covered: they are after this place.
             let (segments, anchor) = {
                 let table = self.table.borrow();
                 let unpersisted = |segment: &Segment| {
@@ -197,15 +201,15 @@ impl Store {
             self.write_super(|page| page.anchor = anchor, how).await?;
             self.anchored(anchor, None);
             self.free_segments(anchor);
-            let (behind, opens) = self.where_to_go_on();
-            if opens.is_none() {
+            let (next, reopened) = self.next_anchor();
+            if reopened.is_none() {
                 return Ok(());
             }
-            // A log that continues elsewhere leaves its batches: the map has to cover all of them before. It is closed,
-            // so that no more are added.
-            if behind.sequence == anchor.sequence {
-                self.write_super(|page| page.anchor = behind, how).await?;
-                self.anchored(behind, opens);
+            // If the log reopens in another segment, recovery no longer reads its earlier batches, so the map must
+            // cover all of them first. The log is closed, so none are added meanwhile.
+            if next.sequence == anchor.sequence {
+                self.write_super(|page| page.anchor = next, how).await?;
+                self.anchored(next, reopened);
                 return Ok(());
             }
         }
@@ -214,10 +218,10 @@ impl Store {
     /// Frees segments that are empty, on disk too, and before the anchor.
     fn free_segments(&self, anchor: Anchor) {
         let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-        let begin = if anchor.segment == NONE { u64::MAX } else { segments.of(anchor.segment).taken };
+        let begin = if anchor.segment == NONE { u64::MAX } else { segments.get(anchor.segment).taken };
         // A log that will continue in a segment not taken yet has left all others.
         let begin = if begin == 0 { u64::MAX } else { begin };
-        let last = if log.is_quiet() { u64::MAX } else { log.committed };
+        let last = if log.is_quiet() { u64::MAX } else { log.ended };
         let empty = segments.which(|segment| {
             segment.taken > 0
                 && segment.taken < begin
@@ -225,7 +229,7 @@ impl Store {
                 && segment.changes == 0
                 && segment.last_batch <= segment.covered.min(last)
         });
-        log.give_back(segments, &empty);
+        log.free_segments(segments, &empty);
     }
 
     /// Writes pending metadata, after which a flush may succeed.

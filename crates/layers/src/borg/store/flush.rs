@@ -13,25 +13,25 @@ impl Store {
     /// Makes everything completed durable. Absorbed writes completed with the headers of their batches, so only pending
     /// metadata and the devices' own flushes remain.
     pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
-        let committed = self.table.borrow().log.committed;
+        let ended = self.table.borrow().log.ended;
         let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
         origin.and(bopt)?;
         self.repair(how).await?;
         let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-        log.now_durable(segments, committed);
+        log.mark_durable(segments, ended);
         Ok(())
     }
 
     /// Flushes the origin; fails for ever after a failure.
     pub async fn flush_origin(&self, how: &Hints) -> Result<(), IoError> {
-        self.unless_failed()?;
+        self.ensure_not_failed()?;
         let flushed = self.origin.flush(how.clone()).await;
         self.flushed(flushed)
     }
 
     /// Flushes the BOPT; fails for ever after a failure.
     pub async fn flush_bopt(&self, how: &Hints) -> Result<(), IoError> {
-        self.unless_failed()?;
+        self.ensure_not_failed()?;
         let flushed = self.bopt.flush(how.clone()).await;
         self.flushed(flushed)
     }
@@ -41,7 +41,7 @@ impl Store {
         self.disk.borrow_mut().failed.get_or_insert_with(|| error.clone());
     }
 
-    fn unless_failed(&self) -> Result<(), IoError> {
+    fn ensure_not_failed(&self) -> Result<(), IoError> {
         match &self.disk.borrow().failed {
             Some(error) => {
                 edge("a flush failed: all later ones fail");

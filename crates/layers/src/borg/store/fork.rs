@@ -49,12 +49,12 @@ impl Store {
         let logged = layout.read_cache..layout.segments();
         let free: BTreeSet<u32> = logged
             .filter(|segment| {
-                let segment = segments.of(*segment);
+                let segment = segments.get(*segment);
                 segment.valid == 0 && segment.changes == 0
             })
             .collect();
         for segment in &free {
-            segments.get(*segment).taken = 0;
+            segments.get_mut(*segment).taken = 0;
         }
         let log = Log::new(layout, page.version, free, sequence, taken);
         let newest = page.generation;
@@ -64,7 +64,7 @@ impl Store {
             session: Session::Unchanged,
             torn: Vec::new(),
             failed: None,
-            anchored_at: taken + 1,
+            anchor_taken: taken + 1,
             map_pages: 0,
         };
         let table = Table::new(map, segments, log, Sums::new(layout));

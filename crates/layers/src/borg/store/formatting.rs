@@ -53,9 +53,9 @@ impl Store {
     fn all_maps_at(&self, copy: u64) -> Vec<MapWrite> {
         let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
         let write = |segment| {
-            table.segments.get(segment).copy = 1 - copy;
-            let page = table.map_write(self.layout, disk, segment);
-            table.persisted(&page);
+            table.segments.get_mut(segment).copy = 1 - copy;
+            let page = table.encode_map_page(self.layout, disk, segment);
+            table.record_persisted(&page);
             page
         };
         (0..self.layout.segments()).map(write).collect()
@@ -67,7 +67,7 @@ impl Store {
         let identity = self.disk.borrow().page.identity;
         let again = |page: &MapWrite| {
             table.segments.set_copies(page.segment, 2);
-            table.segments.get(page.segment).copy = 0;
+            table.segments.get_mut(page.segment).copy = 0;
             let at = self.layout.map_page(page.segment, 0);
             sealed::for_copy(at, page.generation, identity, &page.bytes)
         };

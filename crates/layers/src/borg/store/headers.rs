@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, Mode, Ticket, mutant};
 
-use super::format::{BatchPage, PAGE, batch};
+use super::format::{BatchHeader, PAGE, batch};
 use super::map::Slot;
 use super::{Store, format};
 use crate::durable::parity;
@@ -27,7 +27,7 @@ impl Store {
         let logged = table.map.iter().filter(|(slot, ..)| self.layout.is_logged(*slot));
         let unknown = logged.filter(|(slot, ..)| table.sums.of(*slot).is_none());
         let segments = unknown.map(|(slot, ..)| self.layout.segment_of(slot).0);
-        segments.filter(|segment| table.segments.of(*segment).first.is_some()).collect()
+        segments.filter(|segment| table.segments.get(*segment).first.is_some()).collect()
     }
 
     /// Whether some checksums on disk are not known yet.
@@ -61,7 +61,7 @@ impl Store {
         edge("checksums of a segment are read from its headers");
         let state = |store: &Store| {
             let table = store.table.borrow();
-            let segment = table.segments.of(number);
+            let segment = table.segments.get(number);
             segment.first.map(|first| (first, segment.taken))
         };
         let before = state(self);
@@ -109,9 +109,9 @@ fn appended(bytes: &[u8], start: Slot, layout: super::Layout, identity: u128, fi
     while (offset as usize + 1) * PAGE < bytes.len() {
         let at = layout.page(start + offset);
         let decode =
-            |bytes: &[u8]| BatchPage::of_any(at, identity, bytes).filter(|(number, _)| *number >= least);
-        let found: Option<((u64, format::BatchPage), _)> =
-            parity::head(&bytes[offset as usize * PAGE..], batch::RUN, decode);
+            |bytes: &[u8]| BatchHeader::of_any(at, identity, bytes).filter(|(number, _)| *number >= least);
+        let found: Option<((u64, format::BatchHeader), _)> =
+            parity::head(&bytes[offset as usize * PAGE..], batch::MAGIC, decode);
         // A batch that failed may have left no header.
         let Some(((number, page), _)) = found else {
             offset += 1;

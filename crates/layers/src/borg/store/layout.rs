@@ -8,7 +8,7 @@ use super::map::Slot;
 
 /// Slots of the largest segment: entries that fit into its map page.
 pub const LARGEST_SEGMENT: u64 = 512;
-/// Pages of the largest batch, with its header.
+/// Pages of the smallest segment.
 pub const SMALLEST_SEGMENT: u64 = 4;
 /// Segments that a small BOPT should have: its segments are smaller for that.
 const FEW_SEGMENTS: u64 = 16;

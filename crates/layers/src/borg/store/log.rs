@@ -2,7 +2,7 @@
 //!
 //! A batch is a header page, followed by the pages it describes.
 //!
-//! Invariants: batches are committed in log order, so recovery, which follows the log from the super page's anchor,
+//! Invariants: batches end in log order, so recovery, which follows the log from the super page's anchor,
 //! finds all that were acknowledged. A segment is freed when it is empty, on disk too, and before the anchor. No count
 //! of writes wraps.
 
@@ -49,28 +49,28 @@ pub struct Batch {
 enum BatchState {
     /// Writes of this instant join it.
     Open,
-    /// The header is being written, or was.
-    HeaderWritten,
-    /// The batch and all earlier ones were written, or failed.
-    Committed,
+    /// No write joins it any more: the header is being written, or was.
+    Closed,
+    /// The batch and all earlier ones are mapped, or failed.
+    Ended,
 }
 
 impl Batch {
-    /// Whether the batch and all earlier ones were written, or failed.
-    pub fn is_committed(&self) -> bool {
-        self.state.get() == BatchState::Committed
+    /// Whether the batch and all earlier ones are mapped, or failed.
+    pub fn is_ended(&self) -> bool {
+        self.state.get() == BatchState::Ended
     }
 
-    /// True for the first caller, which has to write the header; closes the batch.
-    pub fn takes_header(&self) -> bool {
+    /// Closes the batch; true for the first caller, which has to write the header.
+    pub fn close_for_header(&self) -> bool {
         let open = self.state.get() == BatchState::Open;
         if open {
-            self.state.set(BatchState::HeaderWritten);
+            self.state.set(BatchState::Closed);
         }
         open
     }
 
-    /// Registers a waker for the commit.
+    /// Registers a waker for the end.
     pub fn wait(&self, waker: Waker) {
         self.waiting.borrow_mut().push(waker);
     }
@@ -82,7 +82,7 @@ impl Batch {
     }
 
     /// Records that one of its writes ended, or was joined with another.
-    pub fn count_off(&self) {
+    pub fn finish_one_write(&self) {
         let twice = u32::from(mutant::is("borg: a write of a batch is counted off twice"));
         for _ in 0..=twice {
             invariant!("no count wraps", self.writes.get() > 0);
@@ -90,9 +90,9 @@ impl Batch {
         }
     }
 
-    /// Marks the batch as committed, and wakes its waiters.
-    pub fn commit(&self) {
-        self.state.set(BatchState::Committed);
+    /// Marks the batch as ended, and wakes its waiters.
+    pub fn end(&self) {
+        self.state.set(BatchState::Ended);
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
@@ -112,14 +112,14 @@ pub struct Log {
     pub sequence: u64,
     /// The batch that writes of this instant join.
     open_batch: Option<Rc<Batch>>,
-    /// Batches that are not committed, in order.
-    under_way: VecDeque<Rc<Batch>>,
-    /// All batches up to this one are committed.
-    pub committed: u64,
+    /// Batches that have not ended, in order.
+    in_flight: VecDeque<Rc<Batch>>,
+    /// All batches up to this one have ended: mapped, or failed.
+    pub ended: u64,
     /// All batches up to this one are durable.
     pub durable: u64,
-    /// The last batch that was committed without failing.
-    pub reached: u64,
+    /// The last batch that was committed: it ended without failing, and is mapped.
+    pub last_mapped: u64,
     /// Committed batches that are not stable yet.
     unstable: VecDeque<Rc<Batch>>,
 }
@@ -143,7 +143,7 @@ enum End {
 }
 
 impl Log {
-    /// A closed log with these free segments, after `committed` batches.
+    /// A closed log with these free segments, after batch `sequence`, when `taken` segments had been taken.
     pub fn new(layout: Layout, version: u32, free: BTreeSet<u32>, sequence: u64, taken: u64) -> Log {
         Log {
             layout,
@@ -154,10 +154,10 @@ impl Log {
             taken,
             sequence,
             open_batch: None,
-            under_way: VecDeque::new(),
-            committed: sequence,
+            in_flight: VecDeque::new(),
+            ended: sequence,
             durable: sequence,
-            reached: sequence,
+            last_mapped: sequence,
             unstable: VecDeque::new(),
         }
     }
@@ -191,10 +191,10 @@ impl Log {
     }
 
     /// Frees these segments. Stability of their batches does not extend to later ones there.
-    pub fn give_back(&mut self, segments: &mut Segments, which: &[u32]) {
+    pub fn free_segments(&mut self, segments: &mut Segments, which: &[u32]) {
         self.unstable.retain(|batch| !which.contains(&batch.segment));
         for &segment in which {
-            let entry = segments.get(segment);
+            let entry = segments.get_mut(segment);
             invariant!(
                 "a segment is freed when it holds nothing, on disk either",
                 entry.valid == 0 && entry.changes == 0
@@ -204,13 +204,13 @@ impl Log {
             self.free.insert(segment);
         }
         if let End::Open { segment, filled, next: None } = self.end {
-            let next = self.free_behind(segment);
+            let next = self.take_next_free(segment);
             self.end = End::Open { segment, filled, next };
         }
     }
 
-    /// The next free segment after `segment`, cyclically.
-    fn free_behind(&mut self, segment: u32) -> Option<u32> {
+    /// Takes the next free segment after `segment`, cyclically.
+    fn take_next_free(&mut self, segment: u32) -> Option<u32> {
         let next = self.free.range(segment..).next().or_else(|| self.free.first()).copied()?;
         self.free.remove(&next);
         Some(next)
@@ -226,10 +226,10 @@ impl Log {
     fn fill(&mut self, segments: &mut Segments, segment: u32) {
         self.taken += 1;
         let taken = self.taken;
-        let entry = segments.get(segment);
+        let entry = segments.get_mut(segment);
         (entry.taken, entry.stable, entry.next, entry.changes) = (taken, 0, None, entry.changes + 1);
         entry.first = self.summed.then_some(self.sequence + 1);
-        self.end = End::Open { segment, filled: 0, next: self.free_behind(segment) };
+        self.end = End::Open { segment, filled: 0, next: self.take_next_free(segment) };
     }
 
     /// Whether no batch fits into the remainder of a segment.
@@ -238,7 +238,12 @@ impl Log {
     }
 
     /// A slot for a page to absorb, and its batch; `None` if the log is full.
-    pub fn take(&mut self, segments: &mut Segments, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
+    pub fn allocate_slot(
+        &mut self,
+        segments: &mut Segments,
+        page: u64,
+        data: &Buffer,
+    ) -> Option<(Slot, Rc<Batch>)> {
         let full = |batch: &Rc<Batch>| batch.entries.borrow().len() == batch.room;
         if self.open_batch.as_ref().is_none_or(full) {
             self.begin_batch(segments)?;
@@ -267,7 +272,7 @@ impl Log {
                 None
             }
             End::Open { segment, next: Some(next), .. } => {
-                segments.get(segment).next = Some(next);
+                segments.get_mut(segment).next = Some(next);
                 self.fill(segments, next);
                 Some((next, 0))
             }
@@ -277,7 +282,7 @@ impl Log {
     fn begin_batch(&mut self, segments: &mut Segments) -> Option<()> {
         let (segment, filled) = self.room_for_a_batch(segments)?;
         self.sequence += 1;
-        segments.get(segment).last_batch = self.sequence;
+        segments.get_mut(segment).last_batch = self.sequence;
         let batch = Rc::new(Batch {
             sequence: self.sequence,
             segment,
@@ -294,7 +299,7 @@ impl Log {
         if let End::Open { filled, .. } = &mut self.end {
             *filled += 1;
         }
-        self.under_way.push_back(batch.clone());
+        self.in_flight.push_back(batch.clone());
         self.open_batch = Some(batch);
         Some(())
     }
@@ -311,64 +316,64 @@ impl Log {
                 }
                 next.unwrap_or(NONE)
             }
-            _ => segments.of(batch.segment).next.unwrap_or(NONE),
+            _ => segments.get(batch.segment).next.unwrap_or(NONE),
         }
     }
 
-    /// Removes and returns the first uncommitted batch if all of it was written, or failed.
-    pub fn written_first(&mut self, only_failed: bool) -> Option<Rc<Batch>> {
+    /// Removes and returns the first batch that has not ended, if all of it was written, or failed.
+    pub fn pop_ended(&mut self, only_failed: bool) -> Option<Rc<Batch>> {
         let looked_at = if mutant::is("borg: batches are committed in any order") { usize::MAX } else { 1 };
-        let first = self.under_way.iter().take(looked_at).position(|batch| batch.writes.get() == 0)?;
-        if only_failed && self.under_way[first].failed.borrow().is_none() {
+        let first = self.in_flight.iter().take(looked_at).position(|batch| batch.writes.get() == 0)?;
+        if only_failed && self.in_flight[first].failed.borrow().is_none() {
             return None;
         }
-        let batch = self.under_way.remove(first)?;
-        invariant!("batches are committed in the order of the log", batch.sequence == self.committed + 1);
-        self.committed = batch.sequence;
+        let batch = self.in_flight.remove(first)?;
+        invariant!("batches are committed in the order of the log", batch.sequence == self.ended + 1);
+        self.ended = batch.sequence;
         Some(batch)
     }
 
-    /// Whether a page is in an uncommitted batch.
+    /// Whether a page is in a batch that has not ended.
     pub fn is_appending(&self, page: u64) -> bool {
-        self.under_way.iter().any(|batch| batch.entries.borrow().iter().any(|(entry, _)| *entry == page))
+        self.in_flight.iter().any(|batch| batch.entries.borrow().iter().any(|(entry, _)| *entry == page))
     }
 
-    /// Fails all uncommitted batches.
+    /// Fails all batches that have not ended.
     pub fn fail(&self, error: &IoError) {
-        for batch in &self.under_way {
+        for batch in &self.in_flight {
             batch.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
     }
 
-    /// Records that a batch was committed without failing.
+    /// Records that a batch was committed: it ended without failing.
     pub fn remember(&mut self, batch: &Rc<Batch>) {
-        self.reached = batch.sequence;
+        self.last_mapped = batch.sequence;
         self.unstable.push_back(batch.clone());
     }
 
     /// Whether no batch is in flight.
     pub fn is_quiet(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// Records that batches up to this one are durable: those that their headers call stable are stable for good.
-    pub fn now_durable(&mut self, segments: &mut Segments, sequence: u64) {
+    pub fn mark_durable(&mut self, segments: &mut Segments, sequence: u64) {
         self.durable = self.durable.max(sequence);
-        let decoded = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
-        let stable = decoded.map(|batch| batch.stable.get()).max().unwrap_or(0);
+        let durable = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
+        let stable = durable.map(|batch| batch.stable.get()).max().unwrap_or(0);
         while let Some(batch) = self.unstable.front().filter(|batch| batch.sequence <= stable) {
             let end = self.layout.segment_of(batch.at).1 + 1 + batch.entries.borrow().len() as u32;
-            let segment = segments.get(batch.segment);
+            let segment = segments.get_mut(batch.segment);
             segment.stable = segment.stable.max(end);
             self.unstable.pop_front();
         }
     }
 
-    /// The anchor at which recovery has to begin to find all uncommitted batches.
+    /// The anchor at which recovery has to begin to find all batches that have not ended.
     pub fn anchor(&self) -> Anchor {
-        let sequence = self.committed + 1;
+        let sequence = self.ended + 1;
         let place = |segment, offset| Anchor { segment, offset, sequence };
-        if let Some(batch) = self.under_way.front() {
+        if let Some(batch) = self.in_flight.front() {
             return place(batch.segment, self.layout.segment_of(batch.at).1);
         }
         match self.end {

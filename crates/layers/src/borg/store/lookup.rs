@@ -1,11 +1,8 @@
 //! Lookups: the slot and state of a page's copy.
 
-use seekless_core::{Buffer, ErrorKind, Extent, IoError};
-
+use super::Store;
 use super::map::Slot;
 use super::session::Session;
-use super::{Store, format};
-use crate::bytes::sum_of_page;
 
 /// The copy of a page in the BOPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +96,7 @@ impl Store {
     /// Whether a slot of the read cache is empty, and no entry on disk names it.
     pub fn is_free(&self, slot: Slot) -> bool {
         let table = self.table.borrow();
-        table.map.page_at(slot).is_none() && table.segments.is_free(slot)
+        table.map.page_at(slot).is_none() && !table.segments.is_pending_free(slot)
     }
 
     /// Whether a dirty copy is dirty on disk too.
@@ -110,7 +107,7 @@ impl Store {
     /// Whether no session was ever begun: the BOPT is empty.
     pub fn is_new(&self) -> bool {
         let disk = self.disk.borrow();
-        disk.session == Session::Unchanged && disk.page.opening == 0
+        disk.session == Session::Unchanged && disk.page.session == 0
     }
 
     /// Whether the BOPT was given up: nothing is mapped any more.
@@ -130,7 +127,7 @@ impl Store {
         let open = table.log.anchor().segment;
         let used = table.segments.which(|segment| segment.taken > 0 && segment.valid > 0);
         let of = |number: u32| {
-            let segment = table.segments.of(number);
+            let segment = table.segments.get(number);
             Used {
                 segment: number,
                 pages: u64::from(segment.valid),
@@ -148,8 +145,8 @@ impl Store {
 
     /// Approximate number of log slots that recovery would read.
     pub fn unpersisted_log(&self) -> u64 {
-        let anchored_at = self.disk.borrow().anchored_at;
-        self.table.borrow().log.taken_since(anchored_at) * u64::from(self.layout.segment)
+        let anchor_taken = self.disk.borrow().anchor_taken;
+        self.table.borrow().log.taken_since(anchor_taken) * u64::from(self.layout.segment)
     }
 
     /// Number of unproven copies.
@@ -165,50 +162,15 @@ impl Store {
         pages.filter(|page| self.lookup(*page).is_some_and(|entry| !entry.proven)).collect()
     }
 
-    /// Makes all clean copies unproven.
-    pub fn doubt_all(&self) {
-        let table = &mut *self.table.borrow_mut();
-        for (slot, _, _) in table.map.iter().filter(|(_, _, dirty)| !dirty) {
-            table.unproven.set(slot, true);
-        }
-    }
-
-    /// Records that the copy in a slot equals the origin.
-    pub fn prove(&self, slot: Slot) {
-        self.table.borrow_mut().unproven.set(slot, false);
-    }
-
     /// Whether pages carry no data.
     pub fn is_timing_only(&self) -> bool {
         self.timing_only
     }
 
-    /// The slot of a dirty page, and its checksum if known.
-    pub fn sum_of(&self, page: u64) -> Option<(Slot, u32)> {
+    /// Slot and checksum of a dirty page's copy; `None` if it is clean, or its checksum is not known.
+    pub fn known_sum(&self, page: u64) -> Option<(Slot, u32)> {
         let table = self.table.borrow();
         let slot = table.map.slot_of(page).filter(|slot| table.map.is_dirty(*slot))?;
         Some((slot, table.sums.of(slot)?))
-    }
-
-    /// Verifies a whole page read from its slot; `known` is the checksum known before the read. A reader without a lock
-    /// may read data that is being written: the checksum has changed then.
-    pub fn unless_rotten(&self, page: u64, known: Option<(Slot, u32)>, data: &Buffer) -> Result<(), IoError> {
-        let Some((slot, sum)) = known.filter(|_| !self.timing_only) else { return Ok(()) };
-        if sum_of_page(data) == sum || self.sum_of(page) != known {
-            return Ok(());
-        }
-        let why = format!(
-            "found the copy of page {page} in slot {slot} changed since it was written, expected it unchanged: it \
-             is newer than the origin, \
-             and there is no other copy; it is not written to the origin"
-        );
-        Err(IoError::new(ErrorKind::Corrupt, "borg", Some(Extent::of_pages(self.layout.page(slot), 1)), why))
-    }
-
-    /// Records of the last clean stop, if there was one.
-    pub fn last_stop(&self) -> Option<super::LastStop> {
-        let disk = self.disk.borrow();
-        let format::Super { clean, samples, mark, .. } = &disk.page;
-        clean.then(|| super::LastStop { samples: samples.clone(), mark: *mark })
     }
 }

@@ -9,10 +9,10 @@
 //!
 //! Memory: 8.18 bytes a slot for 8 GiB of BOPT on volumes up to 256 TiB: 0.2 % of the BOPT. After
 //! [`BorgMap::new`] nothing is allocated, but for pages that find no place near either bucket; those
-//! go to an ordered map, and only numbers made to collide do.
+//! go to an ordered map; only page numbers chosen to collide do that.
 //!
 //! Invariants: `slot_of` and `page_at` are inverses; a slot without a page is clean; `mapped` and
-//! `dirty` are kept, not counted. It is in memory only and is rebuilt after a crash.
+//! `dirty` are maintained incrementally. It is in memory only and is rebuilt after a crash.
 
 use std::collections::BTreeMap;
 
@@ -125,8 +125,8 @@ impl BorgMap {
 
     /// Where the copy of a page is.
     ///
-    /// Looks into both of its buckets, without a branch between: which one it is in cannot be
-    /// foretold, and a wrong guess costs more than the other line.
+    /// Looks into both of its buckets, without a branch between: which one holds it is unpredictable, and a
+    /// misprediction costs more than the second cache line.
     #[inline]
     pub fn slot_of(&self, page: u64) -> Option<Slot> {
         if page >= self.pages {
@@ -333,8 +333,8 @@ impl Shape {
         let slot_bits = bits_of(u64::from(slots));
         let buckets = (f64::from(slots) / (f64::from(LANES) * FULL)).ceil().max(1.0) as u64;
         let rest_bits = bits_of((1_u64 << page_bits).div_ceil(buckets) - 1);
-        let says = 1 + rest_bits.saturating_sub(TAG_BITS);
-        let remainder_bits = says.min(Slot::BITS - slot_bits);
+        let needed_bits = 1 + rest_bits.saturating_sub(TAG_BITS);
+        let remainder_bits = needed_bits.min(Slot::BITS - slot_bits);
         let bucket_bits = bits_of(buckets + 1);
         Shape {
             unused: u64::BITS - page_bits,
@@ -344,7 +344,7 @@ impl Shape {
             slot_bits,
             remainder_bits,
             bucket_bits,
-            backward_bits: bucket_bits + says - remainder_bits,
+            backward_bits: bucket_bits + needed_bits - remainder_bits,
         }
     }
 

@@ -53,7 +53,7 @@ impl Store {
         let written =
             disk.page.version != OLD && disk.page.generation > 0 && disk.session != Session::Detached;
         let page = !disk.supers.twice && disk.supers.newest == disk.page.generation;
-        written && disk.failed.is_none() && (self.table.borrow().segments.once() > 0 || page)
+        written && disk.failed.is_none() && (self.table.borrow().segments.not_duplicated() > 0 || page)
     }
 
     /// Writes the super page with a change, over the older copy, and flushes.
@@ -141,7 +141,7 @@ impl Store {
                 copies.insert(to, Buffer::from_vec(sealed::for_copy(to, generation, identity, &bytes)));
             } else {
                 // Has rotted meanwhile: the next flush writes a new one.
-                self.table.borrow_mut().segments.get(segment).pending = true;
+                self.table.borrow_mut().segments.get_mut(segment).pending = true;
                 continue;
             }
             copied.push(segment);
@@ -161,7 +161,7 @@ impl Store {
         let segments = &self.table.borrow().segments;
         let once = segments.which(|segment| segment.copies < 2 && !segment.pending);
         let place = |segment: u32| {
-            let known = segments.of(segment);
+            let known = segments.get(segment);
             (segment, known.generation, known.copy)
         };
         let mut some: Vec<_> = once.into_iter().take(DUPLICATED_AT_ONCE).map(place).collect();

@@ -85,8 +85,9 @@ pub struct Disk {
     torn: Vec<u64>,
     /// The error of every later flush.
     failed: Option<IoError>,
-    /// Number of the segment at which recovery would begin to read the log.
-    anchored_at: u64,
+    /// Position, in the order in which segments were taken ([`segments::Segment::taken`]), of the segment at which
+    /// recovery would begin.
+    anchor_taken: u64,
     /// Pages of metadata written, without super pages.
     map_pages: u64,
 }
@@ -120,7 +121,7 @@ impl Store {
             session: Session::Unchanged,
             torn: extras.torn,
             failed: None,
-            anchored_at: 0,
+            anchor_taken: 0,
             map_pages: 0,
         };
         let table = Table::new(map, segments, log, extras.sums);

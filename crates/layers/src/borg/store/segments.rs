@@ -55,8 +55,8 @@ pub struct Segments {
     pending_free: BTreeSet<Slot>,
     /// Generation of the map page written last.
     pub generation: u64,
-    /// Segments whose map page is in one copy only.
-    once: u32,
+    /// Segments whose map page has fewer than two copies.
+    not_duplicated: u32,
 }
 
 impl Segments {
@@ -68,7 +68,7 @@ impl Segments {
             each,
             pending_free: BTreeSet::new(),
             generation: first_number(),
-            once: layout.segments(),
+            not_duplicated: layout.segments(),
         }
     }
 
@@ -78,12 +78,12 @@ impl Segments {
     }
 
     /// State of a segment.
-    pub fn of(&self, segment: u32) -> &Segment {
+    pub fn get(&self, segment: u32) -> &Segment {
         &self.each[segment as usize]
     }
 
-    /// As `of`, to change it.
-    pub fn get(&mut self, segment: u32) -> &mut Segment {
+    /// As `get`, to change it.
+    pub fn get_mut(&mut self, segment: u32) -> &mut Segment {
         &mut self.each[segment as usize]
     }
 
@@ -104,18 +104,18 @@ impl Segments {
 
     /// Sets the number of copies of a segment's map page.
     pub fn set_copies(&mut self, segment: u32, copies: u32) {
-        let was = std::mem::replace(&mut self.get(segment).copies, copies);
-        self.once = self.once + u32::from(was == 2) - u32::from(copies == 2);
+        let was = std::mem::replace(&mut self.get_mut(segment).copies, copies);
+        self.not_duplicated = self.not_duplicated + u32::from(was == 2) - u32::from(copies == 2);
     }
 
-    /// Number of map pages with one copy.
-    pub fn once(&self) -> u32 {
-        self.once
+    /// Number of segments whose map page has fewer than two copies.
+    pub fn not_duplicated(&self) -> u32 {
+        self.not_duplicated
     }
 
     /// Records that a slot holds a page.
     pub fn filled(&mut self, slot: Slot) {
-        let segment = self.get(self.layout.segment_of(slot).0);
+        let segment = self.get_mut(self.layout.segment_of(slot).0);
         segment.valid += if mutant::is("borg: a page is counted twice") { 2 } else { 1 };
         segment.changes += 1;
         // Was removed, and is put back.
@@ -124,7 +124,7 @@ impl Segments {
 
     /// Records that a slot is empty, which its segment's map page does not include yet.
     pub fn emptied(&mut self, slot: Slot) {
-        let segment = self.get(self.layout.segment_of(slot).0);
+        let segment = self.get_mut(self.layout.segment_of(slot).0);
         invariant!("no count wraps", segment.valid > 0);
         segment.valid -= 1;
         segment.changes += 1;
@@ -136,35 +136,35 @@ impl Segments {
 
     /// Records that a copy became dirty or clean.
     pub fn mark_changed(&mut self, slot: Slot) {
-        self.get(self.layout.segment_of(slot).0).bits += 1;
+        self.get_mut(self.layout.segment_of(slot).0).bits += 1;
     }
 
     /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
-        self.layout.is_logged(slot) || self.of(self.layout.segment_of(slot).0).bits == 0
+        self.layout.is_logged(slot) || self.get(self.layout.segment_of(slot).0).bits == 0
     }
 
     /// Whether the header of its batch has the checksum of a copy, as far as the map page on disk says.
     pub fn has_sum(&self, slot: Slot) -> bool {
-        let segment = self.of(self.layout.segment_of(slot).0);
+        let segment = self.get(self.layout.segment_of(slot).0);
         self.layout.is_logged(slot) && (segment.first.is_some() || segment.bits > 0)
     }
 
     /// Records that a copy in the log will be overwritten in place: headers do not count in its segment from now on.
     pub fn give_up_sum(&mut self, slot: Slot) {
-        let segment = self.get(self.layout.segment_of(slot).0);
+        let segment = self.get_mut(self.layout.segment_of(slot).0);
         segment.bits += u64::from(segment.first.take().is_some());
     }
 
     /// Whether the copy in a slot may be overwritten in place.
     pub fn is_stable(&self, slot: Slot) -> bool {
         let (segment, offset) = self.layout.segment_of(slot);
-        !self.layout.is_logged(slot) || offset < self.of(segment).stable
+        !self.layout.is_logged(slot) || offset < self.get(segment).stable
     }
 
-    /// Whether no entry on disk names an empty slot of the read cache.
-    pub fn is_free(&self, slot: Slot) -> bool {
-        !self.pending_free.contains(&slot)
+    /// Whether the slot is empty but an entry on disk still names it.
+    pub fn is_pending_free(&self, slot: Slot) -> bool {
+        self.pending_free.contains(&slot)
     }
 
     /// The pending free slots of a segment.

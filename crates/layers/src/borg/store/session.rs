@@ -64,8 +64,8 @@ impl Store {
         self.begin_now(session, &how).await
     }
 
-    /// Called when entries change.
-    pub(super) fn unless_unchanged(&self) {
+    /// Asserts that a session is begun; called when entries change.
+    pub(super) fn assert_mapping(&self) {
         let session = self.disk.borrow().session;
         invariant!(
             "a session is begun before its first change",
@@ -73,8 +73,8 @@ impl Store {
         );
     }
 
-    /// Called when copies become dirty.
-    pub(super) fn unless_clean(&self) {
+    /// Asserts that a session is begun in which copies may be dirty; called when copies become dirty.
+    pub(super) fn assert_writing(&self) {
         let session = self.disk.borrow().session;
         invariant!("a session is begun before its first change", session == Session::Dirty);
     }
@@ -113,19 +113,19 @@ impl Store {
             let found = self.table.borrow().segments.which(unpersisted);
             self.persist(&found, how).await?;
         }
-        let (anchor, opens) = self.where_to_go_on();
+        let (anchor, reopened) = self.next_anchor();
         let require = session == Session::Dirty;
         let begins = was < Session::Mapped;
         let counts = begins && !mutant::is("borg: an opening is not counted");
-        let opening = self.disk.borrow().page.opening + u64::from(counts);
+        let number = self.disk.borrow().page.session + u64::from(counts);
         let change = |page: &mut Super| {
-            (page.clean, page.anchor, page.opening) = (false, anchor, opening);
+            (page.clean, page.anchor, page.session) = (false, anchor, number);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
             // Map pages that named first batches wrongly were written above.
             page.firsts = page.version != OLD && (begins || page.firsts);
         };
         self.write_super(change, how).await?;
-        self.anchored(anchor, opens);
+        self.anchored(anchor, reopened);
         self.enter(session);
         Ok(())
     }
@@ -140,37 +140,37 @@ impl Store {
         }
     }
 
-    /// The anchor, and the segment in which the log is opened for it.
-    pub(super) fn where_to_go_on(&self) -> (Anchor, Option<u32>) {
+    /// The anchor, and the segment in which a closed log is reopened for it.
+    pub(super) fn next_anchor(&self) -> (Anchor, Option<u32>) {
         let log = &self.table.borrow().log;
-        let opens = log.first_free().filter(|_| log.is_closed() && log.is_quiet());
-        match opens {
-            Some(segment) => (Anchor { segment, offset: 0, sequence: log.sequence + 1 }, opens),
+        let reopened = log.first_free().filter(|_| log.is_closed() && log.is_quiet());
+        match reopened {
+            Some(segment) => (Anchor { segment, offset: 0, sequence: log.sequence + 1 }, reopened),
             None => (log.anchor(), None),
         }
     }
 
     /// Whether nothing may be written: no session was begun, or the BOPT was given up.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn has_no_session(&self) -> bool {
         matches!(self.disk.borrow().session, Session::Unchanged | Session::Detached)
     }
 
-    /// Ends the session with the map on disk, including its dirty bits. `left` is called once the map is on disk, and
-    /// returns the records that identify the origin. The caller holds the locks of all pages.
+    /// Ends the session with the map on disk, including its dirty bits. `identify_origin` is called once the map is on
+    /// disk, and returns the records that identify the origin. The caller holds the locks of all pages.
     pub async fn stop(
         &self,
-        left: impl AsyncFnOnce() -> Result<LastStop, IoError>,
+        identify_origin: impl AsyncFnOnce() -> Result<LastStop, IoError>,
         how: &Hints,
     ) -> Result<(), IoError> {
         let _metadata = self.lock_metadata(how).await;
-        if self.is_at_rest() {
+        if self.has_no_session() {
             return Ok(());
         }
         if mutant::is("borg: a clean stop without dirty bits") {
             self.forget_unpersisted_bits();
         }
         self.checkpoint_locked(|segment| segment.bits > 0, how).await?;
-        let LastStop { samples, mark } = left().await?;
+        let LastStop { samples, mark } = identify_origin().await?;
         // It would prove copies that were not compared.
         let mark = mark.filter(|_| self.unproven() == 0);
         let require = self.dirty() > 0;
@@ -185,6 +185,13 @@ impl Store {
         // One copy is enough: failures to duplicate are ignored.
         drop(self.duplicate_all(how).await);
         Ok(())
+    }
+
+    /// Records of the last clean stop, if there was one.
+    pub fn last_stop(&self) -> Option<LastStop> {
+        let disk = self.disk.borrow();
+        let Super { clean, samples, mark, .. } = &disk.page;
+        clean.then(|| LastStop { samples: samples.clone(), mark: *mark })
     }
 
     /// Canary: cleans pages whose map page was not yet written with them dirty.

@@ -4,8 +4,12 @@
 //! Invariant: a known checksum is that of the last write. A read of a dirty page with another checksum fails with an
 //! error that names the page; the data is neither returned nor moved.
 
+use seekless_core::{Buffer, ErrorKind, Extent, IoError};
+
+use super::Store;
 use super::layout::Layout;
 use super::map::Slot;
+use crate::bytes::sum_of_page;
 
 /// Four bytes and a bit per slot of the write buffer.
 pub struct Sums {
@@ -33,5 +37,22 @@ impl Sums {
     pub fn of(&self, slot: Slot) -> Option<u32> {
         let index = slot.checked_sub(self.first)? as usize;
         (self.known[index / 64] >> (index % 64) & 1 == 1).then(|| self.each[index])
+    }
+}
+
+impl Store {
+    /// Verifies a whole page read from its slot; `known` is the checksum known before the read. A reader without a lock
+    /// may read data that is being written: the checksum has changed then.
+    pub fn verify_sum(&self, page: u64, known: Option<(Slot, u32)>, data: &Buffer) -> Result<(), IoError> {
+        let Some((slot, sum)) = known.filter(|_| !self.timing_only) else { return Ok(()) };
+        if sum_of_page(data) == sum || self.known_sum(page) != known {
+            return Ok(());
+        }
+        let why = format!(
+            "found the copy of page {page} in slot {slot} changed since it was written, expected it unchanged: it \
+             is newer than the origin, \
+             and there is no other copy; it is not written to the origin"
+        );
+        Err(IoError::new(ErrorKind::Corrupt, "borg", Some(Extent::of_pages(self.layout.page(slot), 1)), why))
     }
 }

@@ -105,18 +105,19 @@ impl Table {
     }
 
     /// Allocates a slot of the log for a page to absorb, in the open batch; `None` if the log is full.
-    pub fn take(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
-        let (slot, batch) = self.log.take(&mut self.segments, page, data)?;
+    pub fn allocate_slot(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
+        let (slot, batch) = self.log.allocate_slot(&mut self.segments, page, data)?;
         invariant!("a slot is handed out only when no entry names it", self.map.page_at(slot).is_none());
         Some((slot, batch))
     }
 
-    /// Commits all written batches, in order; after a failed one, only batches that failed too.
-    pub fn commit(&mut self, durable_at_once: bool) {
-        while let Some(batch) = self.log.written_first(self.repair.failed().is_some()) {
+    /// Ends the batches that were written, in order, and maps their pages; after a failed one, ends only batches that
+    /// failed too.
+    pub fn end_written_batches(&mut self, durable_at_once: bool) {
+        while let Some(batch) = self.log.pop_ended(self.repair.failed().is_some()) {
             if batch.failed.borrow().is_some() && !mutant::is("borg: a failed batch is mapped") {
                 edge("a batch failed");
-                let segment = self.segments.get(batch.segment);
+                let segment = self.segments.get_mut(batch.segment);
                 (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.repair.fail(batch.sequence);
             } else {
@@ -126,11 +127,11 @@ impl Table {
                 }
                 self.log.remember(&batch);
             }
-            batch.commit();
+            batch.end();
         }
         if durable_at_once && self.repair.failed().is_none() {
-            let committed = self.log.committed;
-            self.log.now_durable(&mut self.segments, committed);
+            let ended = self.log.ended;
+            self.log.mark_durable(&mut self.segments, ended);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use seekless_core::invariant;
 
+use super::Store;
 use super::map::Slot;
 
 /// One bit per slot.
@@ -34,5 +35,20 @@ impl Unproven {
     /// Number of unproven copies.
     pub fn left(&self) -> usize {
         self.left
+    }
+}
+
+impl Store {
+    /// Makes all clean copies unproven.
+    pub fn doubt_all(&self) {
+        let table = &mut *self.table.borrow_mut();
+        for (slot, _, _) in table.map.iter().filter(|(_, _, dirty)| !dirty) {
+            table.unproven.set(slot, true);
+        }
+    }
+
+    /// Records that the copy in a slot equals the origin.
+    pub fn prove(&self, slot: Slot) {
+        self.table.borrow_mut().unproven.set(slot, false);
     }
 }

@@ -72,7 +72,7 @@ impl Store {
         let missing: Vec<Slot> = slots.iter().copied().filter(|slot| self.has_sum(*slot)).collect();
         if mutant::is("borg: checksums on disk are not given up") {
             let table = &mut *self.table.borrow_mut();
-            missing.iter().for_each(|slot| table.segments.get(self.layout.segment_of(*slot).0).bits = 0);
+            missing.iter().for_each(|slot| table.segments.get_mut(self.layout.segment_of(*slot).0).bits = 0);
             return Ok(());
         }
         self.persist_slots(&missing, &how).await
@@ -93,11 +93,11 @@ impl Update<'_> {
 
     /// Maps a page to this slot, and to no other.
     pub fn map(&mut self, page: u64, entry: Entry) {
-        self.store.unless_unchanged();
+        self.store.assert_mapping();
         let table = &mut *self.store.table.borrow_mut();
         invariant!(
             "a slot is handed out only when no entry names it",
-            table.segments.is_free(entry.slot) && table.map.page_at(entry.slot).is_none()
+            !table.segments.is_pending_free(entry.slot) && table.map.page_at(entry.slot).is_none()
         );
         let replaces = table.map.slot_of(page).is_some_and(|was| table.map.is_dirty(was));
         invariant!(
@@ -112,7 +112,7 @@ impl Update<'_> {
     /// Unmaps a page, and returns its entry.
     pub fn unmap(&mut self, page: u64) -> Option<Entry> {
         let entry = self.store.lookup(page)?;
-        self.store.unless_unchanged();
+        self.store.assert_mapping();
         self.store.table.borrow_mut().map_out(page);
         self.slots.push(entry.slot);
         self.unmapped.push((page, entry));
@@ -120,7 +120,7 @@ impl Update<'_> {
     }
 
     /// Makes the update durable, or maps again what it unmapped.
-    pub async fn commit(&mut self, how: &Hints) -> Result<(), IoError> {
+    pub async fn persist(&mut self, how: &Hints) -> Result<(), IoError> {
         let reused = self.store.canary.is("early reuse") && !self.unmapped.is_empty();
         let done = if reused {
             self.store.table.borrow_mut().segments.set_free(&self.slots);

@@ -35,11 +35,11 @@ impl Store {
         self.disk.borrow_mut().page.version = SEALED;
         let segments: Vec<u32> = (0..self.layout.segments()).collect();
         for some in segments.chunks(AT_ONCE) {
-            let pages = self.map_writes(some);
-            self.write_maps(&pages, how).await?;
+            let pages = self.encode_map_pages(some);
+            self.write_map_pages(&pages, how).await?;
             let table = &mut *self.table.borrow_mut();
             for page in &pages {
-                table.persisted(page);
+                table.record_persisted(page);
             }
         }
         let generations = self.table.borrow().segments.generations();
@@ -48,7 +48,7 @@ impl Store {
 
     /// Overwrites the remaining copies of version 1; the caller holds the metadata lock, or is opening the BOPT.
     pub(super) async fn end_upgrade(&self, how: &Hints) -> Result<(), IoError> {
-        while self.table.borrow().segments.once() > 0 {
+        while self.table.borrow().segments.not_duplicated() > 0 {
             if !self.duplicate(false, how).await? {
                 let why = "found a map page that has rotted meanwhile, expected it as it was written";
                 return Err(IoError::new(ErrorKind::Corrupt, "borg", None, why));

@@ -38,7 +38,7 @@ impl Devices {
     }
 
     async fn open(&self) -> Result<Rc<Borg>, IoError> {
-        Borg::create(self.origin.clone(), self.durable.clone(), options(), false).await
+        Borg::open_creating(self.origin.clone(), self.durable.clone(), options(), false).await
     }
 }
 
@@ -71,7 +71,7 @@ async fn work(borg: &Borg, versions: &mut Versions, seed: u64) -> Result<(), IoE
                     *may = may.last().copied().into_iter().collect();
                 }
             }
-            6 => drop(borg.reconfigure(Account(1)).await?),
+            6 => drop(borg.reconfigure_now(Account(1)).await?),
             7 if step == 7 => sleep(Nanos::from_millis(40_000)).await,
             7 if step == 15 => borg.stop().await?,
             _ => {}
@@ -87,7 +87,8 @@ fn no_crash_passes_for_damage_and_what_was_flushed_is_there() {
             let devices = Devices::new();
             let cut = devices.cut_at(nth);
             let mut versions: Versions = vec![[0].into(); PAGES as usize];
-            if let Ok(borg) = Borg::create(devices.origin.clone(), cut.clone(), options(), false).await {
+            if let Ok(borg) = Borg::open_creating(devices.origin.clone(), cut.clone(), options(), false).await
+            {
                 if borg.store.begin_mapping(&Hints::default()).await.is_ok() {
                     drop(work(&borg, &mut versions, nth).await);
                 }

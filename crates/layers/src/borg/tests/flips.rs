@@ -55,7 +55,7 @@ async fn left(version: u32, stopped: bool) -> Left {
             for page in 0..6 {
                 read(&*borg, at(page * 3)).await;
             }
-            borg.reconfigure(Account(1)).await.unwrap();
+            borg.reconfigure_now(Account(1)).await.unwrap();
         }
         for _ in 0..=rng.below(3) {
             let page = rng.below(PAGES);

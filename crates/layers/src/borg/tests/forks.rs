@@ -41,7 +41,7 @@ async fn play(borg: &Borg, steps: &[crate::under_test::Step]) {
         match what % 4 {
             0 | 1 => borg.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap(),
             2 => drop(borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap()),
-            _ => drop(borg.reconfigure(Account::default()).await.unwrap()),
+            _ => drop(borg.reconfigure_now(Account::default()).await.unwrap()),
         }
     }
 }

@@ -99,13 +99,13 @@ fn copies_are_compared_in_idle_time_and_a_clean_stop_stays_one() {
         for page in 0..30 {
             read(&*borg, Extent::of_pages(page * 7, 1)).await;
         }
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         borg.stop().await.unwrap();
         drop(borg);
         write(&*disk, Extent::of_pages(7, 1), 9).await;
         let open = async || {
             let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 8_000));
-            Borg::create(origin, bopt, Options::default(), false).await.unwrap()
+            Borg::open_creating(origin, bopt, Options::default(), false).await.unwrap()
         };
         let borg = open().await;
         assert_eq!(borg.store.unproven(), 30);
@@ -154,7 +154,7 @@ fn a_stop_drains_until_its_deadline() {
         drop(borg);
         let keep = Options { at_stop: AtStop::Keep, ..Options::default() };
         let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 8_000));
-        let borg = Borg::create(origin, bopt, keep, false).await.unwrap();
+        let borg = Borg::open_creating(origin, bopt, keep, false).await.unwrap();
         borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
         assert_eq!(dirty(&borg), left, "they are to be kept");
         for page in 0..60 {
@@ -169,7 +169,8 @@ fn a_stop_drains_until_its_deadline() {
 fn in_idle_time_both_copies_get_one_generation() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
-        let once = |borg: &Borg| (borg.store.table().segments.once(), borg.store.disk().supers.twice);
+        let once =
+            |borg: &Borg| (borg.store.table().segments.not_duplicated(), borg.store.disk().supers.twice);
         assert_eq!(once(&borg), (0, false), "what is new has both copies, but for the super page");
         write_some(&borg, 0..60, 1).await;
         borg.flush(Hints::default()).await.unwrap();

@@ -87,7 +87,7 @@ impl Clients {
                     assert_eq!(error.kind(), ErrorKind::Timeout, "clients wrote faster than pages moved");
                 }
             } else {
-                self.borg.reconfigure(Account(1)).await.unwrap();
+                self.borg.reconfigure_now(Account(1)).await.unwrap();
             }
             sleep(Nanos(rng.below(60_000_000))).await;
         }
@@ -99,10 +99,10 @@ impl Clients {
         for segment in 0..self.borg.store.layout().segments() {
             let slots = self.borg.store.layout().slots_of(segment);
             let held = slots.filter(|slot| table.map.page_at(*slot).is_some()).count();
-            assert_eq!(table.segments.of(segment).valid as usize, held, "segment {segment}");
+            assert_eq!(table.segments.get(segment).valid as usize, held, "segment {segment}");
             let logged = segment >= self.borg.store.layout().read_cache;
             assert!(
-                !logged || held == 0 || table.segments.of(segment).taken > 0,
+                !logged || held == 0 || table.segments.get(segment).taken > 0,
                 "segment {segment} is free"
             );
         }
@@ -136,7 +136,8 @@ proptest! {
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
             let options = Options { write_buffer, overwrite, placement, ..Options::default() };
-            let borg = Borg::create(slice(&disk, 0, origin), slice(&disk, origin, bopt_pages * 8), options, false).await.unwrap();
+            let bopt = slice(&disk, origin, bopt_pages * 8);
+            let borg = Borg::open_creating(slice(&disk, 0, origin), bopt, options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; origin as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, origin });
             let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();

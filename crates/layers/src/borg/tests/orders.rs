@@ -71,7 +71,7 @@ fn batches_after_a_failed_one_are_persisted_before_older_entries_are_invalidated
         // Page 5 is in the read cache, dirty and durable.
         write(&borg, 5, 1).await.unwrap();
         version(&borg, 5).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         borg.flush(Hints::default()).await.unwrap();
         assert!(!borg.store.layout().is_logged(borg.store.slot_of(5).unwrap()));
         let anchor = borg.store.table().log.anchor();
@@ -99,7 +99,7 @@ fn a_pending_entry_is_written_before_older_ones_are_invalidated() {
         borg.flush(Hints::default()).await.unwrap();
         // It is relocated, but the map page that would tell so cannot be written.
         bopt.fails_at.set(Some(borg.store.layout().map_page(0, 1)));
-        borg.reconfigure(Account(1)).await.unwrap_err();
+        borg.reconfigure_now(Account(1)).await.unwrap_err();
         assert_eq!(bopt.fails_at.get(), None);
         assert!(!borg.store.layout().is_logged(borg.store.slot_of(5).unwrap()));
         withdraw(&borg).await.unwrap();
@@ -114,11 +114,11 @@ fn a_clean_copy_is_made_of_durable_data_of_the_origin() {
     run(1, async {
         let Two { borg, origin, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
         version(&borg, 5).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         write(&borg, 9, 1).await.unwrap();
         assert_eq!(origin.unflushed.get(), 8);
         version(&borg, 9).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         assert!(borg.store.slot_of(9).is_some());
         assert_eq!(
             origin.unflushed.get(),
@@ -160,7 +160,7 @@ fn an_unstable_copy_is_not_overwritten_when_the_log_fills_meanwhile() {
         let Two { borg, disk, .. } = open(&disk(), options.clone()).await;
         // Page 6 has a clean copy, of page 5 only the log tells.
         version(&borg, 6).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         write(&borg, 5, 1).await.unwrap();
         let slots = [5, 6].map(|page| borg.store.slot_of(page).unwrap());
         assert!(!borg.store.is_stable(slots[0]));
@@ -186,7 +186,7 @@ fn a_dirty_bit_counts_when_it_is_durable_and_not_when_it_is_written() {
         for page in [5, 6] {
             version(&borg, page).await;
         }
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         write(&borg, 9, 1).await.unwrap();
         let slot = borg.store.slot_of(5).unwrap();
         // Page 5 is to be newer, but no map page can say so.

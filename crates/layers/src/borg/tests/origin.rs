@@ -63,7 +63,7 @@ impl Volume {
     }
 
     async fn open(&self, options: Options) -> Result<Rc<Borg>, IoError> {
-        Borg::create(self.origin.clone(), slice(&self.disk, ORIGIN, 1_000 * 8), options, false).await
+        Borg::open_creating(self.origin.clone(), slice(&self.disk, ORIGIN, 1_000 * 8), options, false).await
     }
 
     /// BORG with clean copies of the first pages.
@@ -72,7 +72,7 @@ impl Volume {
         for number in 0..COPIES {
             read(&*borg, page(number)).await;
         }
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         assert_eq!(borg.store.mapped() as u64, COPIES);
         borg
     }
@@ -319,7 +319,7 @@ fn a_copy_that_is_in_use_while_all_are_compared_is_not_passed_over() {
         write(&*volume.disk, page(3), 50).await;
         write(&*volume.disk, page(COPIES), 51).await;
         let borg = volume.open(Options::default()).await.unwrap();
-        let held = borg.hold(page(3), Mode::Shared, &Hints::default()).await;
+        let held = borg.lock_pages(page(3), Mode::Shared, &Hints::default()).await;
         let ends = async {
             sleep(Nanos::from_millis(10_000)).await;
             drop(held);
@@ -337,10 +337,10 @@ fn a_copy_whose_dirty_bit_could_not_be_written_is_not_overwritten_before_it_is()
     run(1, async {
         let disk = disk();
         let (bopt, rig) = rigged(slice(&disk, ORIGIN, 1_000 * 8));
-        let borg = Borg::create(slice(&disk, 0, ORIGIN), bopt, in_place(), false).await.unwrap();
+        let borg = Borg::open_creating(slice(&disk, 0, ORIGIN), bopt, in_place(), false).await.unwrap();
         write(&*disk, page(3), 1).await;
         holds(&*borg, 3, 1).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         write(&*borg, page(9), 1).await;
         let copy = borg.store.slot_of(page(3).start.page()).unwrap();
         for _ in 0..2 {
@@ -355,7 +355,8 @@ fn a_copy_whose_dirty_bit_could_not_be_written_is_not_overwritten_before_it_is()
         borg.flush(Hints::default()).await.unwrap();
         drop(borg);
         let borg =
-            Borg::create(slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 1_000 * 8), in_place(), false).await;
+            Borg::open_creating(slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 1_000 * 8), in_place(), false)
+                .await;
         holds(&*borg.unwrap(), 3, 2).await;
     });
 }
@@ -390,7 +391,7 @@ fn unproven_pages_move_with_the_data_of_the_origin() {
                 learned.note(page(number), &access(number));
             }
         }
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         assert_eq!(borg.store.mapped() as u64, COPIES);
         for number in 0..COPIES {
             holds(&*borg, number, if number == 5 { 50 } else { 1 }).await;

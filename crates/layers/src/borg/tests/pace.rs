@@ -16,7 +16,7 @@ async fn reads(options: Options) -> World {
 
 async fn reconfigure(borg: &Borg) -> Nanos {
     let begin = runtime::now();
-    borg.reconfigure(Account(1)).await.unwrap();
+    borg.reconfigure_now(Account(1)).await.unwrap();
     runtime::now().since(begin)
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
-    Borg::create(slice(disk, 0, ORIGIN), slice(disk, ORIGIN, 400 * 8), options, false).await
+    Borg::open_creating(slice(disk, 0, ORIGIN), slice(disk, ORIGIN, 400 * 8), options, false).await
 }
 
 async fn write(device: &dyn BlockDevice, page: u64, version: u64) {
@@ -24,7 +24,7 @@ async fn used() -> World {
             holds(&world.borg, page, 1).await;
         }
     }
-    world.borg.reconfigure(Account(1)).await.unwrap();
+    world.borg.reconfigure_now(Account(1)).await.unwrap();
     write(&*world.borg, 5, 2).await;
     write(&*world.borg, 7, 2).await;
     world
@@ -102,7 +102,7 @@ fn copies_that_were_never_dirty_are_clean_after_a_crash() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
         read(&*borg, Extent::of_pages(3, 1)).await;
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         drop(borg);
         let again = reopen(&disk, Options::default()).await.unwrap();
         let store = &again.store;
@@ -123,7 +123,7 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
             for page in pages() {
                 read(&*borg, Extent::of_pages(page, 1)).await;
             }
-            borg.reconfigure(Account(1)).await.unwrap();
+            borg.reconfigure_now(Account(1)).await.unwrap();
             if clean {
                 borg.stop().await.unwrap();
             }
@@ -131,7 +131,7 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
             let again = reopen(&disk, options).await.unwrap();
             read(&*again, Extent::of_pages(1_501, 1)).await;
             for _ in 0..2 {
-                again.reconfigure(Account(1)).await.unwrap();
+                again.reconfigure_now(Account(1)).await.unwrap();
             }
             let mapped = again.store.mapped();
             assert_eq!(mapped, if placement == Placement::Kept { 101 } else { 100 });
@@ -139,7 +139,7 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
             for page in 0..150 {
                 read(&*again, Extent::of_pages(page * 3 + 1, 1)).await;
             }
-            again.reconfigure(Account(1)).await.unwrap();
+            again.reconfigure_now(Account(1)).await.unwrap();
             assert!(pages().all(|page| again.store.slot_of(page).is_none()));
         }
     });
@@ -184,7 +184,8 @@ fn what_does_not_belong_together_is_refused() {
         let error = reopen(&disk, options).await.err().unwrap().to_string();
         assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
         let (smaller, bopt) = (slice(&disk, 0, ORIGIN - 8), slice(&disk, ORIGIN, 400 * 8));
-        let error = Borg::create(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
+        let error =
+            Borg::open_creating(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
         assert!(error.contains("it belongs to another volume"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
         let other = Extent::of_pages(5_000, 1);
@@ -192,7 +193,7 @@ fn what_does_not_belong_together_is_refused() {
         data.put(1024, b"\x53\xef");
         disk.write(other, data, Hints::default()).await.unwrap();
         let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, 40_000, 8_000));
-        let opened = Borg::create(origin, bopt, Options::default(), false).await;
+        let opened = Borg::open_creating(origin, bopt, Options::default(), false).await;
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });

@@ -14,7 +14,7 @@ async fn mapped(options: Options) -> World {
         write(&*world.disk, at, 1).await;
         read(&*world.borg, at).await;
     }
-    world.borg.reconfigure(Account(1)).await.unwrap();
+    world.borg.reconfigure_now(Account(1)).await.unwrap();
     write(&*world.disk, Extent::of_pages(0, 100), ORIGIN_SAYS).await;
     world
 }

@@ -68,7 +68,7 @@ impl Both {
             write(&*below[0], at, 1).await;
             read(&*borg, at).await;
         }
-        borg.reconfigure(Account(1)).await.unwrap();
+        borg.reconfigure_now(Account(1)).await.unwrap();
         Both { borg, origin, bopt, below }
     }
 
@@ -220,7 +220,7 @@ fn the_command_verifies_what_has_a_copy() {
     });
 }
 
-/// A repair that is under way is no excuse to lose a write: that waits for it, and comes after it.
+/// A repair that is in flight is no excuse to lose a write: that waits for it, and comes after it.
 #[test]
 fn a_write_during_a_repair_is_not_overwritten() {
     run(1, async {
@@ -332,7 +332,7 @@ proptest! {
                 }
             });
             for _ in 0..4 {
-                borg.reconfigure(Account(1)).await.unwrap();
+                borg.reconfigure_now(Account(1)).await.unwrap();
                 sleep(Nanos::from_millis(50)).await;
             }
             for task in clients {

@@ -5,7 +5,7 @@ use super::*;
 
 /// A BOPT that is made by a program that knows version 1 only.
 pub async fn old_one(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
-    let borg = Borg::create(origin, bopt, options, false).await.unwrap();
+    let borg = Borg::open_creating(origin, bopt, options, false).await.unwrap();
     {
         assert_eq!(borg.store.identity(), None, "it is blank");
         borg.store.make_old();
@@ -30,7 +30,7 @@ fn what_is_of_version_one_stays_so() {
                 write(&*borg, Extent::of_pages(page * 5 % 90, 1), round).await;
             }
             borg.flush(Hints::default()).await.unwrap();
-            borg.reconfigure(Account(1)).await.unwrap();
+            borg.reconfigure_now(Account(1)).await.unwrap();
             if round % 2 == 1 {
                 borg.stop().await.unwrap();
             }

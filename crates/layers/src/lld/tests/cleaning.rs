@@ -65,7 +65,7 @@ fn segments_are_chosen_by_cost_and_benefit() {
         kill(&[7, 49, 21, 22, 56, 57, 58]).await;
         let state = lld.state.borrow();
         let value = |segment: u32| {
-            let segment = state.segments.of(segment);
+            let segment = state.segments.get(segment);
             let (u, age) = (f64::from(segment.live) / 7.0, (state.log.sequence - segment.written) as f64);
             (1.0 - u) * age / (1.0 + u)
         };

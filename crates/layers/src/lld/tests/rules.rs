@@ -273,7 +273,7 @@ fn a_block_that_rots_is_an_error_and_is_not_moved() {
                 lld.pin([segment].into_iter(), -1);
                 assert_eq!(read.len(), live.len() - 1);
                 assert!(read.iter().all(|(block, ..)| *block != 3));
-                assert!(lld.state.borrow().segments.of(segment).spared);
+                assert!(lld.state.borrow().segments.get(segment).spared);
                 for page in (0..30).filter(|page| *page != 3) {
                     let found = values(&*lld, Extent::of_pages(page, 1)).await.unwrap();
                     assert_eq!(found, [page as u8 + 1; 8]);

@@ -23,7 +23,7 @@ const LATE: u64 = 1_000_000;
 /// Bytes that a short call moves at least; longer ones move a multiple.
 const PIECE: usize = 64;
 
-/// A system call under way.
+/// A system call in flight.
 struct PendingCall {
     key: usize,
     ends: Nanos,

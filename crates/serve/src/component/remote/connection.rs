@@ -176,15 +176,15 @@ impl Connection {
         const SIMPLE: usize = 16;
         let mut header = exactly(input, SIMPLE).await?;
         if let Some((cookie, error)) = simple_reply(&header) {
-            let reads = self.under_way(cookie, |in_flight| in_flight.reads)?;
+            let reads = self.in_flight(cookie, |in_flight| in_flight.reads)?;
             if error == 0 && reads > 0 {
                 let data = exactly(input, reads).await?;
-                self.under_way(cookie, |in_flight| {
+                self.in_flight(cookie, |in_flight| {
                     (in_flight.received, in_flight.reply.data) = (reads, data);
                 })?;
             } else if error != 0 {
                 let why = format!("the server's error {error}");
-                self.under_way(cookie, |in_flight| in_flight.failed = Some((error, why)))?;
+                self.in_flight(cookie, |in_flight| in_flight.failed = Some((error, why)))?;
             }
             return self.answered(cookie);
         }
@@ -198,7 +198,7 @@ impl Connection {
             }
             let payload = exactly(input, head.length as usize).await?;
             let part = part(head.kind, &payload)?;
-            self.under_way(head.cookie, |in_flight| in_flight.take(part, self.context))??;
+            self.in_flight(head.cookie, |in_flight| in_flight.take(part, self.context))??;
         }
         if head.last { self.answered(head.cookie) } else { Some(()) }
     }
@@ -207,9 +207,9 @@ impl Connection {
     async fn data(&self, head: Chunk, input: &mut Input) -> Option<()> {
         let len = (head.length as usize).checked_sub(8)?;
         let offset = u64::from_be_bytes(exactly(input, 8).await?.try_into().ok()?);
-        let (at, reads) = self.under_way(head.cookie, |in_flight| in_flight.part(offset, len))??;
+        let (at, reads) = self.in_flight(head.cookie, |in_flight| in_flight.part(offset, len))??;
         let data = exactly(input, len).await?;
-        self.under_way(head.cookie, |in_flight| {
+        self.in_flight(head.cookie, |in_flight| {
             in_flight.received += len;
             if len == reads {
                 in_flight.reply.data = data;
@@ -221,7 +221,7 @@ impl Connection {
     }
 
     /// Looks at an unanswered request; `None` if there is none of this cookie.
-    fn under_way<T>(&self, cookie: u64, look: impl FnOnce(&mut InFlight) -> T) -> Option<T> {
+    fn in_flight<T>(&self, cookie: u64, look: impl FnOnce(&mut InFlight) -> T) -> Option<T> {
         let mut all = self.in_flight.borrow_mut();
         all.get_mut(&cookie).filter(|in_flight| in_flight.answer.is_none()).map(look)
     }

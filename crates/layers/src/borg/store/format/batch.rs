@@ -6,20 +6,20 @@
 use seekless_core::{Buffer, mutant};
 
 use super::old::{opened, sealed};
-use super::{BatchPage, Head, OLD, PAGE};
+use super::{BatchHeader, OLD, PAGE, PageIdentity};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 use crate::durable::parity;
 
-const OLD_RUN: [u8; 8] = *b"SKLBORGR";
+const OLD_MAGIC: [u8; 8] = *b"SKLBORGR";
 /// Magic in version 2.
-pub const RUN: [u8; 8] = *b"SKLBORG4";
+pub const MAGIC: [u8; 8] = *b"SKLBORG4";
 const SUM: usize = 8;
 const HEAD: usize = 96;
 const ENTRY: usize = 12;
 
 /// Magic of a header, and where the data covered by the checksum ends.
 fn shape(version: u32) -> ([u8; 8], usize) {
-    if version == OLD { (OLD_RUN, PAGE) } else { (RUN, parity::AT) }
+    if version == OLD { (OLD_MAGIC, PAGE) } else { (MAGIC, parity::AT) }
 }
 
 /// Capacity of a header, in entries.
@@ -31,11 +31,11 @@ fn last(count: usize) -> usize {
     HEAD + ENTRY * count.saturating_sub(1)
 }
 
-impl BatchPage {
+impl BatchHeader {
     /// Encodes the header; `data` are the pages that follow.
-    pub fn encode(&self, version: u32, head: &Head, data: &[Buffer]) -> Vec<u8> {
+    pub fn encode(&self, version: u32, page_id: &PageIdentity, data: &[Buffer]) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
-        put(&mut bytes, 48, &self.opening.to_le_bytes());
+        put(&mut bytes, 48, &self.session.to_le_bytes());
         put(&mut bytes, 56, &self.stable.to_le_bytes());
         put(&mut bytes, 64, &self.next.to_le_bytes());
         put(&mut bytes, parity::PAGES_AT, &(self.entries.len() as u32).to_le_bytes());
@@ -45,7 +45,7 @@ impl BatchPage {
         }
         let (magic, end) = shape(version);
         let partly = mutant::is("borg: a checksum without its last entry");
-        sealed(magic, head, &mut bytes[..if partly { last(self.entries.len()) } else { end }]);
+        sealed(magic, page_id, &mut bytes[..if partly { last(self.entries.len()) } else { end }]);
         if version != OLD {
             parity::put(&mut bytes, data);
         }
@@ -53,7 +53,7 @@ impl BatchPage {
     }
 
     /// Decodes the header, if it is whole and the expected one.
-    pub fn decode(version: u32, head: &Head, bytes: &[u8]) -> Option<BatchPage> {
+    pub fn decode(version: u32, page_id: &PageIdentity, bytes: &[u8]) -> Option<BatchHeader> {
         let (magic, end) = shape(version);
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
         if bytes.len() != PAGE || count > entries(version) {
@@ -61,28 +61,29 @@ impl BatchPage {
         }
         if mutant::is("borg: a checksum without its last entry") {
             let summed = bytes.get(..last(count))?;
-            let decoded = Head { at: head.at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
-            if decoded != *head || bytes[..8] != magic || u32_at(bytes, SUM) != sum_but(summed, SUM) {
+            let decoded =
+                PageIdentity { at: page_id.at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
+            if decoded != *page_id || bytes[..8] != magic || u32_at(bytes, SUM) != sum_but(summed, SUM) {
                 return None;
             }
-        } else if opened(magic, head.at, &bytes[..end])? != *head {
+        } else if opened(magic, page_id.at, &bytes[..end])? != *page_id {
             return None;
         }
-        Some(BatchPage::decoded(bytes, count))
+        Some(BatchHeader::decoded(bytes, count))
     }
 
     /// Decodes the header of any batch of this BOPT in version 2 at page `at`, with its number.
-    pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, BatchPage)> {
-        let head = opened(RUN, at, &bytes[..parity::AT])?;
+    pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, BatchHeader)> {
+        let page_id = opened(MAGIC, at, &bytes[..parity::AT])?;
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
-        let ours = head.identity == identity && count <= entries(super::SEALED);
-        ours.then(|| (head.generation, BatchPage::decoded(bytes, count)))
+        let ours = page_id.identity == identity && count <= entries(super::SEALED);
+        ours.then(|| (page_id.generation, BatchHeader::decoded(bytes, count)))
     }
 
-    fn decoded(bytes: &[u8], count: usize) -> BatchPage {
+    fn decoded(bytes: &[u8], count: usize) -> BatchHeader {
         let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
-        BatchPage {
-            opening: u64_at(bytes, 48),
+        BatchHeader {
+            session: u64_at(bytes, 48),
             stable: u64_at(bytes, 56),
             next: u32_at(bytes, 64),
             entries: bytes[HEAD..].chunks_exact(ENTRY).take(count).map(entry).collect(),

@@ -37,7 +37,7 @@ const LAST: u64 = crate::durable::sector::LAST;
 
 /// Identity of a page of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct PageIdentity {
     /// Page of the BOPT.
     pub at: u64,
     /// Generation of a super or map page, number of a batch.
@@ -72,7 +72,7 @@ pub struct Super {
     /// Layout of the BOPT.
     pub layout: Layout,
     /// Number of sessions.
-    pub opening: u64,
+    pub session: u64,
     /// Where the log continues after what the map covers.
     pub anchor: Anchor,
     /// After a clean stop, the sum of the generations of all map pages.
@@ -100,7 +100,7 @@ pub struct MapPage {
     /// The segment.
     pub segment: u32,
     /// The batch up to which it covers.
-    pub committed: u64,
+    pub covered: u64,
     /// The batch up to which the log was durable when it was written; 0 in version 1.
     pub reaches: u64,
     /// The first batch in the segment, if its copies are as they were appended.
@@ -111,9 +111,9 @@ pub struct MapPage {
 
 /// The header of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchPage {
+pub struct BatchHeader {
     /// Session in which it was written.
-    pub opening: u64,
+    pub session: u64,
     /// The batch up to which all were durable before.
     pub stable: u64,
     /// Segment in which the log continues after this one; `NONE` if it does not.
@@ -160,7 +160,7 @@ impl Super {
             pages,
             origin_sectors,
             layout,
-            opening: 0,
+            session: 0,
             anchor: Anchor { segment, offset: 0, sequence: 1 },
             generations: 0,
             samples: Vec::new(),
@@ -181,10 +181,10 @@ impl Super {
 
 impl MapPage {
     /// Encodes it.
-    pub fn encode(&self, version: u32, head: &Head) -> Vec<u8> {
+    pub fn encode(&self, version: u32, page_id: &PageIdentity) -> Vec<u8> {
         match version {
-            OLD => old::encode_map(self, head),
-            _ => sealed::encode_map(self, head.at, head.generation, head.identity),
+            OLD => old::encode_map(self, page_id),
+            _ => sealed::encode_map(self, page_id.at, page_id.generation, page_id.identity),
         }
     }
 }

@@ -7,7 +7,9 @@ use seekless_core::PAGE_SECTORS;
 use seekless_core::device::Mark;
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, Head, INVALIDATED, LAST, MapPage, OLD, PAGE, PageState, SAMPLES, SUPER_2, Super};
+use super::{
+    Anchor, INVALIDATED, LAST, MapPage, OLD, PAGE, PageIdentity, PageState, SAMPLES, SUPER_2, Super,
+};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const SUPER: [u8; 8] = *b"SKLBORGS";
@@ -23,20 +25,20 @@ const SAMPLES_AT: usize = 160;
 const MARK_AT: usize = SAMPLES_AT + SAMPLES * 12;
 
 /// Adds the header to a page; the checksum covers `bytes`.
-pub fn sealed(magic: [u8; 8], head: &Head, bytes: &mut [u8]) {
+pub fn sealed(magic: [u8; 8], page_id: &PageIdentity, bytes: &mut [u8]) {
     put(bytes, 0, &magic);
-    put(bytes, 16, &head.at.to_le_bytes());
-    put(bytes, 24, &head.generation.to_le_bytes());
-    put(bytes, 32, &head.identity.to_le_bytes());
+    put(bytes, 16, &page_id.at.to_le_bytes());
+    put(bytes, 24, &page_id.generation.to_le_bytes());
+    put(bytes, 32, &page_id.identity.to_le_bytes());
     let sum = sum_but(bytes, SUM);
     put(bytes, SUM, &sum.to_le_bytes());
 }
 
 /// The header of a whole page.
-pub fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
-    let head = Head { at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
+pub fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<PageIdentity> {
+    let page_id = PageIdentity { at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
     let whole = bytes.len() > SUM + 4 && bytes[..8] == magic && u64_at(bytes, 16) == at;
-    (whole && head.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(head)
+    (whole && page_id.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(page_id)
 }
 
 /// Encodes a super page for its copy at page `at`.
@@ -56,7 +58,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
         page.origin_sectors,
         cached,
         logged,
-        page.opening,
+        page.session,
         page.anchor.sequence,
         page.generations,
     ];
@@ -75,13 +77,13 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
             put(&mut bytes, at, &u64::to_le_bytes(*number));
         }
     }
-    sealed(SUPER, &Head { at, generation: page.generation, identity: page.identity }, &mut bytes);
+    sealed(SUPER, &PageIdentity { at, generation: page.generation, identity: page.identity }, &mut bytes);
     bytes
 }
 
 /// State of the copy at page `at`; `Err` with what was found if it is whole but not valid.
 pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
-    let Some(head) = opened(SUPER, at, bytes) else {
+    let Some(page_id) = opened(SUPER, at, bytes) else {
         return Ok(match bytes.get(..8) {
             _ if bytes.iter().all(|byte| *byte == 0) => PageState::Blank,
             Some(magic) if magic == SUPER || magic == SUPER_2 => PageState::Torn,
@@ -103,8 +105,8 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     let mark = Mark { inode: marked(1), bytes: marked(2), modified: marked(3), changed: marked(4) };
     let page = Super {
         version: OLD,
-        generation: head.generation,
-        identity: head.identity,
+        generation: page_id.generation,
+        identity: page_id.identity,
         require: word(0) & REQUIRE != 0,
         clean: word(0) & CLEAN != 0,
         exact: word(3) & EXACT != 0,
@@ -113,27 +115,27 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         pages: number(0),
         origin_sectors: number(1),
         layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
-        opening: number(4),
+        session: number(4),
         anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
         generations: number(6),
         samples: (0..count.min(SAMPLES)).map(sample).collect(),
         mark: (marked(0) == 1).then_some(mark),
     };
-    page.unless_senseless(count).map(PageState::Whole)
+    page.ensure_sensible(count).map(PageState::Whole)
 }
 
 /// Encodes a map page.
-pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
+pub fn encode_map(page: &MapPage, page_id: &PageIdentity) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let valid = page.entries.iter().flatten().count() as u32;
     put(&mut bytes, 48, &page.segment.to_le_bytes());
     put(&mut bytes, 52, &valid.to_le_bytes());
-    put(&mut bytes, 56, &page.committed.to_le_bytes());
+    put(&mut bytes, 56, &page.covered.to_le_bytes());
     put(&mut bytes, 64, &(page.entries.len() as u32).to_le_bytes());
     for (entry, bytes) in page.entries.iter().zip(bytes[MAP_HEAD..].chunks_exact_mut(MAP_ENTRY)) {
         bytes.copy_from_slice(&super::map_entry(*entry));
     }
-    sealed(MAP, head, &mut bytes);
+    sealed(MAP, page_id, &mut bytes);
     bytes
 }
 
@@ -145,29 +147,28 @@ pub fn generation_of(bytes: &[u8]) -> u64 {
 /// Decodes the map page of `segment` with this many slots, and its generation; `None` if it is not whole, or of another
 /// BOPT.
 pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
-    let head = opened(MAP, at, bytes)?;
+    let page_id = opened(MAP, at, bytes)?;
     let sensible = u32_at(bytes, 48) == segment && u32_at(bytes, 64) == slots;
-    if head.identity != identity || !sensible || slots as usize > LARGEST_SEGMENT as usize {
+    if page_id.identity != identity || !sensible || slots as usize > LARGEST_SEGMENT as usize {
         return None;
     }
     let entries: Vec<_> =
         bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(super::map_entry_of).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
-    counted.then(|| {
-        (head.generation, MapPage { segment, committed: u64_at(bytes, 56), reaches: 0, first: None, entries })
-    })
+    let page = || MapPage { segment, covered: u64_at(bytes, 56), reaches: 0, first: None, entries };
+    counted.then(|| (page_id.generation, page()))
 }
 
 impl Super {
     /// Fails if a whole page makes no sense; `count` is its number of samples.
-    pub(super) fn unless_senseless(self, count: usize) -> Result<Super, String> {
+    pub(super) fn ensure_sensible(self, count: usize) -> Result<Super, String> {
         let Layout { segment, read_cache, write_buffer } = self.layout;
         let origin = self.origin_sectors.div_ceil(PAGE_SECTORS);
         let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < origin);
         let slots = (u64::from(read_cache) + u64::from(write_buffer)).saturating_mul(u64::from(segment));
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
-        let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.opening < LAST;
+        let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.session < LAST;
         if sizes && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);
         }

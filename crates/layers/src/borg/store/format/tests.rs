@@ -16,7 +16,7 @@ fn full(version: u32) -> Super {
     // The last page of the origin, 125, is cut short.
     let samples = (0..SAMPLES as u64).map(|sample| (62 + sample, sample as u32 * 77)).collect();
     let anchor = Anchor { segment: 4, offset: 7, sequence: 1 << 33 };
-    let counts = Super { generation: 9, identity: 1 << 99, opening: 4, generations: 88, ..blank(version) };
+    let counts = Super { generation: 9, identity: 1 << 99, session: 4, generations: 88, ..blank(version) };
     Super { samples, mark, anchor, require: true, firsts: version != OLD, ..counts }
 }
 
@@ -55,11 +55,11 @@ fn a_super_page_that_is_whole_and_makes_no_sense_is_refused() {
     }
 }
 
-fn map_decoded(version: u32, head: &Head, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
+fn map_decoded(version: u32, page_id: &PageIdentity, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
     if version == OLD {
-        return old::decode_map(head.at, head.identity, 2, slots, bytes);
+        return old::decode_map(page_id.at, page_id.identity, 2, slots, bytes);
     }
-    match sealed::map_copy_state(head.at, head.identity, bytes) {
+    match sealed::map_copy_state(page_id.at, page_id.identity, bytes) {
         CopyState::Whole(generation) => Some((generation, sealed::decode_map(2, slots, bytes)?)),
         _ => None,
     }
@@ -80,18 +80,20 @@ proptest! {
         bytes[damage.0] ^= 1 << damage.1;
         prop_assert_eq!(decoded(&page, &bytes), Ok(None));
 
-        let head = Head { at: 70, generation: 5, identity: 1 << 80 };
+        let page_id = PageIdentity { at: 70, generation: 5, identity: 1 << 80 };
         let slots = entries.len() as u32;
         let reaches = if version == OLD { 0 } else { 78 };
         let first = first.filter(|_| version != OLD);
-        let page = MapPage { segment: 2, committed: 77, reaches, first, entries };
-        let mut bytes = page.encode(version, &head);
-        prop_assert_eq!(map_decoded(version, &head, slots, &bytes), Some((5, page)));
-        for other in [Head { at: 70 + elsewhere, ..head }, Head { identity: head.identity + u128::from(elsewhere), ..head }] {
+        let page = MapPage { segment: 2, covered: 77, reaches, first, entries };
+        let mut bytes = page.encode(version, &page_id);
+        prop_assert_eq!(map_decoded(version, &page_id, slots, &bytes), Some((5, page)));
+        let moved = PageIdentity { at: 70 + elsewhere, ..page_id };
+        let foreign = PageIdentity { identity: page_id.identity + u128::from(elsewhere), ..page_id };
+        for other in [moved, foreign] {
             prop_assert_eq!(map_decoded(version, &other, slots, &bytes), None);
         }
         bytes[damage.0] ^= 1 << damage.1;
-        prop_assert_eq!(map_decoded(version, &head, slots, &bytes), None);
+        prop_assert_eq!(map_decoded(version, &page_id, slots, &bytes), None);
     }
 
     #[test]
@@ -102,15 +104,15 @@ proptest! {
     ) {
         let entries: Vec<_> = (0..pages.min(batch::entries(version)) as u64).map(|page| (page, 7)).collect();
         let data = vec![Buffer::zeroed(PAGE_BYTES); entries.len()];
-        let page = BatchPage { opening: 3, stable: 4, next: 5, entries };
-        let head = Head { at: 70, generation: 5, identity: 1 << 80 };
-        let mut bytes = page.encode(version, &head, &data);
-        prop_assert_eq!(BatchPage::decode(version, &head, &bytes), Some(page.clone()));
-        prop_assert_eq!(BatchPage::decode(OLD + SEALED - version, &head, &bytes), None);
-        prop_assert_eq!(BatchPage::decode(version, &Head { generation: 6, ..head }, &bytes), None);
+        let page = BatchHeader { session: 3, stable: 4, next: 5, entries };
+        let page_id = PageIdentity { at: 70, generation: 5, identity: 1 << 80 };
+        let mut bytes = page.encode(version, &page_id, &data);
+        prop_assert_eq!(BatchHeader::decode(version, &page_id, &bytes), Some(page.clone()));
+        prop_assert_eq!(BatchHeader::decode(OLD + SEALED - version, &page_id, &bytes), None);
+        prop_assert_eq!(BatchHeader::decode(version, &PageIdentity { generation: 6, ..page_id }, &bytes), None);
         bytes[damage.0] ^= 1 << damage.1;
         // Parity is no part of what it tells.
         let untouched = version == SEALED && damage.0 >= crate::durable::parity::AT;
-        prop_assert_eq!(BatchPage::decode(version, &head, &bytes), untouched.then_some(page));
+        prop_assert_eq!(BatchHeader::decode(version, &page_id, &bytes), untouched.then_some(page));
     }
 }

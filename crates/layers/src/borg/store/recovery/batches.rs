@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, mutant};
 
-use super::super::format::batch::RUN;
-use super::super::format::{Anchor, BatchPage, Head, OLD, PAGE, Super};
+use super::super::format::batch::MAGIC;
+use super::super::format::{Anchor, BatchHeader, OLD, PAGE, PageIdentity, Super};
 use super::super::layout::Layout;
 use super::super::map::Slot;
 use super::super::segments::Segments;
@@ -23,11 +23,11 @@ const LOOKED_AT: u32 = 16;
 struct FoundBatch {
     sequence: u64,
     at: Slot,
-    page: BatchPage,
+    page: BatchHeader,
     /// The segment in which the log continues, if that is one of the log.
     next: Option<u32>,
     /// Its header, if that was repaired.
-    head: Option<Vec<u8>>,
+    repaired_header: Option<Vec<u8>>,
     /// Whether its pages match the checksums of the header: all, or all after one was repaired, which is returned.
     data: Result<Option<(usize, Vec<u8>)>, ()>,
 }
@@ -55,24 +55,24 @@ struct SegmentBytes {
 /// The batch of this number at a place of a segment, if it is there.
 fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<FoundBatch> {
     let at = disk.layout.slots_of(place.segment).start + place.offset;
-    let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
+    let page_id = PageIdentity { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
     let rest = &bytes[place.offset as usize * PAGE..];
     let decode = |bytes: &[u8]| {
-        BatchPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
+        BatchHeader::decode(disk.version, &page_id, bytes).filter(|page| page.session == disk.session)
     };
-    let (page, head) = match disk.version {
+    let (page, repaired_header) = match disk.version {
         OLD => decode(&rest[..PAGE]).map(|page| (page, None))?,
-        _ => parity::head(rest, RUN, decode)?,
+        _ => parity::head(rest, MAGIC, decode)?,
     };
     let record = rest.get(..(1 + page.entries.len()) * PAGE)?;
     let sums: Vec<u32> = page.entries.iter().map(|(_, sum)| *sum).collect();
-    let data = match (&head, disk.version) {
-        (_, OLD) => are_as_told(record, &sums),
+    let data = match (&repaired_header, disk.version) {
+        (_, OLD) => match_sums(record, &sums),
         (None, _) => parity::page(record, &sums),
-        (Some(head), _) => parity::page(&[head, &record[PAGE..]].concat(), &sums),
+        (Some(header), _) => parity::page(&[header, &record[PAGE..]].concat(), &sums),
     };
     let next = Some(page.next).filter(|next| logged(disk.layout).contains(next));
-    Some(FoundBatch { sequence, at, page, next, head, data })
+    Some(FoundBatch { sequence, at, page, next, repaired_header, data })
 }
 
 /// Segments of the log.
@@ -81,13 +81,13 @@ fn logged(layout: Layout) -> std::ops::Range<u32> {
 }
 
 /// Whether pages have these checksums, without parity.
-fn are_as_told(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
-    let decoded = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
-    decoded.then_some(None).ok_or(())
+fn match_sums(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
+    let equal = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
+    equal.then_some(None).ok_or(())
 }
 
-/// Follows the log from its anchor, and returns the number of the last valid batch.
-pub async fn follow(
+/// Walks the log from its anchor, and returns the number of the last valid batch.
+pub async fn walk_log(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
@@ -101,18 +101,18 @@ pub async fn follow(
     let mut batches = walk.records;
     // Pages that are stable, or covered by the segment's map page, may have been overwritten in place since.
     let known = |batch: &FoundBatch| {
-        batch.sequence <= stable || batch.sequence <= segments.of(layout.segment_of(batch.at).0).covered
+        batch.sequence <= stable || batch.sequence <= segments.get(layout.segment_of(batch.at).0).covered
     };
-    let as_appended = |batch: &FoundBatch| segments.of(layout.segment_of(batch.at).0).first.is_some();
+    let as_appended = |batch: &FoundBatch| segments.get(layout.segment_of(batch.at).0).first.is_some();
     let count = batches.iter().take_while(|batch| known(batch) || batch.data.is_ok()).count();
     if count < batches.len() {
         edge("the log ends with an incomplete batch");
     } else if let Some(end) = end.filter(|_| disk.version != OLD && !disk.clean) {
-        unless_stable(bopt, disk, end, before + count as u64 + 1).await?;
+        ensure_log_ends_here(bopt, disk, end, before + count as u64 + 1).await?;
     }
     for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
-        extras.repaired.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
+        extras.repaired.extend(batch.repaired_header.iter().map(|header| (page(batch.at), header.clone())));
         if let (Ok(Some((index, bytes))), true) = (&batch.data, as_appended(batch) || !known(batch)) {
             extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
         }
@@ -155,7 +155,7 @@ async fn find_all(
 
 /// Fails if a later batch records that the first missing one was durable; looks in the remainder of that segment, and
 /// at the beginning of the next ones.
-async fn unless_stable(
+async fn ensure_log_ends_here(
     bopt: &dyn BlockDevice,
     disk: &Super,
     (end, last): (Place, SegmentBytes),
@@ -163,8 +163,8 @@ async fn unless_stable(
 ) -> Result<(), IoError> {
     let layout = disk.layout;
     let says = |at: u64, bytes: &[u8]| {
-        let (sequence, page) = BatchPage::of_any(at, disk.identity, bytes)?;
-        let later = page.opening == disk.opening && sequence > missing && page.stable >= missing;
+        let (sequence, page) = BatchHeader::of_any(at, disk.identity, bytes)?;
+        let later = page.session == disk.session && sequence > missing && page.stable >= missing;
         later.then_some(sequence)
     };
     let first = layout.page(layout.slots_of(end.segment).start);
@@ -198,7 +198,7 @@ fn replay(
     entries: &mut DiskEntries,
 ) -> Result<(), IoError> {
     let (number, offset) = layout.segment_of(batch.at);
-    let segment = segments.get(number);
+    let segment = segments.get_mut(number);
     segment.last_batch = batch.sequence;
     segment.first = segment.first.map(|first| first.min(batch.sequence));
     segment.changes += 1;

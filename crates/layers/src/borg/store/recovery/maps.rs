@@ -65,9 +65,9 @@ fn decode_some(
             newer_sealed(disk, segment, [one, other], extras)?
         };
         let Counts { page, generation, copy, newest, twice } = counts;
-        let entry = segments.get(segment);
+        let entry = segments.get_mut(segment);
         (entry.generation, entry.copy, entry.covered, entry.stable) =
-            (generation, copy, page.committed, layout.segment);
+            (generation, copy, page.covered, layout.segment);
         if disk.firsts {
             // An empty page may be of the last use of the segment: the log tells its first batch.
             let empty = page.entries.iter().all(Option::is_none);
@@ -80,7 +80,7 @@ fn decode_some(
         reaches = reaches.max(Some((page.reaches, segment)));
         for (slot, held) in layout.slots_of(segment).zip(page.entries) {
             if let Some((page, dirty)) = held {
-                let entry = DiskEntry { slot, dirty, age: (segments.of(segment).covered, generation) };
+                let entry = DiskEntry { slot, dirty, age: (segments.get(segment).covered, generation) };
                 entries.add(segments, layout, page, entry)?;
             }
         }

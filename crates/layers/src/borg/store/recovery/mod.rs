@@ -71,7 +71,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
     let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
-    let last = batches::follow(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
+    let last = batches::walk_log(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
     if let Some((reached, segment)) = reaches.filter(|(reached, _)| *reached > last) {
         return Err(log_ends_early(layout, segment, last, reached));
     }
@@ -95,26 +95,26 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     }
     for (slot, page, was) in held {
         map.insert(page, slot, dirty(was));
-        let segment = segments.get(layout.segment_of(slot).0);
+        let segment = segments.get_mut(layout.segment_of(slot).0);
         segment.valid += 1;
         segment.bits += u64::from(dirty(was) != was);
     }
     for number in segments.which(|segment| segment.first == Some(u64::MAX)) {
-        segments.get(number).first = None;
+        segments.get_mut(number).first = None;
     }
     let logged = layout.read_cache..layout.segments();
-    let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.of(*segment).valid == 0).collect();
-    let mut used: Vec<u32> = logged.filter(|segment| segments.of(*segment).valid > 0).collect();
+    let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.get(*segment).valid == 0).collect();
+    let mut used: Vec<u32> = logged.filter(|segment| segments.get(*segment).valid > 0).collect();
     used.sort_by_key(|segment| {
-        (segments.of(*segment).covered.max(segments.of(*segment).last_batch), *segment)
+        (segments.get(*segment).covered.max(segments.get(*segment).last_batch), *segment)
     });
     for (segment, taken) in used.iter().zip(1..) {
-        segments.get(*segment).taken = taken;
+        segments.get_mut(*segment).taken = taken;
     }
     // Failed batches have numbers too, which map pages may cover: they must not be reused for other batches.
     let given = segments.covered().max(last);
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
-    log.reached = last;
+    log.last_mapped = last;
     Ok(Opened { map, segments, log, disk, extras })
 }
 
@@ -211,7 +211,7 @@ impl DiskEntries {
             self.newest.insert(page, entry);
         }
         if let Some(slot) = loser {
-            let segment = segments.get(layout.segment_of(slot).0);
+            let segment = segments.get_mut(layout.segment_of(slot).0);
             (segment.changes, segment.stale) = (segment.changes + 1, true);
         }
         Ok(())

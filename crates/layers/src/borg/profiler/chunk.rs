@@ -1,21 +1,21 @@
-//! Requests in few bytes: each says how it differs from the one before it in its page.
+//! Requests in few bytes: each says how it differs from the one before it in its chunk.
 //!
 //! ```text
-//! place    varint           how far it starts from the page behind the last of the one before,
+//! place    varint           how far it starts from the page after the last of the one before,
 //!                           times 2, and 1 more if before that
 //! length   varint           pages * 4 + write * 2 + (1 if process and name follow)
 //! time     varint           nanoseconds since the one before
 //! process  varint, varint   its number and name, where they differ from those before
 //! ```
 //!
-//! A varint is seven bits a byte, the lowest first, the highest bit set in all but the last. A page
+//! A varint is seven bits a byte, the lowest first, the highest bit set in all but the last. A chunk
 //! can be read without the others: the one before its first is all zeroes.
 
 use seekless_core::{NameId, Nanos, ProcessId};
 
 use super::Access;
 
-/// The memory of a page.
+/// The memory of a chunk.
 pub const BYTES: usize = if cfg!(test) { 128 } else { 1 << 16 };
 
 /// What a request takes at most: 5 for its place (33 bits), 5 for its length (34), 10 for its time,
@@ -24,19 +24,19 @@ const LONGEST: usize = 30;
 
 /// Requests, in a code that is read from its start.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct Chunk {
     code: Vec<u8>,
     requests: u32,
     last: Access,
 }
 
-impl Default for Page {
-    fn default() -> Page {
-        Page { code: Vec::with_capacity(BYTES), requests: 0, last: Access::default() }
+impl Default for Chunk {
+    fn default() -> Chunk {
+        Chunk { code: Vec::with_capacity(BYTES), requests: 0, last: Access::default() }
     }
 }
 
-impl Page {
+impl Chunk {
     /// Whether another request may not fit.
     pub fn is_full(&self) -> bool {
         self.code.len() + LONGEST > BYTES
@@ -45,7 +45,7 @@ impl Page {
     /// Adds a request, not older than the last.
     pub fn push(&mut self, access: &Access) {
         let last = std::mem::replace(&mut self.last, *access);
-        let (place, expected) = (u64::from(access.first), behind(&last));
+        let (place, expected) = (u64::from(access.first), end(&last));
         let other = (access.process, access.name) != (last.process, last.name);
         self.put(place.abs_diff(expected) << 1 | u64::from(place < expected));
         self.put(u64::from(access.pages) << 2 | u64::from(access.write) << 1 | u64::from(other));
@@ -74,7 +74,7 @@ impl Page {
                 last.process = ProcessId(take(&mut code) as u32);
                 last.name = NameId(take(&mut code) as u32);
             }
-            let expected = behind(&last);
+            let expected = end(&last);
             last.first =
                 if place & 1 == 0 { expected + (place >> 1) } else { expected - (place >> 1) } as u32;
             (last.pages, last.write) = ((length >> 2) as u32, length & 2 != 0);
@@ -98,8 +98,8 @@ impl Page {
     }
 }
 
-/// The page behind the last.
-fn behind(access: &Access) -> u64 {
+/// The page after the last.
+fn end(access: &Access) -> u64 {
     u64::from(access.first) + u64::from(access.pages)
 }
 
