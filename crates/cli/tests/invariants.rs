@@ -54,7 +54,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("the copy that counts is not overwritten", "borg: a map page goes over its newer copy", "borg-paper"),
     ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "lld"),
     ("a head ends before its parity", "durable: a head reaches into its parity", "lld"),
-    ("a slot has one block", "lld: a block keeps the slot that it left", "lld"),
+    ("a slot has one block", "lld: a slot is taken twice", "lld"),
     ("a segment counts its live blocks", "lld: a block leaves its segment twice", "lld"),
     ("a segment is freed when no block lies in it", "lld: a segment is freed that holds a block", "lld"),
     ("a dirty page is not evicted", "cache: a dirty page may be evicted", "cache"),

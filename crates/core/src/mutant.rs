@@ -32,7 +32,7 @@ pub const ALL: &[&str] = &[
     "lld: blocks that were moved are not checked",
     "lld: the epoch stays",
     "lld: one record more is committed than is durable",
-    "lld: a block keeps the slot that it left",
+    "lld: a slot is taken twice",
     "lld: a block leaves its segment twice",
     "lld: a segment is freed that holds a block",
     "cache: a failed write-back is forgotten",

@@ -164,6 +164,8 @@ impl State {
     /// Makes an empty slot that of a block.
     fn occupy(&mut self, block: Block, slot: Slot) {
         self.slots[block as usize] = slot;
+        let taken = mutant::is("lld: a slot is taken twice") && slot % self.layout.segment > 1;
+        let slot = slot - u32::from(taken);
         let was = std::mem::replace(&mut self.owners[slot as usize], block);
         invariant!("a slot has one block", was == NONE);
         self.segments.get_mut(self.layout.segment_of(slot)).live += 1;
@@ -183,9 +185,7 @@ impl State {
         if slot == NONE {
             return;
         }
-        if !mutant::is("lld: a block keeps the slot that it left") {
-            self.owners[slot as usize] = NONE;
-        }
+        self.owners[slot as usize] = NONE;
         let number = self.layout.segment_of(slot);
         let segment = self.segments.get_mut(number);
         let left = 1 + u32::from(mutant::is("lld: a block leaves its segment twice"));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Extent, Hints, Mode, Ticket, mutant};
+use seekless_core::{Buffer, Class, Extent, Hints, Mode, PAGE_SECTORS, Ticket, mutant};
 
 use super::format::{BatchHeader, PAGE, batch};
 use super::map::Slot;
@@ -46,8 +46,9 @@ impl Store {
             segments.filter(|segment| table.unread.contains(segment)).collect()
         };
         for segment in segments {
-            // Tasks that wait for the lock raise the class of the work under it.
-            let how = Hints { ticket: Some(Ticket::new()), fua: false, verify: false, ..how.clone() };
+            // Tasks that wait for the lock raise the class of the work under it; a free read could wait for ever.
+            let (class, ticket) = (how.class.min(Class::Background), Some(Ticket::new()));
+            let how = Hints { class, ticket, fua: false, verify: false, ..how.clone() };
             let place = Extent::new(u64::from(segment), 1);
             let _headers = self.headers.lock(place, Mode::Exclusive, how.class, how.ticket.clone()).await;
             if self.table.borrow().unread.contains(&segment) {
@@ -95,7 +96,7 @@ impl Store {
             join_all(parts).await.into_iter().all(|read| read)
         };
         if !read(self.bopt.geometry().largest_sectors).await {
-            read(seekless_core::PAGE_SECTORS).await;
+            read(PAGE_SECTORS).await;
         }
         bytes
     }

@@ -102,8 +102,8 @@ pub struct Log {
     layout: Layout,
     /// Pages of the longest batch.
     longest: usize,
-    /// Whether map pages name the first batches of segments: in version 2.
-    summed: bool,
+    /// Whether map pages name the first batches of segments: in version 2, if pages carry data.
+    pub summed: bool,
     free: BTreeSet<u32>,
     end: End,
     /// Segments taken so far.
