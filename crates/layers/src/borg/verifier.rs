@@ -207,8 +207,8 @@ impl Borg {
         self.bopt.read(there.whole_pages(), all.clone(), how.clone()).await?;
         all.cut_sectors(at.start.0 - whole.start.0, at.sectors).look(|bytes| into.put(0, bytes));
         let pages = all.split(whole, PAGE_SECTORS).map(|(_, piece)| piece);
-        let verified = known.into_iter().zip(pages);
-        Ok(verified.map(|((page, known), piece)| self.store.verify_sum(page, known, &piece)).collect())
+        let mut read = known.into_iter().zip(pages);
+        Ok(read.try_for_each(|((page, known), piece)| self.store.verify_sum(page, known, &piece)))
     }
 
     /// Whether origin and copy are readable and equal. `into` gets their data.

@@ -47,6 +47,7 @@ pub struct PageIdentity {
 }
 
 /// The super page.
+#[allow(clippy::struct_excessive_bools)] // flags, as on disk
 #[derive(Clone, Debug, PartialEq)]
 pub struct Super {
     /// Version of the format.
