@@ -128,6 +128,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     wrong(2, &["--scheduler", "elevator"], &["elevator", "c-look", "sptf-swN", "asptfN"]);
     wrong(2, &["--starvation-limit", "1"], &["--starvation-limit", "30s"]);
     wrong(2, &["--layer", "flash"], &["--layer", "flash", "borg"]);
+    wrong(2, &["--layer", "cache", "--threshold", "2"], &["--threshold: found with --layer cache", "borg"]);
     wrong(2, &["--layer", "none"], &["--layer", "found none"]);
     wrong(2, &["--option", "overwrite"], &["--option", "found 'overwrite'", "a key, '=' and a value"]);
     wrong(2, &["--option", "overwrite=never"], &["--option", "never", "in-place", "in `overwrite`"]);

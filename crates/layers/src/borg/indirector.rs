@@ -259,25 +259,30 @@ impl Borg {
         if mutant::is("borg: a copy is overwritten before its checksum is given up") {
             return Vec::new();
         }
-        let logged = self.options.overwrite == Overwrite::Logged;
-        let absorbs = !self.store.is_detached() && self.store.has_room(at.pages().end - at.pages().start);
+        let (absorbs, logged) = (self.can_absorb(at), self.options.overwrite == Overwrite::Logged);
         let summed = at.split(PAGE_SECTORS).filter_map(|part| {
             let page = part.start.page();
+            let anew = absorbs && (part.sectors == PAGE_SECTORS || joined.contains_key(&page));
+            if anew && logged {
+                return None;
+            }
             let slot = self.store.lookup(page)?.slot;
-            let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
-            let anew = absorbs && whole && (logged || !self.store.is_stable(slot));
-            (!anew && self.store.has_sum(slot)).then_some(slot)
+            let in_place = !anew || self.store.is_stable(slot);
+            (in_place && self.store.has_sum(slot)).then_some(slot)
         });
         summed.collect()
+    }
+
+    /// Whether all pages of a write can be absorbed now.
+    fn can_absorb(&self, at: Extent) -> bool {
+        !self.store.is_detached() && self.store.has_room(at.page_count())
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
     /// slots of the others.
     fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
-        let logged = self.options.overwrite == Overwrite::Logged
-            && !self.store.is_detached()
-            && self.store.has_room(at.page_count());
+        let logged = self.options.overwrite == Overwrite::Logged && self.can_absorb(at);
         for part in at.split(PAGE_SECTORS) {
             let page = part.start.page();
             let dirty_on_disk = |entry: &Entry| entry.dirty && self.store.is_dirty_on_disk(entry.slot);

@@ -14,7 +14,7 @@ use seekless_core::{Buffer, Class, Extent, Hints, Mode, PAGE_SECTORS, Ticket, mu
 
 use super::format::{BatchHeader, PAGE, batch};
 use super::map::Slot;
-use super::{Store, format};
+use super::{Layout, Store};
 use crate::durable::parity;
 
 /// A page, the slot that it was appended to, and its checksum.
@@ -104,15 +104,14 @@ impl Store {
 
 /// The pages that the headers in a segment describe, from batch `first` on: headers of earlier batches were left by the
 /// last use of the segment.
-fn appended(bytes: &[u8], start: Slot, layout: super::Layout, identity: u128, first: u64) -> Vec<Appended> {
+fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<Appended> {
     let earlier = mutant::is("borg: headers of the last use of a segment count");
     let (mut all, mut offset, mut least) = (Vec::new(), 0, if earlier { 0 } else { first });
     while (offset as usize + 1) * PAGE < bytes.len() {
         let at = layout.page(start + offset);
         let decode =
             |bytes: &[u8]| BatchHeader::of_any(at, identity, bytes).filter(|(number, _)| *number >= least);
-        let found: Option<((u64, format::BatchHeader), _)> =
-            parity::head(&bytes[offset as usize * PAGE..], batch::MAGIC, decode);
+        let found = parity::head(&bytes[offset as usize * PAGE..], batch::MAGIC, decode);
         // A batch that failed may have left no header.
         let Some(((number, page), _)) = found else {
             offset += 1;

@@ -13,6 +13,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{Hints, IoError, Ticket, invariant, mutant};
 
 use super::map::Slot;
+use super::segments::Segments;
 use super::{Entry, Store};
 
 /// Changes of the map; the caller holds the locks of their pages.
@@ -47,36 +48,38 @@ impl Store {
         for &slot in slots {
             self.table.borrow_mut().set_dirty(slot, true);
         }
+        self.persist_missing(slots, |segments, slot| !segments.is_dirty_on_disk(slot), how).await
+    }
+
+    /// Gives up checksums of copies in the log, on disk too, before these are overwritten in place: otherwise the copies
+    /// would seem damaged after a start. The caller holds their pages' locks.
+    pub async fn give_up_sums(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
+        edge("a copy in the log is to be overwritten: checksums on disk are given up first");
+        for &slot in slots {
+            let table = &mut *self.table.borrow_mut();
+            table.segments.give_up_sum(slot);
+            if mutant::is("borg: checksums on disk are not given up") {
+                table.segments.get_mut(self.layout.segment_of(slot).0).bits = 0;
+            }
+        }
+        self.persist_missing(slots, Segments::has_sum, how).await
+    }
+
+    /// Writes the map pages of those of these slots that `is_missing` still accepts under the metadata lock.
+    async fn persist_missing(
+        &self,
+        slots: &[Slot],
+        is_missing: impl Fn(&Segments, Slot) -> bool,
+        how: &Hints,
+    ) -> Result<(), IoError> {
         // Tasks that wait for the lock raise the class of the work under it.
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
         // The previous holder may have written several.
         let missing: Vec<Slot> = {
             let table = self.table.borrow();
-            slots.iter().copied().filter(|slot| !table.segments.is_dirty_on_disk(*slot)).collect()
+            slots.iter().copied().filter(|slot| is_missing(&table.segments, *slot)).collect()
         };
-        self.persist_slots(&missing, &how).await
-    }
-}
-
-impl Store {
-    /// Gives up checksums of copies in the log, on disk too, before these are overwritten in place: otherwise the copies
-    /// would seem damaged after a start. The caller holds their pages' locks.
-    pub async fn give_up_sums(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
-        edge("a copy in the log is to be overwritten: checksums on disk are given up first");
-        for &slot in slots {
-            self.table.borrow_mut().segments.give_up_sum(slot);
-        }
-        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
-        let _metadata = self.lock_metadata(&how).await;
-        let missing: Vec<Slot> = slots.iter().copied().filter(|slot| self.has_sum(*slot)).collect();
-        if mutant::is("borg: checksums on disk are not given up") {
-            let table = &mut *self.table.borrow_mut();
-            for slot in missing {
-                table.segments.get_mut(self.layout.segment_of(slot).0).bits = 0;
-            }
-            return Ok(());
-        }
         self.persist_slots(&missing, &how).await
     }
 

@@ -1,0 +1,109 @@
+//! What holds of every layer in the registry.
+
+use seekless_core::runtime::Runtime;
+use seekless_core::{Extent, Hints, Slice};
+use seekless_drive::{Disk, QueueOptions, spec};
+
+use super::*;
+
+/// The part of a page between ```toml and ```.
+fn example(readme: &str) -> toml::Table {
+    let text = readme.split("```toml").nth(1).expect("the page has an example");
+    toml::from_str(text.split("```").next().unwrap()).expect("the example is TOML")
+}
+
+#[test]
+fn every_layer_has_a_page_with_options_that_it_takes() {
+    for entry in &LAYERS {
+        let mut options = example(entry.readme);
+        entry.check(&options).expect(entry.name);
+        let defaults = (entry.defaults)();
+        assert!(entry.flags.iter().all(|flag| defaults.contains_key(*flag)), "{}: {defaults}", entry.name);
+        let lacks = defaults
+            .keys()
+            .find(|key| !entry.readme.contains(&format!("`{key}`")) && !options.contains_key(*key));
+        assert_eq!(lacks, None, "{}: the page lacks an option", entry.name);
+        options.insert("nonsense".to_owned(), toml::Value::Boolean(true));
+        let error = entry.check(&options).unwrap_err().to_string();
+        assert!(error.contains("nonsense"), "{}: {error}", entry.name);
+        assert!(entry.readme.starts_with(&format!("# {}", entry.name)), "{}", entry.name);
+    }
+    assert!(LAYERS.windows(2).all(|pair| pair[0].name < pair[1].name), "in the order of their names");
+    let shown: borg::Options = toml::Value::Table(example(LAYERS[0].readme)).try_into().unwrap();
+    assert_eq!(shown, borg::Options::default(), "the page shows the defaults");
+}
+
+/// The source of a layer: all of its folder, which is among the others or among the faults.
+fn source(name: &str) -> String {
+    fn all(folder: &std::path::Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                all(&path, text);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folder = [src.join(name), src.join("fault").join(name)].into_iter().find(|folder| folder.is_dir());
+    let mut text = String::new();
+    all(&folder.expect("a layer has a folder of its name"), &mut text);
+    text
+}
+
+/// The strings that stand behind `call` in a source.
+fn named<'a>(source: &'a str, call: &str) -> std::collections::BTreeSet<&'a str> {
+    source.split(&format!("{call}(\"")).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn every_edge_of_a_layer_is_listed_and_stands_in_its_code() {
+    for entry in &LAYERS {
+        let source = source(entry.name);
+        let listed: std::collections::BTreeSet<&str> = entry.edges.iter().copied().collect();
+        assert_eq!(listed.len(), entry.edges.len(), "{}: an edge is listed twice", entry.name);
+        assert_eq!(named(&source, "edge"), listed, "{}", entry.name);
+    }
+    assert!(!find("mapper").unwrap().edges.is_empty());
+}
+
+#[test]
+fn every_layer_knows_its_commands_and_no_others() {
+    Runtime::new(1)
+        .run(async {
+            for entry in &LAYERS {
+                let disk: Rc<dyn BlockDevice> =
+                    Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+                let part = |start| {
+                    let part = Slice::new(disk.clone(), Extent::new(start, 1 << 22)).unwrap();
+                    Rc::new(part) as Rc<dyn BlockDevice>
+                };
+                let devices = (1..).zip(entry.devices);
+                let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
+                let below =
+                    Below { over: part(0), devices: devices.collect(), create: true, timing_only: false };
+                let built = entry.build(below, &example(entry.readme)).await.unwrap();
+                for command in entry.commands {
+                    built.layer.command(command, Hints::default()).await.expect(command);
+                }
+                let error = built.layer.command("dance", Hints::default()).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(entry.commands.iter().all(|command| error.to_string().contains(command)));
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn canaries_are_there_only_where_they_are_built() {
+    let mapper = find("mapper").unwrap();
+    assert_eq!(mapper.canaries.len(), if cfg!(feature = "canaries") { 7 } else { 0 });
+    let with = |name: &str| toml::Table::from_iter([("canary".to_owned(), name.into())]);
+    for name in mapper.canaries {
+        mapper.check(&with(name)).unwrap();
+    }
+    let error = mapper.check(&with("rust")).unwrap_err().to_string();
+    let words = if cfg!(feature = "canaries") { "missing flush, early reuse" } else { "unknown field" };
+    assert!(error.contains(words), "{error}");
+}
