@@ -8,7 +8,7 @@ use std::iter;
 use std::path::Path;
 
 use seekless_core::Op;
-use seekless_layers::borg::{Access, Analyzer, Greedy, Profiler};
+use seekless_layers::borg::{Access, Analyzer, Edges, Greedy, Planner as _, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];
@@ -54,7 +54,7 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     let mut stream = stream(shipped, visits);
     known.add(stream.by_ref().take(requests));
     let analyse = clock.lap();
-    let graph = known.graph();
+    let graph = known.graph(Edges::Process);
     let number = clock.lap();
     let planned = Greedy { threshold: 1 }.order(&graph, CAPACITY);
     let plan = clock.lap();
@@ -66,10 +66,10 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     known.add(newer.iter().copied());
     let mut other = known.anew();
     other.add(newer);
-    let extended = planned.extended(&Greedy { threshold: 1 }.order(&other.graph(), u64::MAX), CAPACITY);
+    let extended = planned.extended(&Greedy { threshold: 1 }.order(&other.graph(Edges::Process), u64::MAX), CAPACITY);
     let update = clock.lap();
     assert!(extended.ranges.starts_with(&planned.ranges));
-    Greedy { threshold: 1 }.order(&known.graph(), CAPACITY);
+    Greedy { threshold: 1 }.order(&known.graph(Edges::Process), CAPACITY);
     let (all, anew) = (analyse + number + plan, clock.lap());
     println!(
         "{:<26} {vertices:>9} {edges:>9} {analyse:>8.2} {number:>7.2} {plan:>6.2} {all:>6.2} {anew:>6.2} {update:>7.3} {:>5.1} %",

@@ -24,15 +24,18 @@ pub(super) struct Learned {
     rehearsal: (Prediction, u64),
     /// Maximum memory of profiler and analyzer each, in bytes.
     memory: u64,
+    global: bool,
 }
 
 impl Learned {
-    /// Nothing yet, for a volume of `pages` pages; profiler and analyzer use about `memory` bytes each at most.
-    pub fn new(pages: u64, memory: u64) -> Learned {
+    /// Nothing yet, for a volume of `pages` pages; profiler and analyzer use about `memory` bytes each at most. With
+    /// `global`, jumps between all requests are analysed too.
+    pub fn new(pages: u64, memory: u64, global: bool) -> Learned {
         Learned {
             profiler: Profiler::default(),
             heat: Heat::new(pages),
-            analyzer: Some(Analyzer::bounded(memory)),
+            analyzer: Some(Analyzer::bounded(memory).with_global(global)),
+            global,
             last_plan: Plan::default(),
             plans: 0,
             rehearsal: Default::default(),
@@ -63,7 +66,7 @@ impl Learned {
         self.plans += 1;
         self.heat.age();
         let last = (!anew).then(|| self.last_plan.clone());
-        let analyzer = self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory));
+        let analyzer = self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory).with_global(self.global));
         (self.profiler.take(), analyzer, last)
     }
 

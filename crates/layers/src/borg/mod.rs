@@ -44,7 +44,7 @@ use seekless_core::{
     IoFuture, Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
-pub use analyzer::{Analyzer, Edge, Graph, Vertex};
+pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use idle::Idle;
 use learned::Learned;
 use mover::Movers;
@@ -52,7 +52,7 @@ pub use options::{
     AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };
 use origin::OriginState;
-pub use planner::{Greedy, Plan, Planned, Planner, Scene};
+pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};
 pub use profiler::{Access, Profiler, Window};
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
@@ -154,7 +154,11 @@ impl Borg {
             movers: Movers::default(),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
-            learned: RefCell::new(Learned::new(pages, options.profile_memory.0 / 2)),
+            learned: RefCell::new(Learned::new(
+                pages,
+                options.profile_memory.0 / 2,
+                options.edges == Edges::Global || options.rehearse,
+            )),
             idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,

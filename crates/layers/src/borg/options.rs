@@ -3,6 +3,8 @@
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
+use super::analyzer::Edges;
+use super::planner::PlannerName;
 use super::store::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
 use crate::canary::Canary;
@@ -42,6 +44,10 @@ pub struct Options {
     pub free_deadline: Nanos,
     /// Where a reconfiguration places pages.
     pub placement: Placement,
+    /// How a plan orders pages; with `rehearse`, the order that is tried first.
+    pub planner: PlannerName,
+    /// Which requests follow each other in the access graph; with `rehearse`, those tried first.
+    pub edges: Edges,
     /// Minimum weight of edges of the access graph used for placement (section 4.3).
     pub threshold: u32,
     /// Requests that the planner uses.
@@ -241,6 +247,8 @@ impl Default for Options {
             reconfigure_class: MoveClass::Background,
             free_deadline: Nanos::from_millis(600_000),
             placement: Placement::Kept,
+            planner: PlannerName::Greedy,
+            edges: Edges::Process,
             threshold: 1,
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),

@@ -5,7 +5,7 @@ use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 use super::Borg;
 use super::analyzer::{Analyzer, Graph};
 use super::options::Placement;
-use super::planner::{Greedy, Plan, Planner as _, Scene};
+use super::planner::{Plan, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Prediction, Rehearsal};
 
@@ -45,10 +45,10 @@ impl Borg {
             None => (window, Window::default()),
         };
         let (graph, (early, late)) = self.analyze(parts, analyzer, last.is_some(), report).await;
-        let read = graph.vertices().iter().filter(|vertex| vertex.read);
+        let read = graph.vertices().iter().filter(|vertex| vertex.is_read());
         let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
-        let planner = Greedy { threshold: self.options.threshold };
+        let planner = self.options.planner.planner(self.options.threshold);
         let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
         let (shown, placed) = (models.clone(), self.options.placement == Placement::Planned);
         let planning = move || {
@@ -86,16 +86,16 @@ impl Borg {
         extends: bool,
         report: &mut Reconfigured,
     ) -> (Graph, (Window, Window)) {
-        let (begin, training) = (runtime::now(), self.options.training);
+        let (begin, training, edges) = (runtime::now(), self.options.training, self.options.edges);
         let requests = early.requests() + late.requests();
         let analysis = move || {
             analyzer.add(early.iter());
             let graph = if extends {
                 let mut newer = analyzer.anew();
                 newer.add(early.iter());
-                newer.graph()
+                newer.graph(edges)
             } else {
-                analyzer.graph()
+                analyzer.graph(edges)
             };
             analyzer.add(late.iter());
             analyzer.close(training);

@@ -8,6 +8,7 @@
 
 use std::cmp::Ordering;
 
+use super::Edges;
 use super::graph::{Graph, Vertex};
 use crate::borg::profiler::Access;
 
@@ -21,11 +22,16 @@ struct Range {
     requests: u32,
     /// Of them those that went on to the range after it.
     passed: u32,
-    /// Whether one of them was a read.
-    read: bool,
+    /// Of them those that read.
+    reads: u32,
+    /// Number of the first of them.
+    touched: u32,
 }
 
-/// From a request to the same process's next.
+/// From which page to which, each as often as it happened.
+type Ways = Vec<(u32, u32)>;
+
+/// From a request to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Jump {
     /// The last page of the one, then the first page of the other.
@@ -33,68 +39,75 @@ struct Jump {
     weight: u32,
 }
 
-/// Ranges and jumps, both sorted, weights never zero.
+/// Ranges and jumps, all sorted, weights never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessGraph {
     ranges: Vec<Range>,
+    /// From a process's request to its next.
     jumps: Vec<Jump>,
+    /// From a request to the next of any process; none, unless these are analysed too.
+    global: Vec<Jump>,
 }
 
 impl AccessGraph {
-    /// The graph of some requests, none of them empty, and of the jumps between them.
-    pub fn new(window: &[Access], mut ways: Vec<(u32, u32)>) -> AccessGraph {
-        ways.sort_unstable();
-        let mut jumps: Vec<Jump> = Vec::new();
-        for way in ways {
-            match jumps.last_mut() {
-                Some(last) if last.way == way => last.weight += 1,
-                _ => jumps.push(Jump { way, weight: 1 }),
-            }
-        }
-        jumps.shrink_to_fit();
+    /// The graph of some requests, none of them empty and the first the one numbered `number`, and of the jumps
+    /// between them: by process, and between all.
+    pub fn new(window: &[Access], number: u32, jumps: Ways, global: Ways) -> AccessGraph {
         let mut ranges = split(window);
         ranges.shrink_to_fit();
-        AccessGraph { ranges, jumps }
+        date(&mut ranges, window, number);
+        AccessGraph { ranges, jumps: counted(jumps), global: counted(global) }
     }
 
     /// How many ranges and jumps.
     pub fn size(&self) -> usize {
-        self.ranges.len() + self.jumps.len()
+        self.ranges.len() + self.jumps.len() + self.global.len()
     }
 
     /// Its memory, in bytes.
     pub fn bytes(&self) -> u64 {
-        (self.ranges.capacity() * size_of::<Range>() + self.jumps.capacity() * size_of::<Jump>()) as u64
+        let jumps = self.jumps.capacity() + self.global.capacity();
+        (self.ranges.capacity() * size_of::<Range>() + jumps * size_of::<Jump>()) as u64
     }
 
     /// The union of both graphs, with weights added.
     pub fn merge(&self, other: &AccessGraph) -> AccessGraph {
-        let (mut ranges, mut jumps) =
-            (merge_ranges(&self.ranges, &other.ranges), merge_jumps(&self.jumps, &other.jumps));
+        let mut ranges = merge_ranges(&self.ranges, &other.ranges);
         ranges.shrink_to_fit();
-        jumps.shrink_to_fit();
-        AccessGraph { ranges, jumps }
+        let [jumps, global] =
+            [(&self.jumps, &other.jumps), (&self.global, &other.global)].map(|(one, other)| {
+                let mut jumps = merge_jumps(one, other);
+                jumps.shrink_to_fit();
+                jumps
+            });
+        AccessGraph { ranges, jumps, global }
     }
 
     /// Halves all weights; zero weights are removed. No jump outlives its target range, since none weighs more.
     pub fn age(&mut self) {
         for range in &mut self.ranges {
             (range.requests, range.passed) = (range.requests / 2, range.passed / 2);
-        }
-        for jump in &mut self.jumps {
-            jump.weight /= 2;
+            // What was ever read stays known as read.
+            range.reads = range.reads.div_ceil(2);
         }
         self.ranges.retain(|range| range.requests > 0);
-        self.jumps.retain(|jump| jump.weight > 0);
         self.ranges.shrink_to_fit();
-        self.jumps.shrink_to_fit();
+        for jumps in [&mut self.jumps, &mut self.global] {
+            jumps.iter_mut().for_each(|jump| jump.weight /= 2);
+            jumps.retain(|jump| jump.weight > 0);
+            jumps.shrink_to_fit();
+        }
     }
 
     /// The graph with numbered vertices. Self-loops are dropped.
-    pub fn numbered(&self) -> Graph {
+    pub fn numbered(&self, edges: Edges) -> Graph {
+        let jumps = match edges {
+            Edges::Process => &self.jumps,
+            Edges::Global => &self.global,
+        };
         let starts = Starts::new(&self.ranges);
-        let mut edges = Vec::with_capacity(self.size());
-        let mut jumps = self.jumps.iter().peekable();
+        let mut edges = Vec::with_capacity(self.ranges.len() + jumps.len());
+        let mut jumps = jumps.iter().peekable();
         for (from, range) in (0_u32..).zip(&self.ranges) {
             // What passes along is one more edge to the next vertex, or a part of the one there is.
             let mut passed = range.passed;
@@ -120,8 +133,13 @@ impl AccessGraph {
                 edges.push((from, from + 1, passed));
             }
         }
-        let vertex =
-            |range: &Range| Vertex { start: range.start, pages: range.end - range.start, read: range.read };
+        let vertex = |range: &Range| Vertex {
+            start: range.start,
+            pages: range.end - range.start,
+            reads: range.reads,
+            writes: range.requests.saturating_sub(range.reads),
+            touched: range.touched,
+        };
         Graph::new(self.ranges.iter().map(vertex).collect(), edges)
     }
 }
@@ -143,13 +161,51 @@ fn split(window: &[Access]) -> Vec<Range> {
         let count = |kind: u64, mask: u64| at.iter().filter(|bound| *bound & mask == kind).count() as u32;
         let (page, passed) = ((at[0] >> 2) as u32, touching - count(0, STARTS));
         if touching > 0 {
-            ranges.push(Range { start, end: page, requests: touching, passed, read: reading > 0 });
+            let (requests, reads) = (touching, reading);
+            ranges.push(Range { start, end: page, requests, passed, reads, touched: u32::MAX });
         }
         touching = passed + count(STARTS, STARTS);
         reading = reading + count(STARTS | READS, STARTS | READS) - count(READS, STARTS | READS);
         start = page;
     }
     ranges
+}
+
+/// Sets the number of the first request of each range: each range is looked at once, not by every request in it.
+fn date(ranges: &mut [Range], window: &[Access], number: u32) {
+    // The next range at or after each that has no number yet, with path compression.
+    let mut next: Vec<u32> = (0..=ranges.len() as u32).collect();
+    let find = |from: usize, next: &mut Vec<u32>| {
+        let mut at = from;
+        while next[at] as usize != at {
+            next[at] = next[next[at] as usize];
+            at = next[at] as usize;
+        }
+        at
+    };
+    for (access, number) in window.iter().zip(number..) {
+        let first = ranges.partition_point(|range| range.start < access.first);
+        let mut at = find(first, &mut next);
+        while at < ranges.len() && ranges[at].start < access.first + access.pages {
+            ranges[at].touched = number;
+            next[at] = at as u32 + 1;
+            at = find(at, &mut next);
+        }
+    }
+}
+
+/// Jumps in order, equal ones counted.
+fn counted(mut ways: Ways) -> Vec<Jump> {
+    ways.sort_unstable();
+    let mut jumps: Vec<Jump> = Vec::new();
+    for way in ways {
+        match jumps.last_mut() {
+            Some(last) if last.way == way => last.weight += 1,
+            _ => jumps.push(Jump { way, weight: 1 }),
+        }
+    }
+    jumps.shrink_to_fit();
+    jumps
 }
 
 impl Range {
@@ -178,10 +234,12 @@ fn merge_ranges(one: &[Range], other: &[Range]) -> Vec<Range> {
             merged.push(b.cut(a.start));
         } else {
             let end = a.end.min(b.end);
-            let mut both = Range { start: a.start, end, requests: 0, passed: 0, read: a.read || b.read };
+            let touched = a.touched.min(b.touched);
+            let mut both = Range { start: a.start, end, requests: 0, passed: 0, reads: 0, touched };
             for (part, rest) in [(&mut one, &mut ones), (&mut other, &mut others)] {
                 let Some(range) = part else { continue };
                 both.requests = both.requests.saturating_add(range.requests);
+                both.reads = both.reads.saturating_add(range.reads);
                 let passed = if range.end > end {
                     range.cut(end).passed
                 } else {

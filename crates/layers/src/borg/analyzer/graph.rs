@@ -7,8 +7,19 @@ pub struct Vertex {
     pub start: u32,
     /// How many.
     pub pages: u32,
+    /// Requests that read it.
+    pub reads: u32,
+    /// Requests that wrote it.
+    pub writes: u32,
+    /// Number of the first request for it; less is earlier.
+    pub touched: u32,
+}
+
+impl Vertex {
     /// Whether it was ever read.
-    pub read: bool,
+    pub fn is_read(&self) -> bool {
+        self.reads > 0
+    }
 }
 
 /// An edge of the graph, seen from one of its ends.

@@ -10,6 +10,9 @@
 //! sizes of both, and only graphs of like size meet, as in a log-structured merge tree: n requests
 //! cost O(n log n), nearly all of it sequential passes.
 //!
+//! Edges can also lead from each request to the next of any process: which of the two gives the better layout depends
+//! on the workload.
+//!
 //! Bounded: graphs that have more ranges and jumps together than they may are merged and aged. All weights are halved
 //! and zero weights removed, so the lightest go first, and equal ones together. The last request is remembered of the
 //! `PROCESSES` most recent processes only.
@@ -19,6 +22,7 @@ mod graph;
 
 use rustc_hash::FxHashMap;
 use seekless_core::ProcessId;
+use serde::{Deserialize, Serialize};
 
 use super::options::Training;
 use super::profiler::Access;
@@ -29,7 +33,7 @@ pub use graph::{Edge, Graph, Vertex};
 const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
 /// The memory of a range or jump at most, in bytes.
-const ENTRY_BYTES: u64 = 20;
+const ENTRY_BYTES: u64 = 24;
 /// Minimum limit of ranges and jumps.
 const FEWEST: u64 = 4_096;
 
@@ -45,6 +49,17 @@ struct Last {
     at: u64,
 }
 
+/// Which requests follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Edges {
+    /// Those of a process, as in the paper.
+    #[default]
+    Process,
+    /// All.
+    Global,
+}
+
 /// Turns requests into the master access graph, window by window.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
@@ -53,6 +68,8 @@ pub struct Analyzer {
     /// Each at least twice as large as the next.
     graphs: Vec<AccessGraph>,
     last: FxHashMap<ProcessId, Last>,
+    /// Last page of the last request of all, if jumps between all are analysed.
+    global: Option<Option<u32>>,
     requests: u64,
 }
 
@@ -61,12 +78,17 @@ impl Analyzer {
     /// and jumps.
     pub fn bounded(bytes: u64) -> Analyzer {
         let limit = (bytes / ENTRY_BYTES).max(FEWEST) as usize;
-        Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), requests: 0 }
+        Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), global: None, requests: 0 }
     }
 
-    /// An empty analyzer with the same limit.
+    /// The same, with jumps between all requests too, not only between those of a process.
+    pub fn with_global(self, global: bool) -> Analyzer {
+        Analyzer { global: global.then_some(None), ..self }
+    }
+
+    /// An empty analyzer with the same limit and jumps.
     pub fn anew(&self) -> Analyzer {
-        Analyzer { limit: self.limit, ..Analyzer::bounded(0) }
+        Analyzer { limit: self.limit, ..Analyzer::bounded(0) }.with_global(self.global.is_some())
     }
 
     /// The memory of its graphs, in bytes.
@@ -80,8 +102,10 @@ impl Analyzer {
         while requests.peek().is_some() {
             // A request makes two ranges and a jump, or so.
             let window: Vec<Access> = requests.by_ref().take(WINDOW.min(self.limit / 4)).collect();
+            let number = self.requests.min(u64::from(u32::MAX) - WINDOW as u64) as u32;
             let jumps = window.iter().filter_map(|access| self.jump(access)).collect();
-            self.graphs.push(AccessGraph::new(&window, jumps));
+            let global = window.iter().filter_map(|access| self.global_jump(access)).collect();
+            self.graphs.push(AccessGraph::new(&window, number, jumps, global));
             self.merge_last(|above, top| above < top * 2);
             if self.size() > self.limit {
                 self.merge_last(|_, _| true);
@@ -92,10 +116,10 @@ impl Analyzer {
     }
 
     /// The master access graph of all that was added.
-    pub fn graph(&mut self) -> Graph {
+    pub fn graph(&mut self, edges: Edges) -> Graph {
         self.merge_last(|_, _| true);
         self.fit();
-        self.graphs.first().map(AccessGraph::numbered).unwrap_or_default()
+        self.graphs.first().map(|graph| graph.numbered(edges)).unwrap_or_default()
     }
 
     /// Halves what was seen so far against what is to come.
@@ -118,6 +142,12 @@ impl Analyzer {
         self.requests += 1;
         let now = Last { page: access.first + access.pages - 1, at: self.requests };
         self.last.insert(access.process, now).map(|last| (last.page, access.first))
+    }
+
+    /// From where the last request was to where this one is.
+    fn global_jump(&mut self, access: &Access) -> Option<(u32, u32)> {
+        let last = self.global.as_mut()?.replace(access.first + access.pages - 1);
+        last.map(|last| (last, access.first))
     }
 
     /// Merges the last two graphs for as long as `together(size, size of the last)`.

@@ -20,7 +20,7 @@ fn new() -> Analyzer {
 fn analyze(window: &[Access]) -> Graph {
     let mut analyzer = new();
     analyzer.add(window.iter().copied());
-    analyzer.graph()
+    analyzer.graph(Edges::Process)
 }
 
 fn edges(graph: &Graph) -> Vec<(u32, u32, u32)> {
@@ -59,9 +59,9 @@ fn edges_belong_to_processes_and_add_up() {
 fn what_repeats_within_a_range_is_an_edge_only_once_it_is_split() {
     let mut analyzer = new();
     analyzer.add([access(1, 0, 4), access(1, 0, 4)]);
-    assert_eq!(edges(&analyzer.graph()), []);
+    assert_eq!(edges(&analyzer.graph(Edges::Process)), []);
     analyzer.add([access(2, 2, 2)]);
-    assert_eq!(edges(&analyzer.graph()), [(0, 1, 2), (1, 0, 1)], "twice along, and once back");
+    assert_eq!(edges(&analyzer.graph(Edges::Process)), [(0, 1, 2), (1, 0, 1)], "twice along, and once back");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn aging_lets_go_of_what_was_seen_once() {
     let mut analyzer = new();
     analyzer.add([access(1, 0, 2), access(1, 8, 1), access(1, 0, 1), access(1, 8, 1), access(1, 20, 1)]);
     analyzer.age();
-    let graph = analyzer.graph();
+    let graph = analyzer.graph(Edges::Process);
     let starts: Vec<_> = graph.vertices().iter().map(|v| (v.start, v.pages)).collect();
     assert_eq!(starts, [(0, 1), (8, 1)]);
     assert_eq!(edges(&graph), [], "of 0 to 8 one jump came from page 1, the other from page 0");
@@ -80,10 +80,10 @@ fn a_process_whose_last_request_was_let_go_starts_anew() {
     let mut analyzer = new();
     analyzer.add([access(1, 0, 2), access(2, 0, 4)]);
     analyzer.age();
-    assert_eq!(analyzer.graph().vertices().len(), 1, "pages 0 and 1, which both touched");
+    assert_eq!(analyzer.graph(Edges::Process).vertices().len(), 1, "pages 0 and 1, which both touched");
     analyzer.age();
     analyzer.add([access(1, 9, 1), access(3, 0, 4), access(2, 12, 1)]);
-    let graph = analyzer.graph();
+    let graph = analyzer.graph(Edges::Process);
     assert_eq!(edges(&graph), [(0, 2, 1)], "page 1 is now inside of a range; page 3 ends one again");
 }
 
@@ -93,7 +93,7 @@ fn a_graph_that_grows_too_large_lets_go_of_what_is_light() {
     for number in 0..LIMIT as u32 {
         analyzer.add([access(1, 10 * (number % 50), 1), access(1, 1_000 + 2 * number, 1)]);
     }
-    let graph = analyzer.graph();
+    let graph = analyzer.graph(Edges::Process);
     assert!(analyzer.size() <= LIMIT, "{}", analyzer.size());
     let often = (0..50).map(|number| 10 * number);
     let starts: Vec<_> = graph.vertices().iter().map(|vertex| vertex.start).take(50).collect();
@@ -130,8 +130,9 @@ fn naive(window: &[Access]) -> (Vec<Vertex>, Vec<(u32, u32, u32)>) {
     let (mut vertices, mut vertex_of): (Vec<Vertex>, _) = (Vec::new(), BTreeMap::new());
     for page in (0..100).filter(|&page| window.iter().any(|a| touches(a, page))) {
         if is_bound(page) {
-            let read = window.iter().any(|a| touches(a, page) && !a.write);
-            vertices.push(Vertex { start: page, pages: 0, read });
+            let count = |write| window.iter().filter(|a| touches(a, page) && a.write == write).count() as u32;
+            let touched = window.iter().position(|a| touches(a, page)).unwrap() as u32;
+            vertices.push(Vertex { start: page, pages: 0, reads: count(false), writes: count(true), touched });
         }
         vertices.last_mut().unwrap().pages += 1;
         vertex_of.insert(page, vertices.len() as u32 - 1);
@@ -170,11 +171,23 @@ proptest! {
         let mut grown = new();
         for window in &windows {
             grown.add(window.iter().copied());
-            grown.graph();
+            grown.graph(Edges::Process);
         }
         let all = windows.concat();
-        let graph = grown.graph();
+        let graph = grown.graph(Edges::Process);
         prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&all));
+    }
+
+    /// Edges between all requests are those of one process that issues them all.
+    #[test]
+    fn global_edges_are_those_of_one_process(window in windows(60)) {
+        let mut analyzer = new().with_global(true);
+        window.chunks(7).for_each(|part| analyzer.add(part.iter().copied()));
+        let graph = analyzer.graph(Edges::Global);
+        let one: Vec<Access> = window.iter().map(|access| Access { process: ProcessId(0), ..*access }).collect();
+        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&one));
+        let graph = analyzer.graph(Edges::Process);
+        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&window));
     }
 
     /// As the paper builds it: a graph for each process, then all merged.
@@ -187,8 +200,11 @@ proptest! {
             analyzer.graphs.pop().unwrap_or_default()
         };
         let merged = (0..4).map(of_process).fold(AccessGraph::default(), |one, other| one.merge(&other));
-        let graph = merged.numbered();
-        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&window));
+        let graph = merged.numbered(Edges::Process);
+        // Each of the analyzers numbered its own requests.
+        let undated = |vertices: &[Vertex]| vertices.iter().map(|v| Vertex { touched: 0, ..*v }).collect::<Vec<_>>();
+        let (vertices, counted) = naive(&window);
+        prop_assert_eq!((undated(graph.vertices()), edges(&graph)), (undated(&vertices), counted));
     }
 
     /// However often it is aged, edges lead from vertices to vertices, and it ends with nothing.
@@ -199,13 +215,13 @@ proptest! {
         let mut weight = u64::MAX;
         for _ in 0..8 {
             analyzer.age();
-            let graph = analyzer.graph();
+            let graph = analyzer.graph(Edges::Process);
             let count = graph.vertices().len() as u32;
             prop_assert!(edges(&graph).iter().all(|&(from, to, weight)| from < count && to < count && weight > 0));
             let now = edges(&graph).iter().map(|edge| u64::from(edge.2)).sum::<u64>();
             prop_assert!(now <= weight / 2 || now == 0);
             weight = now;
         }
-        prop_assert_eq!(analyzer.graph().vertices().len(), 0);
+        prop_assert_eq!(analyzer.graph(Edges::Process).vertices().len(), 0);
     }
 }

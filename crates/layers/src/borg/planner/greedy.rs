@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::analyzer::Graph;
-use super::{Plan, Planned, Planner, Scene};
+use super::{Plan, Planned, Planner};
 
 /// The paper's heuristic.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +51,7 @@ struct Growth<'a> {
 }
 
 impl Planner for Greedy {
-    fn plan(&self, scene: &Scene<'_>) -> Plan {
-        let capacity = scene.capacity();
-        match scene.last {
-            // It costs as much as the newer requests do, not as all that are known: the paper's section 7.
-            Some(last) => last.extended(&self.order(scene.graph, u64::MAX), capacity),
-            None => self.order(scene.graph, capacity),
-        }
-    }
-}
-
-impl Greedy {
-    /// An order of at most `capacity` pages.
-    pub fn order(&self, graph: &Graph, capacity: u64) -> Plan {
+    fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let count = graph.vertices().len();
         let mut growth = Growth {
             graph,
@@ -86,7 +74,7 @@ impl Greedy {
             }
             let (group, full) = growth.group(seed, &mut left);
             let ranges = group.into_iter().map(|vertex| graph.vertices()[vertex as usize]);
-            plan.ranges.extend(ranges.filter(|range| range.read).map(Planned::anywhere));
+            plan.ranges.extend(ranges.filter(|range| range.is_read()).map(Planned::anywhere));
             if full {
                 break;
             }
@@ -107,7 +95,7 @@ impl Growth<'_> {
         let mut next = Some((seed, true));
         while let Some((placing, after)) = next {
             let vertex = self.graph.vertices()[placing as usize];
-            let pages = if vertex.read { u64::from(vertex.pages) } else { 0 };
+            let pages = if vertex.is_read() { u64::from(vertex.pages) } else { 0 };
             if pages > *left {
                 return (group, true);
             }

@@ -4,19 +4,59 @@
 //! A planner is a pure function of a [`Scene`]; the same scene gives the same plan. It is offloaded
 //! ([`seekless_core::runtime::offload`]).
 
+mod address;
+mod chains;
 mod greedy;
+mod path_cover;
 mod scene;
 
-use super::analyzer::Vertex;
+use serde::{Deserialize, Serialize};
+
+use super::analyzer::{Graph, Vertex};
 use super::store::Slot;
 
+pub use address::Address;
 pub use greedy::Greedy;
+pub use path_cover::PathCover;
 pub use scene::Scene;
 
 /// Decides the contents and order of the read cache.
 pub trait Planner: Send {
-    /// An order of at most as many pages as the read cache has room for.
-    fn plan(&self, scene: &Scene<'_>) -> Plan;
+    /// An order of at most `capacity` pages, in units of the access graph.
+    fn order(&self, graph: &Graph, capacity: u64) -> Plan;
+
+    /// A plan of at most as many pages as the read cache has room for.
+    fn plan(&self, scene: &Scene<'_>) -> Plan {
+        match scene.last {
+            // It costs as much as the newer requests do, not as all that are known: the paper's section 7.
+            Some(last) => last.extended(&self.order(scene.graph, u64::MAX), scene.capacity()),
+            None => self.order(scene.graph, scene.capacity()),
+        }
+    }
+}
+
+/// The planners, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannerName {
+    /// The paper's: groups that grow from the most connected page.
+    #[default]
+    Greedy,
+    /// Paths along the heaviest edges.
+    PathCover,
+    /// In order of address.
+    Address,
+}
+
+impl PlannerName {
+    /// The planner, which ignores edges below `threshold`.
+    pub fn planner(self, threshold: u32) -> Box<dyn Planner> {
+        match self {
+            PlannerName::Greedy => Box::new(Greedy { threshold }),
+            PlannerName::PathCover => Box::new(PathCover { threshold }),
+            PlannerName::Address => Box::new(Address),
+        }
+    }
 }
 
 /// A range of pages in a plan.

@@ -28,7 +28,7 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Vec<Vertex> {
         while let Some((vertex, side)) = next {
             // "... or the read cache in the BOPT is fully occupied"
             let range = graph.vertices()[vertex as usize];
-            let room = if range.read { u64::from(range.pages) } else { 0 };
+            let room = if range.is_read() { u64::from(range.pages) } else { 0 };
             full = room > left;
             if full {
                 break;
@@ -50,7 +50,7 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Vec<Vertex> {
             };
         }
         let placed = group.iter().map(|&vertex| graph.vertices()[vertex as usize]);
-        order.extend(placed.filter(|range| range.read));
+        order.extend(placed.filter(|range| range.is_read()));
         if full {
             break;
         }

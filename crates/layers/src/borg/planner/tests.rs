@@ -3,12 +3,16 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::borg::analyzer::Graph;
+use crate::borg::analyzer::{Edges, Graph};
 use crate::borg::{Access, Analyzer};
+
+fn vertex(start: u32, pages: u32, read: bool) -> Vertex {
+    Vertex { start, pages, reads: u32::from(read), writes: 1, touched: start }
+}
 
 /// One-page vertices 0..count, far apart.
 fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
-    Graph::new((0..count).map(|v| Vertex { start: v * 10, pages: 1, read: true }).collect(), edges.to_vec())
+    Graph::new((0..count).map(|v| vertex(v * 10, 1, true)).collect(), edges.to_vec())
 }
 
 fn order(graph: &Graph, threshold: u32, capacity: u64) -> Vec<u32> {
@@ -72,7 +76,7 @@ fn random_graph() -> impl Strategy<Value = Graph> {
         (prop::collection::vec(range, count as usize), edges).prop_map(|(ranges, edges)| {
             let vertices = ranges.into_iter().enumerate();
             let vertices =
-                vertices.map(|(at, (pages, read))| Vertex { start: at as u32 * 10, pages, read }).collect();
+                vertices.map(|(at, (pages, read))| vertex(at as u32 * 10, pages, read)).collect();
             let edges = edges.into_iter().filter(|((from, to), _)| from != to);
             Graph::new(vertices, edges.map(|((from, to), weight)| (from, to, weight)).collect())
         })
@@ -93,7 +97,7 @@ fn graph_of(requests: &[(u32, u32, bool)]) -> Graph {
     let access = |&(first, pages, write): &_| Access { first, pages, write, ..Access::default() };
     let mut analyzer = Analyzer::bounded(1 << 20);
     analyzer.add(requests.iter().map(access));
-    analyzer.graph()
+    analyzer.graph(Edges::Process)
 }
 
 fn pages_of(plan: &Plan) -> Vec<u32> {
@@ -129,7 +133,7 @@ proptest! {
 
 #[test]
 fn slots_follow_each_other_in_the_order_of_the_plan() {
-    let range = |start, pages| Planned::anywhere(Vertex { start, pages, read: true });
+    let range = |start, pages| Planned::anywhere(vertex(start, pages, true));
     let plan = Plan { ranges: vec![range(40, 3), range(7, 1), range(90, 2)] };
     let slots = |granularity| {
         plan.clone().with_slots(granularity).ranges.iter().map(|planned| planned.slot).collect::<Vec<_>>()

@@ -1,0 +1,15 @@
+//! What was read, in order of address: the layout of a plain cache of the hottest pages.
+
+use super::super::analyzer::Graph;
+use super::chains::{Chain, fitting};
+use super::{Plan, Planner};
+
+/// Pages in order of address.
+#[derive(Clone, Copy, Debug)]
+pub struct Address;
+
+impl Planner for Address {
+    fn order(&self, graph: &Graph, capacity: u64) -> Plan {
+        fitting(graph.vertices().iter().map(|&vertex| Chain::new(std::iter::once(vertex))).collect(), capacity)
+    }
+}
