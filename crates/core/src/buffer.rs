@@ -44,6 +44,12 @@ enum Owner {
     Heap(Rc<RefCell<Box<[u8]>>>),
 }
 
+impl Piece {
+    fn is_hollow(&self) -> bool {
+        matches!(self.owner, Owner::Hollow)
+    }
+}
+
 impl Buffer {
     /// A buffer of `bytes` bytes without content.
     pub fn hollow(bytes: u64) -> Buffer {
@@ -89,7 +95,7 @@ impl Buffer {
 
     /// Whether no piece has bytes.
     pub fn is_hollow(&self) -> bool {
-        self.pieces().iter().all(|piece| matches!(piece.owner, Owner::Hollow))
+        self.pieces().iter().all(Piece::is_hollow)
     }
 
     /// Whether every piece has bytes.
@@ -141,7 +147,15 @@ impl Buffer {
             Pieces::One(piece) => vec![piece],
             Pieces::Many(pieces) => pieces,
         });
-        Buffer::joined(pieces.filter(|piece| piece.len > 0).collect())
+        let mut joined: Vec<Piece> = Vec::new();
+        for piece in pieces.filter(|piece| piece.len > 0) {
+            match joined.last_mut() {
+                // Otherwise cutting a long hollow buffer would look at every page of it.
+                Some(last) if last.is_hollow() && piece.is_hollow() => last.len += piece.len,
+                _ => joined.push(piece),
+            }
+        }
+        Buffer::joined(joined)
     }
 
     fn joined(mut pieces: Vec<Piece>) -> Buffer {

@@ -159,7 +159,8 @@ impl Borg {
         let _guard = self.lock_pages(at, Mode::Exclusive, &how).await;
         self.ensure_not_refused()?;
         self.note(at, &how, true);
-        let changes = self.store.layout().write_buffer > 0 || self.count_mapped(at).mapped > 0;
+        let absorbs = self.absorbs.get() && self.store.layout().write_buffer > 0;
+        let changes = absorbs || self.count_mapped(at).mapped > 0;
         if changes && self.store.is_new() {
             self.store.begin_in_background();
         } else if changes && !self.store.is_detached() {
@@ -342,7 +343,7 @@ impl Borg {
             let stable = slot.is_some_and(|slot| store.is_stable(slot));
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
             let anew = !stable || (whole.is_some() && logged);
-            let absorbed = whole.filter(|_| anew && !store.is_detached());
+            let absorbed = whole.filter(|_| anew && !store.is_detached() && (slot.is_some() || self.absorbs.get()));
             let absorbed = absorbed.and_then(|whole| store.append(page, whole));
             let piece = match (absorbed, slot) {
                 (Some(appended), _) => {

@@ -9,7 +9,7 @@ use super::analyzer::Analyzer;
 use super::heat::Heat;
 use super::planner::Plan;
 use super::profiler::{Access, Profiler, Window};
-use super::rehearsal::Prediction;
+use super::choice::Prediction;
 
 /// Knowledge of the workload.
 pub(super) struct Learned {

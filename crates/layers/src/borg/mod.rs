@@ -13,6 +13,8 @@
 //! fails.
 
 mod analyzer;
+mod choice;
+mod course;
 mod creating;
 mod drain;
 mod heat;
@@ -32,7 +34,7 @@ mod rehearsal;
 mod store;
 mod verifier;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::rc::{Rc, Weak};
 
@@ -89,6 +91,8 @@ pub struct Borg {
     ledger: Rc<RefCell<Ledger>>,
     /// Whether copies carry no data (for runs that only measure time).
     timing_only: bool,
+    /// Whether writes to pages without a copy are absorbed.
+    absorbs: Cell<bool>,
     canary: Canary,
     /// Weak reference to itself, for background tasks.
     me: Weak<Borg>,
@@ -145,6 +149,8 @@ impl Borg {
     fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
         let Devices { origin, bopt, ledger } = devices;
         let pages = origin.geometry().sectors.div_ceil(PAGE_SECTORS);
+        // A layer that rehearses stands aside until it knows that something else is better.
+        let stands_aside = options.rehearse && origin.model().is_some() && bopt.model().is_some();
         Rc::new_cyclic(|me| Borg {
             origin,
             bopt,
@@ -162,6 +168,7 @@ impl Borg {
             idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,
+            absorbs: Cell::new(!stands_aside),
             canary: options.canary(),
             options,
             me: me.clone(),

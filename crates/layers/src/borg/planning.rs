@@ -3,11 +3,14 @@
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
 use super::Borg;
-use super::analyzer::{Analyzer, Graph};
+use super::analyzer::{Analyzer, Edges, Graph};
+use super::choice::{self, Choice, Graphs, Part};
+use super::course::Course;
 use super::options::Placement;
 use super::planner::{Plan, Scene};
+use super::policy::Verdict;
 use super::profiler::Window;
-use super::rehearsal::{Prediction, Rehearsal};
+use super::rehearsal::Rehearsal;
 
 /// Virtual time of analysis per request. An upper estimate, since it is to run on a low-priority thread: a whole
 /// comparison of the shipped `appstart2`, with four reconfigurations, takes less than 2 microseconds of processor time
@@ -17,114 +20,160 @@ const ANALYZE_NS: u64 = 2_000;
 const PLAN_NS: u64 = 2_000;
 /// Virtual time of a rehearsal per request played or page moved.
 const REHEARSE_NS: u64 = 10_000;
-/// One part in this many of the requests is held out from planning, to judge the plan.
-const HELD_OUT: u64 = 5;
+/// A window that is shorter is not divided: too little to judge on.
+const FEWEST_TO_JUDGE_ON: u64 = 50;
 
-/// A plan with its properties.
+/// A course, and its plan if it has one.
 pub(super) struct Planning {
-    pub plan: Plan,
-    /// Pages that the profile knows: planned, or read, whichever is more.
-    pub profiled_pages: u64,
-    /// Whether it gains more than it costs, if it could be rehearsed.
-    pub wins: Option<bool>,
+    pub course: Course,
+    pub plan: Option<Plan>,
+    pub verdict: Verdict,
 }
 
 impl Borg {
-    /// Makes a plan. If both devices have models and the options ask for it, the last fifth of the requests is held
-    /// out, and the plan is rehearsed with them.
+    /// Chooses a course. If the options ask for it and both devices have models, candidates are rehearsed; otherwise
+    /// the plan of the options is carried out.
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
             let anew = self.plans_anew(learned.plans());
             learned.begin_plan(anew)
         };
-        let models = self.models().filter(|_| self.options.rehearse);
-        let window_requests = window.requests();
-        let parts = match models {
-            Some(_) => window.split(window_requests - window_requests / HELD_OUT),
-            None => (window, Window::default()),
-        };
-        let (graph, (early, late)) = self.analyze(parts, analyzer, last.is_some(), report).await;
-        let read = graph.vertices().iter().filter(|vertex| vertex.is_read());
-        let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
+        match self.models().filter(|_| self.options.rehearse && window.requests() >= FEWEST_TO_JUDGE_ON) {
+            Some(models) => self.rehearsed(models, window, analyzer, report).await,
+            None => self.unrehearsed(window, analyzer, last, report).await,
+        }
+    }
+
+    /// The plan of the options.
+    async fn unrehearsed(
+        &self,
+        window: Window,
+        analyzer: Analyzer,
+        last: Option<Plan>,
+        report: &mut Reconfigured,
+    ) -> Planning {
+        let graph = self.analyze(window, analyzer, last.is_some(), report).await;
+        let profiled = profiled_pages(&graph) << self.granularity;
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = self.options.planner.planner(self.options.threshold);
         let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
-        let (shown, placed) = (models.clone(), self.options.placement == Placement::Planned);
+        let placed = self.options.placement == Placement::Planned;
         let planning = move || {
-            let (window, last, models) = (&early, last.as_ref(), shown.as_ref());
-            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, granularity, models };
+            let last = last.as_ref();
+            let scene = Scene { graph: &graph, last, held: fork.map(), layout, granularity, models: None };
             let plan = planner.plan(&scene);
-            (if placed { plan.with_slots(granularity) } else { plan }, fork)
+            if placed { plan.with_slots(granularity) } else { plan }
         };
-        let (plan, fork) = runtime::offload(planning, |_| cost).await;
+        let plan = runtime::offload(planning, |_| cost).await;
         self.learned.borrow_mut().planned(plan.clone());
         report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        let profiled_pages = report.planned_pages.max(seen << self.granularity);
-        let prediction = match models {
-            Some(models) if late.requests() > 0 => {
-                let (options, verdict) = (self.options.clone(), self.judge(profiled_pages, None));
-                let rehearsal = Rehearsal { models, fork, options, granularity, verdict };
-                self.rehearse(rehearsal, plan.clone(), late, report).await
-            }
-            _ => None,
-        };
-        let wins = prediction.map(|prediction: Prediction| prediction.wins(window_requests));
-        if let Some(prediction) = prediction {
-            self.learned.borrow_mut().rehearsed(prediction, wins == Some(false));
-        }
-        Planning { plan, profiled_pages, wins }
+        let verdict = self.judge(report.planned_pages.max(profiled));
+        Planning { course: Course::unrehearsed(&self.options), plan: Some(plan), verdict }
     }
 
-    /// The access graph to plan from: of all requests, or of those since the last plan. Requests held out from planning,
-    /// the second part, are added to the profile all the same. Returns the parts too.
+    /// The course that wins a rehearsal.
+    async fn rehearsed(
+        &self,
+        models: [Modelled; 2],
+        window: Window,
+        analyzer: Analyzer,
+        report: &mut Reconfigured,
+    ) -> Planning {
+        let requests = window.requests();
+        let begin = runtime::now();
+        let (parts, now) = self.divide(window, analyzer).await;
+        report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
+        (report.vertices, report.edges) =
+            (now.process.vertices().len() as u64, now.process.edge_count() as u64);
+        let begin = runtime::now();
+        let verdict = self.judge(profiled_pages(&now.process) << self.granularity);
+        let rehearsal = Rehearsal {
+            models,
+            fork: self.store.fork(),
+            options: self.options.clone(),
+            granularity: self.granularity,
+            verdict,
+            absorbs: self.absorbs.get(),
+        };
+        let present = Course::as_it_is(rehearsal.absorbs);
+        let cost = Nanos(requests * REHEARSE_NS);
+        let choosing = move || {
+            let (course, prediction) = Choice::new(&rehearsal, &parts, requests)?.choose()?;
+            Some((course, choice::plan(&rehearsal, course, &now), prediction))
+        };
+        let chosen = runtime::offload(choosing, |_| cost).await;
+        report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
+        let Some((course, plan, prediction)) = chosen else {
+            return Planning { course: present, plan: None, verdict: Verdict::Decline };
+        };
+        report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
+        self.learned.borrow_mut().rehearsed(prediction, course == present);
+        // Judged after all waiting.
+        let verdict = if course == present { Verdict::Decline } else { verdict };
+        Planning { course, plan, verdict }
+    }
+
+    /// Graphs of the first three fifths of a window with its fourth, of four fifths with the last, and of all.
+    async fn divide(&self, window: Window, mut analyzer: Analyzer) -> ([Part; 2], Graphs) {
+        let (training, requests) = (self.options.training, window.requests());
+        let analysis = move || {
+            let (early, rest) = window.split(requests * 3 / 5);
+            let (fourth, last) = rest.split(requests / 5);
+            let graphs = |analyzer: &mut Analyzer, window: &Window| {
+                analyzer.add(window.iter());
+                Graphs { process: analyzer.graph(Edges::Process), global: analyzer.graph(Edges::Global) }
+            };
+            let first = graphs(&mut analyzer, &early);
+            let second = graphs(&mut analyzer, &fourth);
+            let all = graphs(&mut analyzer, &last);
+            analyzer.close(training);
+            let parts =
+                [Part { graphs: first, later: fourth }, Part { graphs: second, later: last }];
+            (parts, all, analyzer)
+        };
+        let (parts, all, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        self.learned.borrow_mut().analyzed(analyzer);
+        (parts, all)
+    }
+
+    /// The access graph to plan from: of all requests, or of those since the last plan.
     async fn analyze(
         &self,
-        (early, late): (Window, Window),
+        window: Window,
         mut analyzer: Analyzer,
         extends: bool,
         report: &mut Reconfigured,
-    ) -> (Graph, (Window, Window)) {
+    ) -> Graph {
         let (begin, training, edges) = (runtime::now(), self.options.training, self.options.edges);
-        let requests = early.requests() + late.requests();
+        let requests = window.requests();
         let analysis = move || {
-            analyzer.add(early.iter());
+            analyzer.add(window.iter());
             let graph = if extends {
                 let mut newer = analyzer.anew();
-                newer.add(early.iter());
+                newer.add(window.iter());
                 newer.graph(edges)
             } else {
                 analyzer.graph(edges)
             };
-            analyzer.add(late.iter());
             analyzer.close(training);
-            (graph, analyzer, (early, late))
+            (graph, analyzer)
         };
-        let (graph, analyzer, parts) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
         self.learned.borrow_mut().analyzed(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
-        (graph, parts)
-    }
-
-    /// Tries a plan in virtual time, on a worker.
-    async fn rehearse(
-        &self,
-        rehearsal: Rehearsal,
-        plan: Plan,
-        late: Window,
-        report: &mut Reconfigured,
-    ) -> Option<Prediction> {
-        let (begin, requests) = (runtime::now(), late.requests());
-        let cost = Nanos((2 * requests + report.planned_pages) * REHEARSE_NS);
-        let prediction = runtime::offload(move || rehearsal.predict(&plan, &late), |_| cost).await;
-        report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        prediction
+        graph
     }
 
     /// Models of the origin and of the BOPT, where both have one.
     fn models(&self) -> Option<[Modelled; 2]> {
         Some([self.origin.model()?, self.bopt.model()?])
     }
+}
+
+/// Pages of a graph that were read, in its units.
+fn profiled_pages(graph: &Graph) -> u64 {
+    graph.vertices().iter().filter(|vertex| vertex.is_read()).map(|vertex| u64::from(vertex.pages)).sum()
 }

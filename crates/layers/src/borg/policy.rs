@@ -17,7 +17,7 @@ pub(super) enum Verdict {
     Replace,
     /// Only what the plan adds: pages are not evicted for being absent from the plan.
     Add,
-    /// Nothing: it would cost more than it gains.
+    /// Nothing: no other course than the present one gains more than it costs.
     Decline,
 }
 
@@ -39,12 +39,9 @@ impl Borg {
         self.options.training == Training::Partial || plans % self.options.full_plan_every == 0
     }
 
-    /// Judges a plan by the result of its rehearsal, if any, and by the number of pages that the profile knows: after a
-    /// restart the profile may cover less than the current placement.
-    pub(super) fn judge(&self, profiled_pages: u64, wins: Option<bool>) -> Verdict {
-        if wins == Some(false) {
-            return Verdict::Decline;
-        }
+    /// Judges a plan by the number of pages that the profile knows: after a restart the profile may cover less than the
+    /// current placement.
+    pub(super) fn judge(&self, profiled_pages: u64) -> Verdict {
         if profiled_pages >= self.store.cached() as u64 {
             return Verdict::Replace;
         }

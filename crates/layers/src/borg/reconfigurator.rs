@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 
 use super::Borg;
+use super::course::{Course, Log, Reads};
 use super::mover::{Move, Mover};
 use super::options::MoveClass;
 use super::pace::Throttle;
@@ -23,11 +24,10 @@ impl Borg {
         let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
-        let Planning { plan, profiled_pages, wins } = self.plan(&mut report).await;
-        // Judged after all waiting.
-        let verdict = self.judge(profiled_pages, wins);
+        let Planning { course, plan, verdict } = self.plan(&mut report).await;
         if verdict != Verdict::Decline {
-            self.carry_out(&mover, &plan, verdict, &mut report).await?;
+            self.absorbs.set(course.absorbs);
+            self.carry_out(&mover, course, plan.as_ref(), verdict, &mut report).await?;
         }
         let (copied, paid) = mover.copied();
         let free = self.options.reconfigure_class == MoveClass::Free;
@@ -35,31 +35,37 @@ impl Borg {
         Ok(report)
     }
 
-    /// Moves pages until the BOPT is as planned.
+    /// Moves pages until the BOPT is as the course and its plan have it.
     pub(super) async fn carry_out(
         &self,
         mover: &Mover<'_>,
-        plan: &Plan,
+        course: Course,
+        plan: Option<&Plan>,
         verdict: Verdict,
         report: &mut Reconfigured,
     ) -> Result<(), IoError> {
-        let targets = self.targets(plan, verdict);
-        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, verdict))).await?;
+        let targets = plan.map(|plan| self.targets(plan, verdict)).unwrap_or_default();
+        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, course, verdict))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
-    /// The pages that are not in the plan: all of the read cache's, unless the plan only adds; and those of the
-    /// segments of the write buffer that are best to drain, until half of it is free. The others may stay: they are
-    /// overwritten in place.
-    fn leaving(&self, targets: &FxHashMap<u64, Slot>, verdict: Verdict) -> Vec<u64> {
+    /// The pages that leave: those of the read cache that are not planned, unless the plan only adds; and those of the
+    /// log, as the course has it. Of these the others may stay: they are overwritten in place.
+    fn leaving(&self, targets: &FxHashMap<u64, Slot>, course: Course, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let layout = self.store.layout();
         let half = u64::from(layout.write_buffer) * u64::from(layout.segment) / 2;
-        let logged = self.best_to_drain(half, usize::MAX, |page| !planned(page));
+        let logged = match course.log {
+            Log::Kept => Vec::new(),
+            Log::Half => self.best_to_drain(half, usize::MAX, |page| !planned(page)),
+            Log::Drained => self.store.pages_where(|_, entry| layout.is_logged(entry.slot)),
+        };
+        let replaces = verdict == Verdict::Replace || course.reads == Reads::Emptied;
+        let replaces = replaces && course.reads != Reads::Kept;
         let mut cached = self.store.pages_where(|page, entry| {
-            !layout.is_logged(entry.slot) && verdict == Verdict::Replace && !planned(page)
+            !layout.is_logged(entry.slot) && replaces && !planned(page)
         });
         cached.extend(logged);
         cached

@@ -1,12 +1,11 @@
 //! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
 //!
 //! The store's entries are forked onto twins of the origin and the BOPT, in their own runtime. There the same mover
-//! carries the plan out, and requests that were held out from planning are played at their recorded times; and again on
-//! a fork without the plan. The difference of the busy times is the plan's gain, and the busy time of the moves is its
-//! cost.
+//! carries a course out, and requests that were held out from planning are played at their recorded times; then what is
+//! dirty is drained. What to make of the busy times is decided in `choice`.
 //!
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
-//! trial does not end, there is no prediction, and the plan is carried out as without a model.
+//! trial does not end, there is no result, and the layer goes on as without a model.
 
 use std::rc::Rc;
 
@@ -16,6 +15,7 @@ use seekless_core::{
     Reconfigured, Record, Twins,
 };
 
+use super::course::{Course, Log, Reads};
 use super::mover::Mover;
 use super::options::Options;
 use super::pace::Throttle;
@@ -26,10 +26,14 @@ use super::store::{Fork, Store};
 use super::{Borg, Devices};
 use crate::replay::{OneAccount, Pace, Tally, replay};
 
+/// Seed of the runtimes: any would do; the same one makes trials comparable.
+const SEED: u64 = 1;
 /// Account of the requests that are played.
 const PLAYED: Account = Account(0);
 /// Account of the mover.
 const MOVED: Account = Account(1);
+/// Account of draining at the end.
+const DRAINED: Account = Account(2);
 
 /// Copy of a layer's state, to be tried on twins.
 pub(super) struct Rehearsal {
@@ -41,37 +45,23 @@ pub(super) struct Rehearsal {
     pub options: Options,
     /// Units of requests are `1 << granularity` pages.
     pub granularity: u32,
-    /// How much of the plan is to be carried out.
+    /// How much of a plan is to be carried out.
     pub verdict: Verdict,
+    /// Whether the layer absorbs writes now.
+    pub absorbs: bool,
 }
 
-/// Busy time of the devices in a trial.
-struct Trial {
-    /// By the requests played.
-    requests: Nanos,
-    /// By the moves before.
-    moves: Nanos,
-}
-
-/// Predicted effect of a plan.
+/// Result of a trial: busy time of the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Prediction {
-    /// Busy time by the requests without the plan.
-    pub unplanned: Nanos,
-    /// Busy time by the requests with the plan.
-    pub planned: Nanos,
-    /// Busy time by the moves of the plan.
+pub(super) struct Trial {
+    /// By the moves of the course, other than draining the log.
     pub moves: Nanos,
-    /// Requests that were played.
-    pub requests: u64,
-}
-
-impl Prediction {
-    /// Whether the plan gains more than it costs within `life` requests like those played.
-    pub fn wins(&self, life: u64) -> bool {
-        let gain = i128::from(self.unplanned.0) - i128::from(self.planned.0);
-        gain * i128::from(life) > i128::from(self.moves.0) * i128::from(self.requests.max(1))
-    }
+    /// By the requests played after them.
+    pub requests: Nanos,
+    /// By draining what these made dirty.
+    pub draining: Nanos,
+    /// Pages that were dirty before, and still are.
+    pub owed_pages: u64,
 }
 
 /// Answers of a rehearsal are not counted one by one.
@@ -84,42 +74,66 @@ impl Tally for Uncounted {
 }
 
 impl Rehearsal {
-    /// Plays `window` on the layer as it is and with `plan`; `None` without a result.
-    pub fn predict(&self, plan: &Plan, window: &Window) -> Option<Prediction> {
-        let unplanned = self.trial(None, window)?.requests;
-        let Trial { requests: planned, moves } = self.trial(Some(plan), window)?;
-        Some(Prediction { unplanned, planned, moves, requests: window.requests() })
+    /// Busy time of draining all that is dirty now; `None` without a result.
+    pub fn drain(&self) -> Option<Nanos> {
+        let drain = async {
+            let twins = Twins::new(&self.models);
+            let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
+            self.open(self.fork.clone(), origin.clone(), bopt.clone()).drain_all(DRAINED).await?;
+            Ok::<_, IoError>(Some(twins.busy(DRAINED)))
+        };
+        Runtime::new(SEED).run(drain).ok()?.ok()?
     }
 
-    fn trial(&self, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
-        // Any seed would do; the same one makes trials comparable.
-        Runtime::new(1).run(self.play(plan, window)).ok()?.ok()?
+    /// Carries out a course, with its plan if it has one, and plays `window`; `None` without a result. A course that
+    /// drains the log begins with an empty one.
+    pub fn trial(&self, course: Course, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
+        let fork = if course.log == Log::Drained { self.fork.drained() } else { self.fork.clone() };
+        Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
     }
 
-    async fn play(&self, plan: Option<&Plan>, window: &Window) -> Result<Option<Trial>, IoError> {
+    async fn play(
+        &self,
+        fork: Fork,
+        course: Course,
+        plan: Option<&Plan>,
+        window: &Window,
+    ) -> Result<Option<Trial>, IoError> {
         let twins = Twins::new(&self.models);
         let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
-        let borg = self.open(origin.clone(), bopt.clone());
-        if let Some(plan) = plan {
+        let borg = self.open(fork, origin.clone(), bopt.clone());
+        borg.absorbs.set(course.absorbs);
+        if course.reads != Reads::Kept {
             if let Some(mover) = Mover::start(&borg, MOVED, Throttle::Unthrottled).await? {
-                borg.carry_out(&mover, plan, self.verdict, &mut Reconfigured::default()).await?;
+                borg.carry_out(&mover, course, plan, self.verdict, &mut Reconfigured::default()).await?;
             }
         }
         let before = twins.busy(PLAYED);
         let (records, total) = (self.records(window), window.requests());
         let pace = Pace::Open { speed: 1.0 };
         let mut account = OneAccount(PLAYED);
-        let replayed = replay::<Uncounted>(records, total, borg, pace, &mut account, &mut |_| ()).await;
+        let replayed =
+            replay::<Uncounted>(records, total, borg.clone(), pace, &mut account, &mut |_| ()).await;
         if let Some(error) = replayed.failure {
             return Err(error);
         }
         let requests = twins.busy(PLAYED) - before;
-        Ok(Some(Trial { requests, moves: twins.busy(MOVED) }))
+        let dirty = borg.store.pages_where(|_, entry| entry.dirty);
+        let cached = borg.store.layout().cached_slots();
+        let is_owed = |page: &u64| {
+            let slot = borg.store.lookup(*page).map(|entry| entry.slot);
+            slot.is_some_and(|slot| slot < cached || self.fork.holds_dirty(*page, slot))
+        };
+        let (owed, new): (Vec<u64>, Vec<u64>) = dirty.into_iter().partition(is_owed);
+        if let Some(mover) = Mover::start(&borg, DRAINED, Throttle::Unthrottled).await? {
+            mover.outgoing(&new).await?;
+        }
+        let (moves, draining) = (twins.busy(MOVED), twins.busy(DRAINED));
+        Ok(Some(Trial { moves, requests, draining, owed_pages: owed.len() as u64 }))
     }
 
     /// The layer with its entries, over twins.
-    fn open(&self, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
-        let fork = self.fork.clone();
+    fn open(&self, fork: Fork, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
         let devices = Devices::counted(origin, bopt);
         let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
         Borg::over(devices, store, self.options.clone(), true)

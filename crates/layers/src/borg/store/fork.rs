@@ -9,8 +9,9 @@ use std::rc::Rc;
 use seekless_core::BlockDevice;
 
 use super::format::Super;
+use super::layout::Layout;
 use super::log::Log;
-use super::map::BorgMap;
+use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
 use super::segments::Segments;
 use super::session::Session;
@@ -74,6 +75,32 @@ impl Store {
 }
 
 impl Fork {
+    /// Layout of the BOPT.
+    pub fn layout(&self) -> Layout {
+        self.page.layout
+    }
+
+    /// The fork as if all of the log had been drained.
+    pub fn drained(&self) -> Fork {
+        let mut drained = self.clone();
+        let layout = self.page.layout;
+        for segment in layout.read_cache..layout.segments() {
+            for slot in layout.slots_of(segment) {
+                if let Some(page) = self.map.page_at(slot) {
+                    drained.map.remove(page);
+                }
+            }
+            let entry = drained.segments.get_mut(segment);
+            (entry.valid, entry.changes) = (0, 0);
+        }
+        drained
+    }
+
+    /// Whether a page has this slot, and is dirty there.
+    pub fn holds_dirty(&self, page: u64, slot: Slot) -> bool {
+        self.map.slot_of(page) == Some(slot) && self.map.is_dirty(slot)
+    }
+
     /// The entries.
     pub fn map(&self) -> &BorgMap {
         &self.map

@@ -1,0 +1,82 @@
+//! Courses: what the layer does with reads, writes and the log until the next decision.
+
+use super::analyzer::Edges;
+use super::options::{Options, Placement};
+use super::planner::PlannerName;
+
+/// A course.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Course {
+    /// Fate of the read cache.
+    pub reads: Reads,
+    /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are.
+    pub absorbs: bool,
+    /// Fate of what the log holds.
+    pub log: Log,
+}
+
+/// Fate of the read cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// It stays as it is.
+    Kept,
+    /// It is emptied.
+    Emptied,
+    /// It is filled as planned.
+    Planned(Recipe),
+}
+
+/// How a plan is made and carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recipe {
+    pub planner: PlannerName,
+    pub edges: Edges,
+    pub placement: Placement,
+}
+
+/// Fate of what the log holds, at a reconfiguration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Log {
+    /// It stays.
+    Kept,
+    /// Segments are drained until half of it is free, those that are best to drain first.
+    Half,
+    /// All of it is drained.
+    Drained,
+}
+
+impl Course {
+    /// The course of a layer that does not rehearse.
+    pub fn unrehearsed(options: &Options) -> Course {
+        Course { reads: Reads::Planned(Recipe::of(options)), absorbs: true, log: Log::Half }
+    }
+
+    /// Nothing moves, writes are absorbed as before.
+    pub fn as_it_is(absorbs: bool) -> Course {
+        Course { reads: Reads::Kept, absorbs, log: Log::Kept }
+    }
+
+    /// The layer stands aside: everything goes to the origin.
+    pub const OFF: Course = Course { reads: Reads::Emptied, absorbs: false, log: Log::Drained };
+}
+
+impl Recipe {
+    /// As the options say.
+    pub fn of(options: &Options) -> Recipe {
+        Recipe { planner: options.planner, edges: options.edges, placement: options.placement }
+    }
+
+    /// Those that a rehearsal tries, in the order in which it prefers them if they are equal.
+    pub fn tried(options: &Options) -> Vec<Recipe> {
+        let recipe = |(planner, edges)| Recipe { planner, edges, placement: options.placement };
+        let others = [
+            (PlannerName::PathCover, Edges::Global),
+            (PlannerName::PathCover, Edges::Process),
+            (PlannerName::Greedy, Edges::Process),
+            (PlannerName::Address, Edges::Process),
+        ];
+        let own = Recipe::of(options);
+        let others = others.into_iter().map(recipe).filter(|other| *other != own);
+        std::iter::once(own).chain(others).collect()
+    }
+}
