@@ -463,6 +463,7 @@ pub fn pace_line(pace: Pace) -> String {
     match pace {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
+        Pace::Answered => "as clients that wait for their answers".to_owned(),
     }
 }
 

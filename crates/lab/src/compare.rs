@@ -238,6 +238,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
     let (pace, outstanding, speed) = match how.pace {
         Pace::Closed { outstanding } => ("closed", outstanding as u64, 1.0),
         Pace::Open { speed } => ("open", 0, speed),
+        Pace::Answered => ("answered", 0, 1.0),
     };
     Settings {
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),

@@ -258,7 +258,8 @@ async fn play(
     concurrent: impl Future<Output = ()>,
 ) -> Result<Nanos, IoError> {
     let (mut one_account, mut silent) = (OneAccount(Account::default()), |_| ());
-    let (all, total, top) = (records.iter().copied(), records.len() as u64, volume.top.clone());
+    let all = records.iter().map(|record| (*record, 0));
+    let (total, top) = (records.len() as u64, volume.top.clone());
     let mut replay = pin!(replay::<Answers>(all, total, top, pace, &mut one_account, &mut silent));
     let mut concurrent = pin!(concurrent);
     let mut over = false;

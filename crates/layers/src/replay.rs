@@ -2,8 +2,9 @@
 //! requests that a layer has seen lately.
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
-//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does. A request that
-//! fails is counted, and the replay goes on.
+//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does. Answered pace: as
+//! clients that wait for their answers would, so that a faster device is asked sooner. A request that fails is counted,
+//! and the replay goes on.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -30,6 +31,9 @@ pub enum Pace {
         /// How much faster than recorded.
         speed: f64,
     },
+    /// As clients that wait for answers: a request is issued when no more are outstanding than were when it came, after
+    /// the time that then passed without a request or an answer, which the recorded times add up.
+    Answered,
 }
 
 /// Decides which account pays for a request.
@@ -95,10 +99,10 @@ pub struct Replayed<T> {
     pub failure: Option<IoError>,
 }
 
-/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called regularly with the index of a
-/// request.
+/// Plays `total` records, whose times begin at zero, on `device`; with each the number of requests that were outstanding
+/// when it came, which only the answered pace looks at. `progress` is called regularly with the index of a request.
 pub async fn replay<T: Tally>(
-    records: impl Iterator<Item = Record>,
+    records: impl Iterator<Item = (Record, u32)>,
     total: u64,
     device: Rc<dyn BlockDevice>,
     pace: Pace,
@@ -106,8 +110,8 @@ pub async fn replay<T: Tally>(
     progress: &mut dyn FnMut(u64),
 ) -> Replayed<T> {
     let in_flight: Rc<RefCell<InFlight<T>>> = Rc::default();
-    let (mut begin, mut load) = (runtime::now(), Load::default());
-    for (index, record) in (0..total).zip(records) {
+    let (mut begin, mut load, mut last) = (runtime::now(), Load::default(), Nanos::ZERO);
+    for (index, (record, depth)) in (0..total).zip(records) {
         match pace {
             Pace::Open { speed } => {
                 let due = if (speed - 1.0).abs() < f64::EPSILON {
@@ -118,6 +122,11 @@ pub async fn replay<T: Tally>(
                 runtime::sleep_until(begin + due).await;
             }
             Pace::Closed { outstanding } => turn(&in_flight, &record, outstanding).await,
+            Pace::Answered => {
+                until(&in_flight, |in_flight| in_flight.count <= depth as usize).await;
+                runtime::sleep(record.time.since(last)).await;
+                last = record.time;
+            }
         }
         let asked = runtime::now();
         let account = controller.before(index).await;

@@ -16,8 +16,8 @@ use super::planner::{Plan, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Rehearsal, Trial};
 
-/// A course must cost less than this many thousandths of the present one's cost.
-const WINS_BELOW: i128 = 990;
+/// A course must cost less than this many thousandths of the present one's cost: predictions are not exact.
+const WINS_BELOW: i128 = 970;
 
 /// What was known at a time, and the requests after it.
 pub(super) struct Part {
@@ -48,6 +48,15 @@ pub(super) struct Prediction {
     pub requests: u64,
 }
 
+/// The result of a choice.
+pub(super) struct Chosen {
+    /// The best course.
+    pub course: Course,
+    pub prediction: Prediction,
+    /// The best course with a plan of all that was read, whether it was chosen or not.
+    pub planned: Option<Course>,
+}
+
 /// A course with its trials, one for each part.
 struct Tried {
     course: Course,
@@ -58,6 +67,9 @@ struct Tried {
 pub(super) struct Choice<'a> {
     rehearsal: &'a Rehearsal,
     parts: &'a [Part],
+    /// Requests since the last choice, and since the first.
+    window: u64,
+    past: u64,
     /// Requests that a course is expected to last.
     life: u64,
     /// Busy time of draining what is dirty now.
@@ -66,14 +78,18 @@ pub(super) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// A choice for the next `life` requests; `None` if nothing can be tried.
-    pub fn new(rehearsal: &'a Rehearsal, parts: &'a [Part], life: u64) -> Option<Choice<'a>> {
+    /// A choice after `window` requests since the last one, `past` in all; `None` if nothing can be tried.
+    pub fn new(
+        rehearsal: &'a Rehearsal,
+        parts: &'a [Part],
+        (window, past): (u64, u64),
+    ) -> Option<Choice<'a>> {
         let owed = rehearsal.drain()?;
-        Some(Choice { rehearsal, parts, life, owed, tried: Vec::new() })
+        Some(Choice { rehearsal, parts, window, past, life: window, owed, tried: Vec::new() })
     }
 
-    /// The best course; `None` if one could not be tried.
-    pub fn choose(mut self) -> Option<(Course, Prediction)> {
+    /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
+    pub fn choose(mut self, last: Option<&Plan>) -> Option<Chosen> {
         let now = Course::as_it_is(self.rehearsal.absorbs);
         self.add(now)?;
         self.add(Course::OFF)?;
@@ -84,6 +100,15 @@ impl<'a> Choice<'a> {
         for recipe in Recipe::tried(&self.rehearsal.options) {
             self.add(Course { reads: Reads::Planned(recipe), ..without_plan })?;
         }
+        let planned = self.best_planned();
+        if let Some((last, planned)) = last.zip(planned) {
+            self.expect_to_last(last, planned, without_plan)?;
+        }
+        if let Some(best @ Course { reads: Reads::Planned(recipe), .. }) = self.best_planned() {
+            for least_reads in [2, 3, 5] {
+                self.add(Course { reads: Reads::Planned(Recipe { least_reads, ..recipe }), ..best })?;
+            }
+        }
         if let best @ Course { reads: Reads::Planned(recipe), .. } = self.best().course {
             let other = if best.log == Log::Kept { Log::Drained } else { Log::Kept };
             self.add(Course { log: other, ..best })?;
@@ -92,11 +117,40 @@ impl<'a> Choice<'a> {
             self.add(Course { reads, ..self.best().course })?;
         }
         let best = self.best();
-        Some((best.course, self.prediction(best)))
+        Some(Chosen { course: best.course, prediction: self.prediction(best), planned })
+    }
+
+    /// Sets how long a course is expected to last: as long as plans have lasted so far. A plan that gains a part p of
+    /// what a new one does, one window later, gains for 1 / (1 - p) windows; but nothing is expected to last longer than
+    /// all that is known.
+    fn expect_to_last(&mut self, last: &Plan, planned: Course, without_plan: Course) -> Option<()> {
+        let emptied = self.normal(Course { reads: Reads::Emptied, ..without_plan });
+        self.add(emptied)?;
+        let requests = |tried: &[Trial]| tried.iter().map(|trial| trial.requests.0 as f64).sum::<f64>();
+        let aged = |part: &Part| self.rehearsal.trial(planned, Some(last), &part.later);
+        let aged = requests(&self.parts.iter().map(aged).collect::<Option<Vec<Trial>>>()?);
+        let of = |course| self.tried.iter().find(|tried| tried.course == course);
+        let (off, new) = (requests(&of(emptied)?.trials), requests(&of(planned)?.trials));
+        let lasting = if new < off { ((off - aged) / (off - new)).clamp(0.0, 1.0) } else { 0.0 };
+        let windows = (1.0 / (1.0 - lasting).max(1e-3)).min(self.past as f64 / self.window.max(1) as f64);
+        self.life = (self.window as f64 * windows) as u64;
+        Some(())
+    }
+
+    /// The course that costs least among those with a plan.
+    fn best_planned(&self) -> Option<Course> {
+        let planned = self.tried.iter().filter(|tried| matches!(tried.course.reads, Reads::Planned(_)));
+        planned.min_by_key(|tried| self.sum(tried)).map(|tried| tried.course)
+    }
+
+    /// Cost on all parts.
+    fn sum(&self, tried: &Tried) -> i128 {
+        tried.trials.iter().zip(self.parts).map(|(trial, part)| self.cost(trial, part)).sum()
     }
 
     /// Tries a course, unless it was tried.
     fn add(&mut self, course: Course) -> Option<()> {
+        let course = self.normal(course);
         if self.tried.iter().any(|tried| tried.course == course) {
             return Some(());
         }
@@ -105,12 +159,15 @@ impl<'a> Choice<'a> {
             self.rehearsal.trial(course, plan.as_ref(), &part.later)
         };
         let trials = self.parts.iter().map(trial).collect::<Option<Vec<Trial>>>()?;
-        if std::env::var("DBG").is_ok() {
-            let costs: Vec<String> = trials.iter().zip(self.parts).map(|(t, p)| format!("m{:.2} r{:.2} d{:.2} o{} c{:.2}", t.moves.seconds(), t.requests.seconds(), t.draining.seconds(), t.owed_pages, self.cost(t, p) as f64 / 1e9)).collect();
-            eprintln!("{:?} {:?}", costs, course);
-        }
         self.tried.push(Tried { course, trials });
         Some(())
+    }
+
+    /// The course that does the same and moves nothing, where there is nothing to move.
+    fn normal(&self, course: Course) -> Course {
+        let is_empty = self.rehearsal.fork.map().mapped() == 0;
+        let reads = if is_empty && course.reads == Reads::Emptied { Reads::Kept } else { course.reads };
+        Course { reads, log: if is_empty { Log::Kept } else { course.log }, ..course }
     }
 
     /// The first is the present course; another one has to win in each part.
@@ -122,10 +179,7 @@ impl<'a> Choice<'a> {
                 self.cost(trial, part) * 1_000 < self.cost(now, part) * WINS_BELOW
             })
         };
-        let all = |tried: &&Tried| -> i128 {
-            tried.trials.iter().zip(self.parts).map(|(trial, part)| self.cost(trial, part)).sum()
-        };
-        self.tried.iter().filter(wins).min_by_key(all).unwrap_or(now)
+        self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }
 
     /// Cost of a course over its expected life, in nanoseconds, without what is owed whatever the course.
@@ -166,6 +220,7 @@ pub(super) fn plan(rehearsal: &Rehearsal, course: Course, graphs: &Graphs) -> Op
         models: Some(&rehearsal.models),
     };
     let plan = recipe.planner.planner(rehearsal.options.threshold).plan(&scene);
+    let plan = plan.read_at_least(recipe.least_reads);
     Some(if recipe.placement == Placement::Planned { plan.with_slots(granularity) } else { plan })
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Reads {
 pub(super) struct Recipe {
     pub planner: PlannerName,
     pub edges: Edges,
+    /// Pages read less often are left out.
+    pub least_reads: u32,
     pub placement: Placement,
 }
 
@@ -48,7 +50,7 @@ pub(super) enum Log {
 impl Course {
     /// The course of a layer that does not rehearse.
     pub fn unrehearsed(options: &Options) -> Course {
-        Course { reads: Reads::Planned(Recipe::of(options)), absorbs: true, log: Log::Half }
+        Course { reads: Reads::Planned(Recipe::of(options)), absorbs: options.absorb, log: Log::Half }
     }
 
     /// Nothing moves, writes are absorbed as before.
@@ -63,19 +65,24 @@ impl Course {
 impl Recipe {
     /// As the options say.
     pub fn of(options: &Options) -> Recipe {
-        Recipe { planner: options.planner, edges: options.edges, placement: options.placement }
+        Recipe {
+            planner: options.planner,
+            edges: options.edges,
+            least_reads: 1,
+            placement: options.placement,
+        }
     }
 
     /// Those that a rehearsal tries, in the order in which it prefers them if they are equal.
     pub fn tried(options: &Options) -> Vec<Recipe> {
-        let recipe = |(planner, edges)| Recipe { planner, edges, placement: options.placement };
+        let own = Recipe::of(options);
+        let recipe = |(planner, edges)| Recipe { planner, edges, ..own };
         let others = [
             (PlannerName::PathCover, Edges::Global),
             (PlannerName::PathCover, Edges::Process),
             (PlannerName::Greedy, Edges::Process),
             (PlannerName::Address, Edges::Process),
         ];
-        let own = Recipe::of(options);
         let others = others.into_iter().map(recipe).filter(|other| *other != own);
         std::iter::once(own).chain(others).collect()
     }

@@ -25,6 +25,7 @@ impl Borg {
     async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
         let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
+        self.store.begin_mapping(&mover.with_ticket()).await?;
         for _ in 0..TRIES {
             let left = self.store.pages_where(|_, entry| accepts(entry.dirty));
             if left.is_empty() {

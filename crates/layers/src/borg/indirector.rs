@@ -16,12 +16,16 @@
 //! origin; a dirty one is an error, never stale data from the origin. A copy is marked dirty before it is overwritten,
 //! so that after a partial write the old data of the origin is not served.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use seekless_core::device::Place;
+use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant};
+use seekless_core::{
+    BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, invariant, mutant, runtime,
+};
 
 use super::options::Overwrite;
 use super::store::{Appended, Entry, Slot};
@@ -52,6 +56,23 @@ enum Piece {
     Appended(Appended),
 }
 
+/// The lock of a write.
+struct WriteLock<'a> {
+    /// Whether the write may be absorbed where there is no copy.
+    absorbs: bool,
+    _guard: Guard,
+    _page_write: Option<PageWrite<'a>>,
+}
+
+/// Counts a write that locks pages.
+struct PageWrite<'a>(&'a Cell<u64>);
+
+impl Drop for PageWrite<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// Mapped pages of a request.
 #[derive(Default)]
 struct MappedPages {
@@ -78,9 +99,10 @@ impl Borg {
         into: Buffer,
         how: Hints,
     ) -> Result<Buffer, IoError> {
+        let (arrival, _outstanding) = self.arrivals.arrive(runtime::now());
         let _guard = self.lock_pages(at, Mode::Shared, &how).await;
         self.ensure_not_refused()?;
-        self.note(at, &how, false);
+        self.note(at, &how, false, arrival);
         if self.store.unproven() > 0 {
             Box::pin(self.compare_for(at, &how)).await?;
         }
@@ -154,13 +176,32 @@ impl Borg {
         Ok(())
     }
 
+    /// Locks a write. One that only goes to the origin locks its sectors, not their pages: parts of a page that are
+    /// written together can then be merged in the queue, as they are without this layer.
+    async fn lock_for_write(&self, at: Extent, how: &Hints) -> WriteLock<'_> {
+        let has_copies = || at.pages().any(|page| self.store.lookup(page).is_some());
+        // Only writes that lock pages, and movers, give a page a copy.
+        let (absorbs, writes) = (self.absorbs.get(), &self.page_writes);
+        if !absorbs && writes.get() == 0 && !self.movers.holds_any(at.whole_pages()) && !has_copies() {
+            let guard = self.lock(at, Mode::Exclusive, how).await;
+            edge("a write that is not absorbed locks its sectors only");
+            invariant!("no page gets a copy while sectors of it are locked", !has_copies());
+            return WriteLock { absorbs: false, _guard: guard, _page_write: None };
+        }
+        writes.set(writes.get() + 1);
+        let page_write = Some(PageWrite(writes));
+        let guard = self.lock_pages(at, Mode::Exclusive, how).await;
+        WriteLock { absorbs: self.absorbs.get(), _guard: guard, _page_write: page_write }
+    }
+
     /// Writes `at`: lock, absorb, split, write; absorbed pages are mapped when their batch is committed.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _guard = self.lock_pages(at, Mode::Exclusive, &how).await;
+        let (arrival, _outstanding) = self.arrivals.arrive(runtime::now());
+        let lock = self.lock_for_write(at, &how).await;
+        let absorbs = lock.absorbs;
         self.ensure_not_refused()?;
-        self.note(at, &how, true);
-        let absorbs = self.absorbs.get() && self.store.layout().write_buffer > 0;
-        let changes = absorbs || self.count_mapped(at).mapped > 0;
+        self.note(at, &how, true, arrival);
+        let changes = absorbs && self.store.layout().write_buffer > 0 || self.count_mapped(at).mapped > 0;
         if changes && self.store.is_new() {
             self.store.begin_in_background();
         } else if changes && !self.store.is_detached() {
@@ -169,7 +210,7 @@ impl Borg {
             self.begin_for_origin(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
-        let (pieces, absorbed) = self.sort(at, &from, &joined);
+        let (pieces, absorbed) = self.sort(at, &from, &joined, absorbs);
         self.tally(&how, |traffic| {
             traffic.pages += at.page_count();
             traffic.splits += u64::from(pieces.len() > 1);
@@ -333,7 +374,13 @@ impl Borg {
     }
 
     /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed.
-    fn sort(&self, at: Extent, from: &Buffer, joined: &BTreeMap<u64, Buffer>) -> (Vec<Piece>, bool) {
+    fn sort(
+        &self,
+        at: Extent,
+        from: &Buffer,
+        joined: &BTreeMap<u64, Buffer>,
+        absorbs: bool,
+    ) -> (Vec<Piece>, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut any = false;
         let (store, logged) = (&self.store, self.options.overwrite == Overwrite::Logged);
@@ -343,7 +390,7 @@ impl Borg {
             let stable = slot.is_some_and(|slot| store.is_stable(slot));
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
             let anew = !stable || (whole.is_some() && logged);
-            let absorbed = whole.filter(|_| anew && !store.is_detached() && (slot.is_some() || self.absorbs.get()));
+            let absorbed = whole.filter(|_| anew && !store.is_detached() && (slot.is_some() || absorbs));
             let absorbed = absorbed.and_then(|whole| store.append(page, whole));
             let piece = match (absorbed, slot) {
                 (Some(appended), _) => {

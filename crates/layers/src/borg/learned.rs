@@ -65,7 +65,7 @@ impl Learned {
     pub fn begin_plan(&mut self, anew: bool) -> (Window, Analyzer, Option<Plan>) {
         self.plans += 1;
         self.heat.age();
-        let last = (!anew).then(|| self.last_plan.clone());
+        let last = (!anew && self.plans > 1).then(|| self.last_plan.clone());
         let analyzer = self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory).with_global(self.global));
         (self.profiler.take(), analyzer, last)
     }

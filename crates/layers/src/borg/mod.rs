@@ -55,7 +55,8 @@ pub use options::{
 };
 use origin::OriginState;
 pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};
-pub use profiler::{Access, Profiler, Window};
+pub use profiler::{Access, Arrival, Profiler, Window};
+use profiler::Arrivals;
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Setup, Store};
@@ -93,6 +94,10 @@ pub struct Borg {
     timing_only: bool,
     /// Whether writes to pages without a copy are absorbed.
     absorbs: Cell<bool>,
+    /// Requests as they come and are answered.
+    arrivals: Arrivals,
+    /// Writes under way that lock pages.
+    page_writes: Cell<u64>,
     canary: Canary,
     /// Weak reference to itself, for background tasks.
     me: Weak<Borg>,
@@ -168,7 +173,9 @@ impl Borg {
             idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,
-            absorbs: Cell::new(!stands_aside),
+            absorbs: Cell::new(options.absorb && !stands_aside),
+            arrivals: Arrivals::default(),
+            page_writes: Cell::new(0),
             canary: options.canary(),
             options,
             me: me.clone(),
@@ -190,12 +197,17 @@ impl Borg {
         self.movers.longest_wait()
     }
 
-    /// Locks the pages of a request. Movers hold locks only briefly, and go first.
+    /// Locks the pages of a request.
     async fn lock_pages(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
+        self.lock(at.whole_pages(), mode, how).await
+    }
+
+    /// Locks an extent for a request. Movers hold locks only briefly, and go first.
+    async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
         let contended = self.movers.holds_any(at);
         let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
-        let guard = self.locks.lock(at.whole_pages(), mode, class, None).await;
+        let guard = self.locks.lock(at, mode, class, None).await;
         if contended {
             self.movers.waited(runtime::now().since(began));
         }
@@ -218,13 +230,13 @@ impl Borg {
     }
 
     /// Passes a request to the profiler and the ledger.
-    fn note(&self, at: Extent, how: &Hints, write: bool) {
+    fn note(&self, at: Extent, how: &Hints, write: bool, arrival: Arrival) {
         self.ledger.borrow_mut().above(at, how, write);
         let now = runtime::now();
         self.idle.borrow_mut().request(now);
         let (pages, granularity) = (at.pages(), self.granularity);
         let (first, end) = (pages.start >> granularity, pages.end.div_ceil(1 << granularity));
-        let access = Access::new(now, how.origin, Extent::of_pages(first, end - first), write);
+        let access = Access::new(arrival, how.origin, Extent::of_pages(first, end - first), write);
         self.learned.borrow_mut().note(at, &access);
         self.start_idle_work();
     }
@@ -268,11 +280,22 @@ impl BlockDevice for Borg {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        if how.verify { io(self.verify(at, into, how)) } else { io(self.read_indirected(at, into, how)) }
+        if how.verify {
+            return io(self.verify(at, into, how));
+        }
+        io(async move {
+            let read = self.read_indirected(at, into, how).await;
+            self.arrivals.answer(runtime::now());
+            read
+        })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.write_indirected(at, from, how))
+        io(async move {
+            let written = self.write_indirected(at, from, how).await;
+            self.arrivals.answer(runtime::now());
+            written
+        })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {

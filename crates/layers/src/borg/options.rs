@@ -17,6 +17,9 @@ pub struct Options {
     /// Share of the BOPT that absorbs writes, 0 to 1; the rest is the read cache. The BORG paper's best for its
     /// developer workload was 0.4 to 0.5 (section 6.5.3).
     pub write_buffer: f64,
+    /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are. With `rehearse`, what
+    /// a rehearsal found to be better.
+    pub absorb: bool,
     /// Size of a segment of the BOPT: at most 2MiB, whole pages, at least four. A small BOPT has smaller segments, so
     /// that it has at least 16 of them.
     pub segment: Bytes,
@@ -79,6 +82,7 @@ pub struct Options {
 /// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a page is written while it is copied",
+    "a write that is not absorbed locks its sectors only",
     "a page is discarded while it is copied",
     "a stop while pages are moved",
     "a blank BOPT",
@@ -237,6 +241,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             write_buffer: 0.4,
+            absorb: true,
             segment: Bytes(2 << 20),
             overwrite: Overwrite::Logged,
             drain_below: 0.25,

@@ -36,11 +36,11 @@ impl Borg {
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
-            let anew = self.plans_anew(learned.plans());
+            let anew = !self.options.rehearse && self.plans_anew(learned.plans());
             learned.begin_plan(anew)
         };
         match self.models().filter(|_| self.options.rehearse && window.requests() >= FEWEST_TO_JUDGE_ON) {
-            Some(models) => self.rehearsed(models, window, analyzer, report).await,
+            Some(models) => self.rehearsed(models, window, analyzer, last, report).await,
             None => self.unrehearsed(window, analyzer, last, report).await,
         }
     }
@@ -79,6 +79,7 @@ impl Borg {
         models: [Modelled; 2],
         window: Window,
         analyzer: Analyzer,
+        last: Option<Plan>,
         report: &mut Reconfigured,
     ) -> Planning {
         let requests = window.requests();
@@ -99,15 +100,18 @@ impl Borg {
         };
         let present = Course::as_it_is(rehearsal.absorbs);
         let cost = Nanos(requests * REHEARSE_NS);
+        let past = self.learned.borrow().requests();
         let choosing = move || {
-            let (course, prediction) = Choice::new(&rehearsal, &parts, requests)?.choose()?;
-            Some((course, choice::plan(&rehearsal, course, &now), prediction))
+            let chosen = Choice::new(&rehearsal, &parts, (requests, past))?.choose(last.as_ref())?;
+            let plan = |course: Course| choice::plan(&rehearsal, course, &now);
+            Some((chosen.course, plan(chosen.course), chosen.planned.and_then(plan), chosen.prediction))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, prediction)) = chosen else {
+        let Some((course, plan, planned, prediction)) = chosen else {
             return Planning { course: present, plan: None, verdict: Verdict::Decline };
         };
+        self.learned.borrow_mut().planned(planned.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
         self.learned.borrow_mut().rehearsed(prediction, course == present);
         // Judged after all waiting.

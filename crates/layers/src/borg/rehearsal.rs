@@ -108,9 +108,10 @@ impl Rehearsal {
                 borg.carry_out(&mover, course, plan, self.verdict, &mut Reconfigured::default()).await?;
             }
         }
+        // What the store did on its own account, such as creating the BOPT, is paid for the course too.
         let before = twins.busy(PLAYED);
         let (records, total) = (self.records(window), window.requests());
-        let pace = Pace::Open { speed: 1.0 };
+        let pace = Pace::Answered;
         let mut account = OneAccount(PLAYED);
         let replayed =
             replay::<Uncounted>(records, total, borg.clone(), pace, &mut account, &mut |_| ()).await;
@@ -128,7 +129,7 @@ impl Rehearsal {
         if let Some(mover) = Mover::start(&borg, DRAINED, Throttle::Unthrottled).await? {
             mover.outgoing(&new).await?;
         }
-        let (moves, draining) = (twins.busy(MOVED), twins.busy(DRAINED));
+        let (moves, draining) = (twins.busy(MOVED) + before, twins.busy(DRAINED));
         Ok(Some(Trial { moves, requests, draining, owed_pages: owed.len() as u64 }))
     }
 
@@ -140,15 +141,15 @@ impl Rehearsal {
     }
 
     /// The requests of a window, from time zero on.
-    fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = Record> + use<'a> {
+    fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = (Record, u32)> + use<'a> {
         let (granularity, end) = (self.granularity, self.models[0].at.sectors);
         let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
         window.iter().filter_map(move |access| {
-            let Access { time, process, name, first, pages, write } = access;
+            let Access { time, depth, process, name, first, pages, write } = access;
             let sectors = |units: u32| (u64::from(units) << granularity) * PAGE_SECTORS;
             // The last unit may reach past the end.
             let sectors_left = end.checked_sub(sectors(first))?;
-            Some(Record {
+            let record = Record {
                 time: time - begin,
                 device: 0,
                 op: if write { Op::Write } else { Op::Read },
@@ -156,7 +157,8 @@ impl Rehearsal {
                 flags: Flags::default(),
                 origin: Origin { process, name, ..Origin::default() },
                 latency: Latency::UNKNOWN,
-            })
+            };
+            Some((record, depth))
         })
     }
 }

@@ -87,9 +87,6 @@ impl<'a> Mover<'a> {
         if borg.store.is_detached() {
             return Ok(None);
         }
-        if throttle != Throttle::Idle {
-            borg.store.begin_mapping(&how).await?;
-        }
         let (copying, pace) = (how.clone(), Pace::new(borg, throttle));
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
@@ -149,6 +146,7 @@ impl<'a> Mover<'a> {
         if !self.compare_if_doubtful().await? {
             return Ok(0);
         }
+        self.borg.store.begin_mapping(&self.how).await?;
         let most = self.pace.batch(BATCH);
         for batch in chains::batches(moves, most, |slot| self.borg.store.page_at(slot)) {
             if !self.pace.may_continue(batch.len()).await {

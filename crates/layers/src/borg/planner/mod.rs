@@ -98,6 +98,12 @@ impl Plan {
         self
     }
 
+    /// The same plan without the ranges that were read less often than this.
+    pub fn read_at_least(mut self, times: u32) -> Plan {
+        self.ranges.retain(|planned| planned.range.reads >= times);
+        self
+    }
+
     /// This plan, followed by what `newer` adds, up to `capacity` pages.
     pub fn extended(&self, newer: &Plan, capacity: u64) -> Plan {
         let mut placed: Vec<Vertex> = self.ranges.iter().map(|planned| planned.range).collect();

@@ -5,6 +5,7 @@
 //!                           times 2, and 1 more if before that
 //! length   varint           pages * 4 + write * 2 + (1 if process and name follow)
 //! time     varint           nanoseconds since the one before
+//! depth    varint           requests outstanding when it came
 //! process  varint, varint   its number and name, where they differ from those before
 //! ```
 //!
@@ -19,8 +20,8 @@ use super::Access;
 pub const BYTES: usize = if cfg!(test) { 128 } else { 1 << 16 };
 
 /// What a request takes at most: 5 for its place (33 bits), 5 for its length (34), 10 for its time,
-/// 5 each for process and name.
-const LONGEST: usize = 30;
+/// 5 each for depth, process and name.
+const LONGEST: usize = 35;
 
 /// Requests, in a code that is read from its start.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ impl Chunk {
         self.put(place.abs_diff(expected) << 1 | u64::from(place < expected));
         self.put(u64::from(access.pages) << 2 | u64::from(access.write) << 1 | u64::from(other));
         self.put(access.time.0.saturating_sub(last.time.0));
+        self.put(u64::from(access.depth));
         if other {
             self.put(u64::from(access.process.0));
             self.put(u64::from(access.name.0));
@@ -70,6 +72,7 @@ impl Chunk {
                 return None;
             }
             let (place, length, time) = (take(&mut code), take(&mut code), take(&mut code));
+            last.depth = take(&mut code) as u32;
             if length & 1 != 0 {
                 last.process = ProcessId(take(&mut code) as u32);
                 last.name = NameId(take(&mut code) as u32);

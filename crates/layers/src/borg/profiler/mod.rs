@@ -1,12 +1,13 @@
 //! The profiler (section 4.1): the temporal, process and block attributes of every request that
 //! reaches the layer, since the last reconfiguration.
 //!
-//! Requests are kept as they came, in chunks of a compact code: 5 to 10 bytes a request. Bounded: when the chunks
+//! Requests are kept as they came, in chunks of a compact code: 6 to 11 bytes a request. Bounded: when the chunks
 //! outgrow their memory, the oldest are added to the master graph early; they would be added later anyway. Only their
 //! times and process names are lost, which the planner does not use.
 
 mod chunk;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use seekless_core::{Extent, NameId, Nanos, Origin, ProcessId};
@@ -16,8 +17,10 @@ use chunk::Chunk;
 /// One request, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// When it reached the layer.
+    /// When it came, if only pauses counted: what passed since the last request came or was answered, added up.
     pub time: Nanos,
+    /// Requests that were outstanding when it came.
+    pub depth: u32,
     /// Process.
     pub process: ProcessId,
     /// Its executable.
@@ -32,9 +35,53 @@ pub struct Access {
 
 impl Access {
     /// The request for `at`, from `origin`.
-    pub fn new(time: Nanos, origin: Origin, at: Extent, write: bool) -> Access {
+    pub fn new(arrival: Arrival, origin: Origin, at: Extent, write: bool) -> Access {
         let (first, pages) = (at.pages().start as u32, at.page_count() as u32);
-        Access { time, process: origin.process, name: origin.name, first, pages, write }
+        let Arrival { time, depth } = arrival;
+        Access { time, depth, process: origin.process, name: origin.name, first, pages, write }
+    }
+}
+
+/// How a request came, from which a replay can tell when it would have come had others been answered sooner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// As of an [`Access`].
+    pub time: Nanos,
+    /// Requests that were outstanding.
+    pub depth: u32,
+}
+
+/// The clock of arrivals.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// Pauses so far.
+    paused: Cell<Nanos>,
+    /// When the last request came or was answered.
+    last: Cell<Nanos>,
+    outstanding: Cell<u32>,
+}
+
+/// A request that was not answered yet.
+pub struct Outstanding<'a>(&'a Arrivals);
+
+impl Arrivals {
+    /// A request comes, and is outstanding until the guard is dropped. Once it is answered, call [`Arrivals::answer`].
+    pub fn arrive(&self, now: Nanos) -> (Arrival, Outstanding<'_>) {
+        self.paused.set(self.paused.get() + now.since(self.last.replace(now)));
+        let depth = self.outstanding.get();
+        self.outstanding.set(depth + 1);
+        (Arrival { time: self.paused.get(), depth }, Outstanding(self))
+    }
+
+    /// A request was answered.
+    pub fn answer(&self, now: Nanos) {
+        self.last.set(now);
+    }
+}
+
+impl Drop for Outstanding<'_> {
+    fn drop(&mut self) {
+        self.0.outstanding.set(self.0.outstanding.get() - 1);
     }
 }
 
@@ -136,7 +183,7 @@ mod tests {
             let mut time = Nanos(0);
             let access = |(wait, (process, name), (first, pages), write)| {
                 time = Nanos(time.0 + wait);
-                Access { time, process: ProcessId(process), name: NameId(name), first, pages, write }
+                Access { time, depth: (wait % 300) as u32, process: ProcessId(process), name: NameId(name), first, pages, write }
             };
             requests.into_iter().map(access).collect()
         })
@@ -182,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_follow_each_other_take_three_bytes() {
+    fn requests_that_follow_each_other_take_four_bytes() {
         let mut chunk = Chunk::default();
         let access =
             |i: u32| Access { time: Nanos(100 * u64::from(i)), first: i * 8, pages: 8, ..Access::default() };
@@ -191,6 +238,6 @@ mod tests {
         }
         let before = chunk.used();
         chunk.push(&access(10));
-        assert_eq!(chunk.used() - before, 3, "place, length and time");
+        assert_eq!(chunk.used() - before, 4, "place, length, time and depth");
     }
 }

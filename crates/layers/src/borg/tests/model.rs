@@ -64,9 +64,12 @@ impl Clients {
         Extent::new(if rng.chance(1, 2) { start / 8 * 8 } else { start }, sectors)
     }
 
-    async fn live(self: Rc<Self>, burst: u64) {
+    async fn live(self: Rc<Self>, burst: u64, stands_aside: bool) {
         let mut rng = rng("client");
         for _ in 0..40 {
+            if stands_aside && rng.chance(1, 3) {
+                self.borg.absorbs.set(rng.chance(1, 4));
+            }
             let requests = (0..=rng.below(burst)).map(|_| {
                 let (kind, at) = (rng.below(11), self.somewhere(&mut rng));
                 self.request(kind, at, rng.chance(1, 7))
@@ -125,7 +128,7 @@ proptest! {
         bopt_pages in prop::sample::select(vec![8_u64, 9, 14, 20, 33, 70, 150, 600, 1_100]),
         write_buffer in prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0]),
         (clients, burst) in (1..7_u64, 1..5_u64),
-        (merge, fcfs, logged, planned) in any::<(bool, bool, bool, bool)>(),
+        (merge, fcfs, logged, planned, stands_aside) in any::<(bool, bool, bool, bool, bool)>(),
         background_share_pct in prop::sample::select(vec![1_u8, 20, 99]),
     ) {
         run(seed, async {
@@ -140,7 +143,7 @@ proptest! {
             let borg = Borg::open_creating(slice(&disk, 0, origin), bopt, options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; origin as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, origin });
-            let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();
+            let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst, stands_aside))).collect();
             let mover = spawn(world.clone().keep_moving());
             for task in tasks {
                 task.await;
