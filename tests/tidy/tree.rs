@@ -37,8 +37,11 @@ pub fn drives_name_their_sources(files: &[File]) -> Vec<Finding> {
 pub fn layers_have_a_readme(files: &[File]) -> Vec<Finding> {
     let inside = files.iter().filter_map(|file| file.path.strip_prefix("crates/layers/src/"));
     let is_a_layers = |(_, file): &(&str, &str)| *file != "tests.rs";
-    let folders: BTreeSet<&str> =
-        inside.filter_map(|path| path.split_once('/')).filter(is_a_layers).map(|(folder, _)| folder).collect();
+    let folders: BTreeSet<&str> = inside
+        .filter_map(|path| path.split_once('/'))
+        .filter(is_a_layers)
+        .map(|(folder, _)| folder)
+        .collect();
     let mut findings = Vec::new();
     for folder in folders {
         let path = format!("crates/layers/src/{folder}/README.md");

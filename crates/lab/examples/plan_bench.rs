@@ -66,7 +66,8 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     known.add(newer.iter().copied());
     let mut other = known.anew();
     other.add(newer);
-    let extended = planned.extended(&Greedy { threshold: 1 }.order(&other.graph(Edges::Process), u64::MAX), CAPACITY);
+    let extended =
+        planned.extended(&Greedy { threshold: 1 }.order(&other.graph(Edges::Process), u64::MAX), CAPACITY);
     let update = clock.lap();
     assert!(extended.ranges.starts_with(&planned.ranges));
     Greedy { threshold: 1 }.order(&known.graph(Edges::Process), CAPACITY);

@@ -95,7 +95,15 @@ pub fn play(
         let requests = trace.records.len() as u64;
         let mut control = Reconfigure::new(layers, requests, when, play.clock, cuts);
         let records = trace.records.iter().copied();
-        let replayed = replay(records.map(|record| (record, 0)), requests, tree.top.clone(), play.pace, &mut control, progress).await;
+        let replayed = replay(
+            records.map(|record| (record, 0)),
+            requests,
+            tree.top.clone(),
+            play.pace,
+            &mut control,
+            progress,
+        )
+        .await;
         let account = control.finish(FINAL).await;
         let mut errors = Vec::new();
         for (name, layer) in tree.downwards() {

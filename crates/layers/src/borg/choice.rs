@@ -120,9 +120,9 @@ impl<'a> Choice<'a> {
         Some(Chosen { course: best.course, prediction: self.prediction(best), planned })
     }
 
-    /// Sets how long a course is expected to last: as long as plans have lasted so far. A plan that gains a part p of
-    /// what a new one does, one window later, gains for 1 / (1 - p) windows; but nothing is expected to last longer than
-    /// all that is known.
+    /// Sets how long a course is expected to last: as long as plans have lasted so far. If a plan gains a part p of what
+    /// a new one does, one window later, then p, its square and so on are expected of the next windows: p / (1 - p) in
+    /// all. But nothing is expected to last longer than all that is known.
     fn expect_to_last(&mut self, last: &Plan, planned: Course, without_plan: Course) -> Option<()> {
         let emptied = self.normal(Course { reads: Reads::Emptied, ..without_plan });
         self.add(emptied)?;
@@ -132,7 +132,8 @@ impl<'a> Choice<'a> {
         let of = |course| self.tried.iter().find(|tried| tried.course == course);
         let (off, new) = (requests(&of(emptied)?.trials), requests(&of(planned)?.trials));
         let lasting = if new < off { ((off - aged) / (off - new)).clamp(0.0, 1.0) } else { 0.0 };
-        let windows = (1.0 / (1.0 - lasting).max(1e-3)).min(self.past as f64 / self.window.max(1) as f64);
+        let windows = lasting / (1.0 - lasting).max(1e-3);
+        let windows = windows.min(self.past as f64 / self.window.max(1) as f64);
         self.life = (self.window as f64 * windows) as u64;
         Some(())
     }

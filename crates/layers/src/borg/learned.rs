@@ -6,10 +6,10 @@
 use seekless_core::Extent;
 
 use super::analyzer::Analyzer;
+use super::choice::Prediction;
 use super::heat::Heat;
 use super::planner::Plan;
 use super::profiler::{Access, Profiler, Window};
-use super::choice::Prediction;
 
 /// Knowledge of the workload.
 pub(super) struct Learned {
@@ -66,7 +66,8 @@ impl Learned {
         self.plans += 1;
         self.heat.age();
         let last = (!anew && self.plans > 1).then(|| self.last_plan.clone());
-        let analyzer = self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory).with_global(self.global));
+        let analyzer =
+            self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory).with_global(self.global));
         (self.profiler.take(), analyzer, last)
     }
 

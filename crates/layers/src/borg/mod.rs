@@ -55,8 +55,8 @@ pub use options::{
 };
 use origin::OriginState;
 pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};
-pub use profiler::{Access, Arrival, Profiler, Window};
 use profiler::Arrivals;
+pub use profiler::{Access, Arrival, Profiler, Window};
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Setup, Store};

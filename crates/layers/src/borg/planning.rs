@@ -133,8 +133,7 @@ impl Borg {
             let second = graphs(&mut analyzer, &fourth);
             let all = graphs(&mut analyzer, &last);
             analyzer.close(training);
-            let parts =
-                [Part { graphs: first, later: fourth }, Part { graphs: second, later: last }];
+            let parts = [Part { graphs: first, later: fourth }, Part { graphs: second, later: last }];
             (parts, all, analyzer)
         };
         let (parts, all, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;

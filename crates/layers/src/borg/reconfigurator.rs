@@ -64,9 +64,8 @@ impl Borg {
         };
         let replaces = verdict == Verdict::Replace || course.reads == Reads::Emptied;
         let replaces = replaces && course.reads != Reads::Kept;
-        let mut cached = self.store.pages_where(|page, entry| {
-            !layout.is_logged(entry.slot) && replaces && !planned(page)
-        });
+        let mut cached =
+            self.store.pages_where(|page, entry| !layout.is_logged(entry.slot) && replaces && !planned(page));
         cached.extend(logged);
         cached
     }

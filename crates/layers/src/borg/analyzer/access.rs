@@ -93,7 +93,9 @@ impl AccessGraph {
         self.ranges.retain(|range| range.requests > 0);
         self.ranges.shrink_to_fit();
         for jumps in [&mut self.jumps, &mut self.global] {
-            jumps.iter_mut().for_each(|jump| jump.weight /= 2);
+            for jump in jumps.iter_mut() {
+                jump.weight /= 2;
+            }
             jumps.retain(|jump| jump.weight > 0);
             jumps.shrink_to_fit();
         }

@@ -68,8 +68,9 @@ pub struct Analyzer {
     /// Each at least twice as large as the next.
     graphs: Vec<AccessGraph>,
     last: FxHashMap<ProcessId, Last>,
-    /// Last page of the last request of all, if jumps between all are analysed.
-    global: Option<Option<u32>>,
+    /// Whether jumps between all requests are analysed too, and the last page of the last of them.
+    global: bool,
+    last_of_all: Option<u32>,
     requests: u64,
 }
 
@@ -78,17 +79,24 @@ impl Analyzer {
     /// and jumps.
     pub fn bounded(bytes: u64) -> Analyzer {
         let limit = (bytes / ENTRY_BYTES).max(FEWEST) as usize;
-        Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), global: None, requests: 0 }
+        Analyzer {
+            limit,
+            graphs: Vec::new(),
+            last: FxHashMap::default(),
+            global: false,
+            last_of_all: None,
+            requests: 0,
+        }
     }
 
     /// The same, with jumps between all requests too, not only between those of a process.
     pub fn with_global(self, global: bool) -> Analyzer {
-        Analyzer { global: global.then_some(None), ..self }
+        Analyzer { global, ..self }
     }
 
     /// An empty analyzer with the same limit and jumps.
     pub fn anew(&self) -> Analyzer {
-        Analyzer { limit: self.limit, ..Analyzer::bounded(0) }.with_global(self.global.is_some())
+        Analyzer { limit: self.limit, ..Analyzer::bounded(0) }.with_global(self.global)
     }
 
     /// The memory of its graphs, in bytes.
@@ -146,7 +154,7 @@ impl Analyzer {
 
     /// From where the last request was to where this one is.
     fn global_jump(&mut self, access: &Access) -> Option<(u32, u32)> {
-        let last = self.global.as_mut()?.replace(access.first + access.pages - 1);
+        let last = self.last_of_all.replace(access.first + access.pages - 1).filter(|_| self.global);
         last.map(|last| (last, access.first))
     }
 

@@ -132,7 +132,13 @@ fn naive(window: &[Access]) -> (Vec<Vertex>, Vec<(u32, u32, u32)>) {
         if is_bound(page) {
             let count = |write| window.iter().filter(|a| touches(a, page) && a.write == write).count() as u32;
             let touched = window.iter().position(|a| touches(a, page)).unwrap() as u32;
-            vertices.push(Vertex { start: page, pages: 0, reads: count(false), writes: count(true), touched });
+            vertices.push(Vertex {
+                start: page,
+                pages: 0,
+                reads: count(false),
+                writes: count(true),
+                touched,
+            });
         }
         vertices.last_mut().unwrap().pages += 1;
         vertex_of.insert(page, vertices.len() as u32 - 1);

@@ -10,6 +10,7 @@ pub struct Address;
 
 impl Planner for Address {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
-        fitting(graph.vertices().iter().map(|&vertex| Chain::new(std::iter::once(vertex))).collect(), capacity)
+        let alone = graph.vertices().iter().map(|&vertex| Chain::new(std::iter::once(vertex)));
+        fitting(&alone.collect::<Vec<_>>(), capacity)
     }
 }

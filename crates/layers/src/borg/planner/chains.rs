@@ -29,7 +29,7 @@ impl Chain {
 }
 
 /// The chains that fit into `capacity` pages, those with most reads per page first; they keep their order.
-pub fn fitting(chains: Vec<Chain>, capacity: u64) -> Plan {
+pub fn fitting(chains: &[Chain], capacity: u64) -> Plan {
     let density = |chain: &Chain| (u128::from(chain.reads) << 32) / u128::from(chain.pages.max(1));
     let mut by_density: Vec<usize> = (0..chains.len()).collect();
     if chains.iter().map(|chain| chain.pages).sum::<u64>() > capacity {

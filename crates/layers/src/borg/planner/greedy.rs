@@ -15,7 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::super::analyzer::Graph;
+use super::super::analyzer::{Graph, Vertex};
 use super::{Plan, Planned, Planner};
 
 /// The paper's heuristic.
@@ -74,7 +74,7 @@ impl Planner for Greedy {
             }
             let (group, full) = growth.group(seed, &mut left);
             let ranges = group.into_iter().map(|vertex| graph.vertices()[vertex as usize]);
-            plan.ranges.extend(ranges.filter(|range| range.is_read()).map(Planned::anywhere));
+            plan.ranges.extend(ranges.filter(Vertex::is_read).map(Planned::anywhere));
             if full {
                 break;
             }

@@ -50,7 +50,7 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Vec<Vertex> {
             };
         }
         let placed = group.iter().map(|&vertex| graph.vertices()[vertex as usize]);
-        order.extend(placed.filter(|range| range.is_read()));
+        order.extend(placed.filter(Vertex::is_read));
         if full {
             break;
         }

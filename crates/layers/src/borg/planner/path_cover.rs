@@ -36,13 +36,13 @@ impl Planner for PathCover {
         let firsts = (0..next.len() as u32).filter(|&vertex| is_first[vertex as usize]);
         let mut chains: Vec<Chain> = firsts.map(path).collect();
         chains.sort_by_key(|chain| chain.touched);
-        fitting(chains, capacity)
+        fitting(&chains, capacity)
     }
 }
 
 impl PathCover {
     /// The vertex after each one on its path.
-    fn successors(&self, graph: &Graph) -> Vec<u32> {
+    fn successors(self, graph: &Graph) -> Vec<u32> {
         let count = graph.vertices().len() as u32;
         let mut edges: Vec<(Reverse<u32>, u32, u32)> = Vec::with_capacity(graph.edge_count());
         for from in 0..count {

@@ -75,8 +75,7 @@ fn random_graph() -> impl Strategy<Value = Graph> {
         let edges = prop::collection::btree_map((0..count, 0..count), 1..=heaviest, 0..(count * 3) as usize);
         (prop::collection::vec(range, count as usize), edges).prop_map(|(ranges, edges)| {
             let vertices = ranges.into_iter().enumerate();
-            let vertices =
-                vertices.map(|(at, (pages, read))| vertex(at as u32 * 10, pages, read)).collect();
+            let vertices = vertices.map(|(at, (pages, read))| vertex(at as u32 * 10, pages, read)).collect();
             let edges = edges.into_iter().filter(|((from, to), _)| from != to);
             Graph::new(vertices, edges.map(|((from, to), weight)| (from, to, weight)).collect())
         })
@@ -140,4 +139,63 @@ fn slots_follow_each_other_in_the_order_of_the_plan() {
     };
     assert_eq!(slots(0), [Some(0), Some(3), Some(4)]);
     assert_eq!(slots(1), [Some(0), Some(6), Some(8)], "two pages a unit");
+}
+
+fn by(planner: &dyn Planner, graph: &Graph, capacity: u64) -> Vec<u32> {
+    planner.order(graph, capacity).ranges.iter().map(|planned| planned.range.start / 10).collect()
+}
+
+/// The paper's planner puts 3 at the end of the group that it is tied to the middle of.
+#[test]
+fn a_path_is_not_lengthened_by_what_is_tied_to_its_middle() {
+    let graph = graph(5, &[(0, 1, 9), (1, 2, 8), (1, 3, 7), (3, 4, 6)]);
+    assert_eq!(order(&graph, 1, 9), [0, 1, 2, 3, 4]);
+    assert_eq!(by(&PathCover { threshold: 1 }, &graph, 9), [0, 1, 2, 3, 4]);
+    let graph = self::graph(5, &[(4, 0, 9), (0, 1, 8), (3, 0, 7), (2, 3, 6)]);
+    assert_eq!(order(&graph, 1, 9), [2, 3, 4, 0, 1], "3 leads to 0, but goes before 4");
+    assert_eq!(by(&PathCover { threshold: 1 }, &graph, 9), [4, 0, 1, 2, 3], "first touched first");
+    assert_eq!(by(&PathCover { threshold: 9 }, &graph, 9), [4, 0, 1, 2, 3]);
+}
+
+#[test]
+fn what_is_read_most_per_page_stays_in_its_order() {
+    let vertices = [(0, 4, 3), (10, 1, 9), (20, 2, 1), (30, 1, 2)];
+    let vertices = vertices.map(|(start, pages, reads)| Vertex { reads, ..vertex(start, pages, true) });
+    let graph = Graph::new(vertices.to_vec(), Vec::new());
+    assert_eq!(by(&Address, &graph, 8), [0, 1, 2, 3]);
+    assert_eq!(by(&Address, &graph, 7), [0, 1, 3]);
+    assert_eq!(by(&Address, &graph, 4), [1, 2, 3], "four pages do not fit beside the hottest");
+}
+
+proptest! {
+    /// Each range that was read is planned once; and each edge that joins no two neighbours has an end that a heavier or
+    /// equal one joins.
+    #[test]
+    fn paths_cover_what_was_read_along_the_heaviest_edges(
+        read in prop::collection::vec(any::<bool>(), 1..30),
+        edges in prop::collection::btree_map((0..30_u32, 0..30_u32), 1..9_u32, 0..60),
+    ) {
+        let count = read.len() as u32;
+        let edges: Vec<(u32, u32, u32)> = edges
+            .into_iter()
+            .filter(|((from, to), _)| from != to && *from < count && *to < count)
+            .map(|((from, to), weight)| (from, to, weight))
+            .collect();
+        let vertices = (0..count).zip(&read).map(|(v, read)| vertex(v * 10, 1, *read)).collect();
+        let graph = Graph::new(vertices, edges.clone());
+        let order = by(&PathCover { threshold: 1 }, &graph, u64::MAX);
+        let mut planned = order.clone();
+        planned.sort_unstable();
+        prop_assert_eq!(planned, (0..count).filter(|v| read[*v as usize]).collect::<Vec<_>>());
+        if read.iter().all(|read| *read) {
+            let follows = |from: u32, to: u32| order.windows(2).any(|pair| pair == [from, to]);
+            for &(from, to, weight) in &edges {
+                let heavier = |other: &&(u32, u32, u32)| other.2 >= weight && follows(other.0, other.1);
+                let joined = edges.iter().filter(heavier).any(|other| other.0 == from || other.1 == to);
+                // Or it would close a circle.
+                let (first, last) = (order.iter().position(|v| *v == to), order.iter().position(|v| *v == from));
+                prop_assert!(follows(from, to) || joined || first < last, "{from} to {to} of {weight} in {order:?}");
+            }
+        }
+    }
 }

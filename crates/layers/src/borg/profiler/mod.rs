@@ -183,7 +183,15 @@ mod tests {
             let mut time = Nanos(0);
             let access = |(wait, (process, name), (first, pages), write)| {
                 time = Nanos(time.0 + wait);
-                Access { time, depth: (wait % 300) as u32, process: ProcessId(process), name: NameId(name), first, pages, write }
+                Access {
+                    time,
+                    depth: (wait % 300) as u32,
+                    process: ProcessId(process),
+                    name: NameId(name),
+                    first,
+                    pages,
+                    write,
+                }
             };
             requests.into_iter().map(access).collect()
         })

@@ -385,7 +385,8 @@ fn unproven_pages_move_with_the_data_of_the_origin() {
         {
             let mut learned = borg.learned.borrow_mut();
             let access = |number: u64| {
-                Access::new(Nanos(number), seekless_core::Origin::default(), page(number), false)
+                let arrival = Arrival { time: Nanos(number), depth: 0 };
+                Access::new(arrival, seekless_core::Origin::default(), page(number), false)
             };
             for number in (0..COPIES).rev().chain((0..COPIES).rev()) {
                 learned.note(page(number), &access(number));
