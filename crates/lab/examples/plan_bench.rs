@@ -8,7 +8,7 @@ use std::iter;
 use std::path::Path;
 
 use seekless_core::Op;
-use seekless_layers::borg::{Access, Analyzer, Edges, Greedy, Planner as _, Profiler};
+use seekless_layers::borg::{Access, Analyzer, Arrival, Edges, Greedy, Planner as _, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];
@@ -86,7 +86,12 @@ fn recording(name: &str) -> Vec<Access> {
     let files = [0, 1].map(|cpu| data.join(format!("{name}.blktrace.{cpu}.xz")));
     let trace = load(&files, &ReadOptions::default()).expect("the recordings ship");
     let access = |record: &seekless_core::Record| {
-        Access::new(record.time, record.origin, record.extent, record.op != Op::Read)
+        Access::new(
+            Arrival { time: record.time, depth: 0 },
+            record.origin,
+            record.extent,
+            record.op != Op::Read,
+        )
     };
     trace.records.iter().filter(|record| record.extent.sectors > 0).map(access).collect()
 }

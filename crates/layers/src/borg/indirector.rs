@@ -16,16 +16,12 @@
 //! origin; a dirty one is an error, never stale data from the origin. A copy is marked dirty before it is overwritten,
 //! so that after a partial write the old data of the origin is not served.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use seekless_core::device::Place;
-use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{
-    BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, invariant, mutant, runtime,
-};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant, runtime};
 
 use super::options::Overwrite;
 use super::store::{Appended, Entry, Slot};
@@ -54,23 +50,6 @@ enum Piece {
     Placed { side: Side, at: Extent, data: Buffer },
     /// Pages appended to the log.
     Appended(Appended),
-}
-
-/// The lock of a write.
-struct WriteLock<'a> {
-    /// Whether the write may be absorbed where there is no copy.
-    absorbs: bool,
-    _guard: Guard,
-    _page_write: Option<PageWrite<'a>>,
-}
-
-/// Counts a write that locks pages.
-struct PageWrite<'a>(&'a Cell<u64>);
-
-impl Drop for PageWrite<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
 }
 
 /// Mapped pages of a request.
@@ -176,24 +155,6 @@ impl Borg {
         Ok(())
     }
 
-    /// Locks a write. One that only goes to the origin locks its sectors, not their pages: parts of a page that are
-    /// written together can then be merged in the queue, as they are without this layer.
-    async fn lock_for_write(&self, at: Extent, how: &Hints) -> WriteLock<'_> {
-        let has_copies = || at.pages().any(|page| self.store.lookup(page).is_some());
-        // Only writes that lock pages, and movers, give a page a copy.
-        let (absorbs, writes) = (self.absorbs.get(), &self.page_writes);
-        if !absorbs && writes.get() == 0 && !self.movers.holds_any(at.whole_pages()) && !has_copies() {
-            let guard = self.lock(at, Mode::Exclusive, how).await;
-            edge("a write that is not absorbed locks its sectors only");
-            invariant!("no page gets a copy while sectors of it are locked", !has_copies());
-            return WriteLock { absorbs: false, _guard: guard, _page_write: None };
-        }
-        writes.set(writes.get() + 1);
-        let page_write = Some(PageWrite(writes));
-        let guard = self.lock_pages(at, Mode::Exclusive, how).await;
-        WriteLock { absorbs: self.absorbs.get(), _guard: guard, _page_write: page_write }
-    }
-
     /// Writes `at`: lock, absorb, split, write; absorbed pages are mapped when their batch is committed.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let (arrival, _outstanding) = self.arrivals.arrive(runtime::now());
@@ -201,7 +162,8 @@ impl Borg {
         let absorbs = lock.absorbs;
         self.ensure_not_refused()?;
         self.note(at, &how, true, arrival);
-        let changes = absorbs && self.store.layout().write_buffer > 0 || self.count_mapped(at).mapped > 0;
+        // Copies that are not proven count too: they may be absorbed anew.
+        let changes = absorbs && self.store.layout().write_buffer > 0 || self.has_copies(at);
         if changes && self.store.is_new() {
             self.store.begin_in_background();
         } else if changes && !self.store.is_detached() {

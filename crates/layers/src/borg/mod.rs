@@ -21,6 +21,7 @@ mod heat;
 mod idle;
 mod indirector;
 mod learned;
+mod locking;
 mod mover;
 mod options;
 mod origin;
@@ -39,11 +40,10 @@ use std::future::ready;
 use std::rc::{Rc, Weak};
 
 use seekless_core::device::{Place, io, unknown_command};
-use seekless_core::lock::Guard;
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
-    IoFuture, Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    IoFuture, Layer, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
@@ -195,23 +195,6 @@ impl Borg {
     /// The longest that a request waited for pages locked by a mover.
     pub fn longest_wait(&self) -> Nanos {
         self.movers.longest_wait()
-    }
-
-    /// Locks the pages of a request.
-    async fn lock_pages(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
-        self.lock(at.whole_pages(), mode, how).await
-    }
-
-    /// Locks an extent for a request. Movers hold locks only briefly, and go first.
-    async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
-        let began = runtime::now();
-        let contended = self.movers.holds_any(at);
-        let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
-        let guard = self.locks.lock(at, mode, class, None).await;
-        if contended {
-            self.movers.waited(runtime::now().since(began));
-        }
-        guard
     }
 
     /// A buffer for a copy, without data in a `timing_only` layer.

@@ -1,0 +1,70 @@
+//! Locks of requests (see [`seekless_core::lock`]).
+//!
+//! Invariant: while sectors of a page are locked for a write to the origin, the page gets no copy: only writes that lock
+//! whole pages, and movers, give it one. Fault model: nothing here can fail.
+
+use std::cell::Cell;
+
+use seekless_core::lock::Guard;
+use seekless_core::runtime::edge;
+use seekless_core::{Class, Extent, Hints, Mode, invariant, runtime};
+
+use super::Borg;
+
+/// The lock of a write.
+pub(super) struct WriteLock<'a> {
+    /// Whether the write may be absorbed where there is no copy.
+    pub absorbs: bool,
+    _guard: Guard,
+    _page_write: Option<PageWrite<'a>>,
+}
+
+/// Counts a write that locks pages.
+pub(super) struct PageWrite<'a>(&'a Cell<u64>);
+
+impl Drop for PageWrite<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Borg {
+    /// Locks the pages of a request.
+    pub(super) async fn lock_pages(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
+        self.lock(at.whole_pages(), mode, how).await
+    }
+
+    /// Locks an extent for a request. Movers hold locks only briefly, and go first.
+    async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
+        let began = runtime::now();
+        let contended = self.movers.holds_any(at);
+        let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
+        let guard = self.locks.lock(at, mode, class, None).await;
+        if contended {
+            self.movers.waited(runtime::now().since(began));
+        }
+        guard
+    }
+
+    /// Locks a write. One that only goes to the origin locks its sectors, not their pages: parts of a page that are
+    /// written together can then be merged in the queue, as they are without this layer.
+    pub(super) async fn lock_for_write(&self, at: Extent, how: &Hints) -> WriteLock<'_> {
+        // Only writes that lock pages, and movers, give a page a copy.
+        let (absorbs, writes) = (self.absorbs.get(), &self.page_writes);
+        if !absorbs && writes.get() == 0 && !self.movers.holds_any(at.whole_pages()) && !self.has_copies(at) {
+            let guard = self.lock(at, Mode::Exclusive, how).await;
+            edge("a write that is not absorbed locks its sectors only");
+            invariant!("no page gets a copy while sectors of it are locked", !self.has_copies(at));
+            return WriteLock { absorbs: false, _guard: guard, _page_write: None };
+        }
+        writes.set(writes.get() + 1);
+        let page_write = Some(PageWrite(writes));
+        let guard = self.lock_pages(at, Mode::Exclusive, how).await;
+        WriteLock { absorbs: self.absorbs.get(), _guard: guard, _page_write: page_write }
+    }
+
+    /// Whether any of these pages has a copy, proven or not.
+    pub(super) fn has_copies(&self, at: Extent) -> bool {
+        at.pages().any(|page| self.store.lookup(page).is_some())
+    }
+}
