@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{Op, Slice};
+use seekless_core::{Mode, Op, Slice};
 use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 
 use super::*;
