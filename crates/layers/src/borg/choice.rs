@@ -9,7 +9,7 @@
 
 use seekless_core::Nanos;
 
-use super::analyzer::Graph;
+use super::analyzer::{Edges, Graph};
 use super::course::{Course, Log, Reads, Recipe};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
@@ -21,18 +21,19 @@ const WINS_BELOW: i128 = 970;
 
 /// What was known at a time, and the requests after it.
 pub(super) struct Part {
-    /// Graphs by process, and of all.
-    pub graphs: Graphs,
+    pub known: Known,
     /// The requests to judge on.
     pub later: Window,
 }
 
-/// Access graphs with either kind of edges.
-pub(super) struct Graphs {
-    /// Of the requests of each process.
+/// The requests that a plan can be made from.
+pub(super) struct Known {
+    /// Graph of all so far, with edges by process.
     pub process: Graph,
-    /// Of all requests.
+    /// The same, with edges between all.
     pub global: Graph,
+    /// Those since the last choice.
+    pub window: Window,
 }
 
 /// Predicted busy times of a course and of the present one, over the requests of both parts.
@@ -156,7 +157,7 @@ impl<'a> Choice<'a> {
             return Some(());
         }
         let trial = |part: &Part| {
-            let plan = plan(self.rehearsal, course, &part.graphs);
+            let plan = plan(self.rehearsal, course, &part.known);
             self.rehearsal.trial(course, plan.as_ref(), &part.later)
         };
         let trials = self.parts.iter().map(trial).collect::<Option<Vec<Trial>>>()?;
@@ -189,11 +190,8 @@ impl<'a> Choice<'a> {
             i128::from(nanos.0) * i128::from(self.life) / i128::from(part.later.requests().max(1))
         };
         // What was overwritten need not be drained any more.
-        let dirty = self.rehearsal.fork.map().dirty() as i128;
-        let saved = match trial.owed_pages {
-            0 => 0,
-            left => i128::from(self.owed.0) * (dirty - i128::from(left)) / dirty.max(1),
-        };
+        let dirty = self.rehearsal.fork.map().dirty().max(1) as i128;
+        let saved = i128::from(self.owed.0) * i128::from(trial.overwritten_pages) / dirty;
         lasts(trial.requests) + lasts(trial.draining) + i128::from(trial.moves.0) - saved
     }
 
@@ -209,11 +207,15 @@ impl<'a> Choice<'a> {
 }
 
 /// The plan of a course, if it has one.
-pub(super) fn plan(rehearsal: &Rehearsal, course: Course, graphs: &Graphs) -> Option<Plan> {
+pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Option<Plan> {
     let Reads::Planned(recipe) = course.reads else { return None };
     let granularity = rehearsal.granularity;
     let scene = Scene {
-        graph: graphs.with(recipe),
+        graph: match recipe.edges {
+            Edges::Process => &known.process,
+            Edges::Global => &known.global,
+        },
+        window: &known.window,
         last: None,
         held: rehearsal.fork.map(),
         layout: rehearsal.fork.layout(),
@@ -223,14 +225,4 @@ pub(super) fn plan(rehearsal: &Rehearsal, course: Course, graphs: &Graphs) -> Op
     let plan = recipe.planner.planner(rehearsal.options.threshold).plan(&scene);
     let plan = plan.read_at_least(recipe.least_reads);
     Some(if recipe.placement == Placement::Planned { plan.with_slots(granularity) } else { plan })
-}
-
-impl Graphs {
-    /// That of a recipe.
-    fn with(&self, recipe: Recipe) -> &Graph {
-        match recipe.edges {
-            super::analyzer::Edges::Process => &self.process,
-            super::analyzer::Edges::Global => &self.global,
-        }
-    }
 }

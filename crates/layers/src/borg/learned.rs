@@ -60,12 +60,11 @@ impl Learned {
         self.plans
     }
 
-    /// Takes the input of a plan: the requests since the last one, the analyzer, and the last plan, unless planning
-    /// anew.
-    pub fn begin_plan(&mut self, anew: bool) -> (Window, Analyzer, Option<Plan>) {
+    /// Takes the input of a plan: the requests since the last one, the analyzer, and the last plan, if there was one.
+    pub fn begin_plan(&mut self) -> (Window, Analyzer, Option<Plan>) {
         self.plans += 1;
         self.heat.age();
-        let last = (!anew && self.plans > 1).then(|| self.last_plan.clone());
+        let last = (self.plans > 1).then(|| self.last_plan.clone());
         let analyzer =
             self.analyzer.take().unwrap_or_else(|| Analyzer::bounded(self.memory).with_global(self.global));
         (self.profiler.take(), analyzer, last)

@@ -63,8 +63,9 @@ pub struct Options {
     /// Number of reconfigurations after which all is planned anew, at least 1; the others extend the last plan by
     /// recent requests, which takes a fraction of the time. With a partial training window all is always planned anew.
     pub full_plan_every: u32,
-    /// Whether a plan is rehearsed in virtual time before it is carried out, on a model of the devices below, and
-    /// declined if it costs more than it gains. Without a model (`model` of a component) every plan is carried out.
+    /// Whether a reconfiguration chooses what to do by trials in virtual time, on a model of the devices below; until
+    /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
+    /// out.
     pub rehearse: bool,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,

@@ -4,7 +4,7 @@ use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
 use super::Borg;
 use super::analyzer::{Analyzer, Edges, Graph};
-use super::choice::{self, Choice, Graphs, Part};
+use super::choice::{self, Choice, Known, Part};
 use super::course::Course;
 use super::options::Placement;
 use super::planner::{Plan, Scene};
@@ -20,7 +20,7 @@ const ANALYZE_NS: u64 = 2_000;
 const PLAN_NS: u64 = 2_000;
 /// Virtual time of a rehearsal per request played or page moved.
 const REHEARSE_NS: u64 = 10_000;
-/// A window that is shorter is not divided: too little to judge on.
+/// After fewer requests nothing is chosen: they are too few to judge on.
 const FEWEST_TO_JUDGE_ON: u64 = 50;
 
 /// A course, and its plan if it has one.
@@ -34,14 +34,15 @@ impl Borg {
     /// Chooses a course. If the options ask for it and both devices have models, candidates are rehearsed; otherwise
     /// the plan of the options is carried out.
     pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
+        let anew;
         let (window, analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
-            let anew = !self.options.rehearse && self.plans_anew(learned.plans());
-            learned.begin_plan(anew)
+            anew = self.plans_anew(learned.plans());
+            learned.begin_plan()
         };
-        match self.models().filter(|_| self.options.rehearse && window.requests() >= FEWEST_TO_JUDGE_ON) {
+        match self.models().filter(|_| self.options.rehearse) {
             Some(models) => self.rehearsed(models, window, analyzer, last, report).await,
-            None => self.unrehearsed(window, analyzer, last, report).await,
+            None => self.unrehearsed(window, analyzer, last.filter(|_| !anew), report).await,
         }
     }
 
@@ -53,15 +54,15 @@ impl Borg {
         last: Option<Plan>,
         report: &mut Reconfigured,
     ) -> Planning {
-        let graph = self.analyze(window, analyzer, last.is_some(), report).await;
+        let (graph, window) = self.analyze(window, analyzer, last.is_some(), report).await;
         let profiled = profiled_pages(&graph) << self.granularity;
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = self.options.planner.planner(self.options.threshold);
         let (fork, layout, granularity) = (self.store.fork(), self.store.layout(), self.granularity);
-        let placed = self.options.placement == Placement::Planned;
+        let (placed, models) = (self.options.placement == Placement::Planned, self.models());
         let planning = move || {
-            let last = last.as_ref();
-            let scene = Scene { graph: &graph, last, held: fork.map(), layout, granularity, models: None };
+            let (window, last, models) = (&window, last.as_ref(), models.as_ref());
+            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, granularity, models };
             let plan = planner.plan(&scene);
             if placed { plan.with_slots(granularity) } else { plan }
         };
@@ -89,16 +90,20 @@ impl Borg {
         (report.vertices, report.edges) =
             (now.process.vertices().len() as u64, now.process.edge_count() as u64);
         let begin = runtime::now();
-        let verdict = self.judge(profiled_pages(&now.process) << self.granularity);
+        let present = Course::as_it_is(self.absorbs.get());
+        let as_it_is = Planning { course: present, plan: None, verdict: Verdict::Decline };
+        if requests < FEWEST_TO_JUDGE_ON {
+            return as_it_is;
+        }
+        let profiled = profiled_pages(&now.process) << self.granularity;
         let rehearsal = Rehearsal {
             models,
             fork: self.store.fork(),
             options: self.options.clone(),
             granularity: self.granularity,
-            verdict,
-            absorbs: self.absorbs.get(),
+            verdict: self.judge(profiled),
+            absorbs: present.absorbs,
         };
-        let present = Course::as_it_is(rehearsal.absorbs);
         let cost = Nanos(requests * REHEARSE_NS);
         let past = self.learned.borrow().requests();
         let choosing = move || {
@@ -108,32 +113,32 @@ impl Borg {
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, planned, prediction)) = chosen else {
-            return Planning { course: present, plan: None, verdict: Verdict::Decline };
-        };
+        let Some((course, plan, planned, prediction)) = chosen else { return as_it_is };
         self.learned.borrow_mut().planned(planned.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
         self.learned.borrow_mut().rehearsed(prediction, course == present);
         // Judged after all waiting.
-        let verdict = if course == present { Verdict::Decline } else { verdict };
+        let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
         Planning { course, plan, verdict }
     }
 
-    /// Graphs of the first three fifths of a window with its fourth, of four fifths with the last, and of all.
-    async fn divide(&self, window: Window, mut analyzer: Analyzer) -> ([Part; 2], Graphs) {
+    /// What was known after three fifths of a window with its fourth, after four fifths with the last, and after all.
+    async fn divide(&self, window: Window, mut analyzer: Analyzer) -> ([Part; 2], Known) {
         let (training, requests) = (self.options.training, window.requests());
         let analysis = move || {
             let (early, rest) = window.split(requests * 3 / 5);
             let (fourth, last) = rest.split(requests / 5);
-            let graphs = |analyzer: &mut Analyzer, window: &Window| {
-                analyzer.add(window.iter());
-                Graphs { process: analyzer.graph(Edges::Process), global: analyzer.graph(Edges::Global) }
+            let (before_last, _) = window.split(early.requests() + fourth.requests());
+            let mut known = |added: &Window, window| {
+                analyzer.add(added.iter());
+                let (process, global) = (analyzer.graph(Edges::Process), analyzer.graph(Edges::Global));
+                Known { process, global, window }
             };
-            let first = graphs(&mut analyzer, &early);
-            let second = graphs(&mut analyzer, &fourth);
-            let all = graphs(&mut analyzer, &last);
+            let first = known(&early, early.clone());
+            let second = known(&fourth, before_last);
+            let all = known(&last, window);
             analyzer.close(training);
-            let parts = [Part { graphs: first, later: fourth }, Part { graphs: second, later: last }];
+            let parts = [Part { known: first, later: fourth }, Part { known: second, later: last }];
             (parts, all, analyzer)
         };
         let (parts, all, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
@@ -141,14 +146,14 @@ impl Borg {
         (parts, all)
     }
 
-    /// The access graph to plan from: of all requests, or of those since the last plan.
+    /// The access graph to plan from: of all requests, or of those since the last plan. Returns these too.
     async fn analyze(
         &self,
         window: Window,
         mut analyzer: Analyzer,
         extends: bool,
         report: &mut Reconfigured,
-    ) -> Graph {
+    ) -> (Graph, Window) {
         let (begin, training, edges) = (runtime::now(), self.options.training, self.options.edges);
         let requests = window.requests();
         let analysis = move || {
@@ -161,13 +166,13 @@ impl Borg {
                 analyzer.graph(edges)
             };
             analyzer.close(training);
-            (graph, analyzer)
+            (graph, window, analyzer)
         };
-        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        let (graph, window, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
         self.learned.borrow_mut().analyzed(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
-        graph
+        (graph, window)
     }
 
     /// Models of the origin and of the BOPT, where both have one.

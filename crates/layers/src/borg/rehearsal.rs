@@ -60,8 +60,8 @@ pub(super) struct Trial {
     pub requests: Nanos,
     /// By draining what these made dirty.
     pub draining: Nanos,
-    /// Pages that were dirty before, and still are.
-    pub owed_pages: u64,
+    /// Pages that were dirty before, and were overwritten instead of drained.
+    pub overwritten_pages: u64,
 }
 
 /// Answers of a rehearsal are not counted one by one.
@@ -101,6 +101,7 @@ impl Rehearsal {
     ) -> Result<Option<Trial>, IoError> {
         let twins = Twins::new(&self.models);
         let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
+        let dirty_before = fork.map().dirty();
         let borg = self.open(fork, origin.clone(), bopt.clone());
         borg.absorbs.set(course.absorbs);
         if course.reads != Reads::Kept {
@@ -130,7 +131,8 @@ impl Rehearsal {
             mover.outgoing(&new).await?;
         }
         let (moves, draining) = (twins.busy(MOVED) + before, twins.busy(DRAINED));
-        Ok(Some(Trial { moves, requests, draining, owed_pages: owed.len() as u64 }))
+        let overwritten_pages = dirty_before.saturating_sub(owed.len()) as u64;
+        Ok(Some(Trial { moves, requests, draining, overwritten_pages }))
     }
 
     /// The layer with its entries, over twins.

@@ -3,6 +3,7 @@
 use seekless_core::Modelled;
 
 use super::super::analyzer::Graph;
+use super::super::profiler::Window;
 use super::super::store::{BorgMap, Layout};
 use super::Plan;
 
@@ -11,6 +12,8 @@ use super::Plan;
 pub struct Scene<'a> {
     /// The access graph; with `last`, of the requests since then.
     pub graph: &'a Graph,
+    /// The requests since the last plan.
+    pub window: &'a Window,
     /// The plan to extend, unless all is planned anew.
     pub last: Option<&'a Plan>,
     /// Contents of the BOPT, in pages, not units of the access graph.
