@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
 use crate::measure::{Cost, LayerTraffic, Reconfigured};
 use crate::model::Modelled;
-use crate::request::{Account, Class, Hints};
+use crate::request::{Account, Class, Hints, Op};
 use crate::units::{Extent, Lba, Nanos};
 
 /// An I/O in flight; may borrow the device.
@@ -225,9 +225,10 @@ pub trait BlockDevice {
         self.below().map_or_else(|| io(ready(Ok(()))), |below| below.prefetch(at, how))
     }
 
-    /// Estimated time to reach the first sector now, if known.
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below()?.estimate(at, how)
+    /// Time until a read or write issued now would reach its first sector, behind the request that is being served and
+    /// before all that are queued; `None` if that is not known.
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below()?.estimate(op, at, how)
     }
 
     /// Where its sectors lie on a device that has a model; `None` if they do not lie one after the other on one, or it has

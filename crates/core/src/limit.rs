@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 use crate::buffer::Buffer;
 use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, View, Zeroes, check, io};
 use crate::error::IoError;
-use crate::request::{Class, Hints, StreamId};
+use crate::request::{Class, Hints, Op, StreamId};
 use crate::switch::{InFlight, Switch};
 use crate::units::{Extent, Nanos};
 
@@ -245,8 +245,8 @@ impl BlockDevice for Top {
         self.switch.child().unreadable(at, each)
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.switch.child().estimate(at, how)
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.switch.child().estimate(op, at, how)
     }
 
     fn views(&self) -> Vec<View> {

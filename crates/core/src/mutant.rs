@@ -63,6 +63,7 @@ pub const ALL: &[&str] = &[
     "borg: a failed batch is mapped",
     "borg: a read in parts misses dirty pages",
     "borg: torn pages stay",
+    "borg: a batch is only looked for behind the last one",
     "borg: an opening is not counted",
     "borg: part of an unstable copy is overwritten in place",
     "borg: a copy is overwritten before its checksum is given up",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Mark, Place, Zeroes};
 use crate::model::Modelled;
-use crate::request::Hints;
+use crate::request::{Hints, Op};
 use crate::units::{Extent, Lba, Nanos};
 
 /// A window of `below`, as a device of its own.
@@ -76,8 +76,8 @@ impl BlockDevice for Slice {
         self.below.prefetch(self.place(at), how)
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below.estimate(self.place(at), how)
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below.estimate(op, self.place(at), how)
     }
 
     fn model(&self) -> Option<Modelled> {

@@ -2,7 +2,7 @@
 
 use std::rc::Weak;
 
-use seekless_core::{Extent, Geometry, Lba, Nanos, Op};
+use seekless_core::{Extent, Geometry, Nanos, Op};
 
 use crate::disk::mechanics::{Access, Head};
 use crate::disk::trajectory::Step;
@@ -68,9 +68,6 @@ pub trait DeviceModel: Places {
 
     /// Calls `with` with positioning estimates at `now`, if they depend on the drive's state.
     fn with_estimator<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R;
-
-    /// Time to begin a read or write at `at`.
-    fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos>;
 
     /// The freeblock scheduler of a drive with rotational waits; enables recording of the head's trajectory.
     fn freeblock(&mut self, _options: FreeOptions, _by: Weak<dyn Foreground>) -> Option<Freeblock> {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io};
-use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Zeroes};
+use seekless_core::{
+    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op, Zeroes,
+};
 
 /// The devices, at least one.
 pub struct Joined {
@@ -131,9 +133,9 @@ impl BlockDevice for Joined {
         })
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         let (device, there, _) = self.split(at).next()?;
-        device.estimate(there, how)
+        device.estimate(op, there, how)
     }
 }
 

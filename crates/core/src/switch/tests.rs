@@ -7,6 +7,7 @@ use super::*;
 use crate::buffer::Buffer;
 use crate::device::{ExtentState, IoFuture, Zeroes, io};
 use crate::limit::Top;
+use crate::request::Op;
 use crate::runtime::{Runtime, now, sleep, spawn};
 use crate::units::{Extent, Nanos};
 
@@ -72,7 +73,7 @@ impl BlockDevice for Child {
         io(self.takes_time(at))
     }
 
-    fn estimate(&self, _: Extent, _: &Hints) -> Option<Nanos> {
+    fn estimate(&self, _: Op, _: Extent, _: &Hints) -> Option<Nanos> {
         Some(Nanos(self.sectors))
     }
 }
@@ -220,7 +221,10 @@ fn changes_go_one_after_the_other_and_requests_between_them() {
             task.await.unwrap();
         }
         assert_eq!(*requests.borrow(), [("a", FLUSH), ("b", 7), ("b", FLUSH), ("c", 8)]);
-        assert_eq!(Top::over(switch).estimate(Extent::new(0, 1), &Hints::default()), Some(Nanos(60)));
+        assert_eq!(
+            Top::over(switch).estimate(Op::Read, Extent::new(0, 1), &Hints::default()),
+            Some(Nanos(60))
+        );
     });
 }
 

@@ -236,6 +236,16 @@ impl<M: DeviceModel + 'static> Controller<M> {
         self.model.borrow().with_estimator(free, with)
     }
 
+    /// Time until a command that arrives now would reach `at`, if it were next.
+    pub fn estimate(&self, write: bool, at: Lba) -> Option<Nanos> {
+        let now = runtime::now();
+        let queued = self.in_drive.get() > 0;
+        self.with_estimator(true, |estimator| {
+            let reach = estimator?.reach(self.place(at), write, queued);
+            Some(self.busy_until.get().since(now) + reach.total())
+        })
+    }
+
     fn serve(self: &Rc<Self>, command: Command) {
         let now = runtime::now();
         let (mut model, mut ledger) = (self.model.borrow_mut(), self.ledger.borrow_mut());

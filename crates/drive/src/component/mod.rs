@@ -199,10 +199,9 @@ impl<M: DeviceModel + 'static> BlockDevice for Component<M> {
         each(at, Place::On { component: self.number, at: at.start });
     }
 
-    fn estimate(&self, at: Extent, _how: &Hints) -> Option<Nanos> {
+    fn estimate(&self, op: Op, at: Extent, _how: &Hints) -> Option<Nanos> {
         let arm = self.arm(at.start);
-        let within = Lba(at.start.0 - arm as u64 * self.each);
-        self.arms[arm].model.borrow().estimate(within, runtime::now(), false)
+        self.arms[arm].estimate(op != Op::Read, Lba(at.start.0 - arm as u64 * self.each))
     }
 }
 

@@ -56,10 +56,6 @@ impl DeviceModel for Drive {
         with(Some(&self.estimator(now)))
     }
 
-    fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos> {
-        Some(Drive::estimate(self, at, now, write))
-    }
-
     fn freeblock(&mut self, options: FreeOptions, by: Weak<dyn Foreground>) -> Option<Freeblock> {
         self.record_trajectory();
         Some(Freeblock::new(self, options, by))

@@ -23,7 +23,6 @@ mod write;
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::device_model::HeadState;
-use crate::scheduler::Positioning;
 use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
 use background::BackgroundWork;
 use buffer::WriteBuffer;
@@ -166,11 +165,6 @@ impl Drive {
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
         self.cache.invalidate(at, None);
         self.serve(Op::Read, at, now, queued)
-    }
-
-    /// Positioning time of a read or write at `at`, without moving the head.
-    pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
-        self.estimator(now).reach(self.place(at), write, false).total()
     }
 
     /// Whether the head has nothing to destage and nothing to read ahead.

@@ -58,10 +58,6 @@ impl DeviceModel for Flash {
         with(None)
     }
 
-    fn estimate(&self, _at: Lba, _now: Nanos, _write: bool) -> Option<Nanos> {
-        None
-    }
-
     fn power(&self) -> Option<&PowerSpec> {
         self.spec.power.as_ref()
     }

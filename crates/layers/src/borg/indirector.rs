@@ -172,6 +172,9 @@ impl Borg {
             self.begin_for_origin(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
+        if arrival.depth == 0 {
+            self.store.place_batch(at.page_count(), &how);
+        }
         let (pieces, absorbed) = self.sort(at, &from, &joined, absorbs);
         self.tally(&how, |traffic| {
             traffic.pages += at.page_count();

@@ -43,7 +43,7 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
-    IoFuture, Layer, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
@@ -141,7 +141,7 @@ impl Borg {
     ) -> Result<Rc<Borg>, IoError> {
         let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
         let devices = Devices::counted(origin, bopt);
-        let setup = Setup { layout, timing_only, canary: options.canary() };
+        let setup = Setup { layout, timing_only, eager: options.eager, canary: options.canary() };
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
         let borg = Borg::over(devices, store, options, timing_only);
         borg.check_origin().await?;
@@ -299,10 +299,14 @@ impl BlockDevice for Borg {
         })
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         match self.store.lookup(at.start.page()).filter(|entry| entry.proven) {
-            Some(entry) => self.bopt.estimate(Extent::of_pages(self.store.layout().page(entry.slot), 1), how),
-            None => self.origin.estimate(at, how),
+            // The place of a write in the log is chosen when it arrives.
+            _ if op != Op::Read => None,
+            Some(entry) => {
+                self.bopt.estimate(op, Extent::of_pages(self.store.layout().page(entry.slot), 1), how)
+            }
+            None => self.origin.estimate(op, at, how),
         }
     }
 

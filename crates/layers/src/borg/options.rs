@@ -63,6 +63,9 @@ pub struct Options {
     /// Number of reconfigurations after which all is planned anew, at least 1; the others extend the last plan by
     /// recent requests, which takes a fraction of the time. With a partial training window all is always planned anew.
     pub full_plan_every: u32,
+    /// Whether absorbed writes go where the head arrives first, in the segment of the log that is being filled, if the
+    /// device below knows where its head is; otherwise they follow each other.
+    pub eager: bool,
     /// Whether a reconfiguration chooses what to do by trials in virtual time, on a model of the devices below; until
     /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
     /// out.
@@ -93,6 +96,7 @@ pub const EDGES: &[&str] = &[
     "a torn map page: its other copy counts",
     "the log ends with an incomplete batch",
     "a batch of the log is replayed",
+    "a batch is placed where the head arrives first",
     "a flush failed: all later ones fail",
     "a map page could not be written: it is pending",
     "a new BOPT",
@@ -259,6 +263,7 @@ impl Default for Options {
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
+            eager: true,
             rehearse: false,
             at_stop: AtStop::Drain,
             trust_origin: false,

@@ -1,6 +1,7 @@
 //! BORG over a simulated disk with real bytes.
 
 mod crashes;
+mod eager;
 mod flips;
 mod forks;
 mod idle;

@@ -25,7 +25,7 @@ use std::task::{Poll, Waker};
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos,
+    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos, Op,
     PAGE_SECTORS, RangeLocks, Ticket, Zeroes, mutant,
 };
 
@@ -152,10 +152,10 @@ impl BlockDevice for Cache {
         io(async move { self.read(at, Buffer::hollow(at.bytes()), how).await.map(drop) })
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         let first = Extent { sectors: 1, ..at };
         let known = self.state.borrow().page(at.start.page()).is_some_and(|page| page.knows(first));
-        if known { Some(Nanos::ZERO) } else { self.below.estimate(at, how) }
+        if known || op != Op::Read { Some(Nanos::ZERO) } else { self.below.estimate(op, at, how) }
     }
 }
 

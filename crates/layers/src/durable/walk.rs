@@ -2,10 +2,10 @@
 //!
 //! A log lies in segments of equal size. A record is a head page and the pages that it describes, one after the other; the
 //! next record follows it in its segment, or begins the segment that the head names when there is no room for a head and a
-//! page. Numbers of records are consecutive. A head also says which records were durable when it was written: those count
+//! page. Or records lie anywhere in their segment, and the next one is there or in the segment that the head names. Numbers of records are consecutive. A head also says which records were durable when it was written: those count
 //! whatever their pages hold now, and of the later ones the first whose pages are not as written ends the log.
 //!
-//! A walk ends, whatever the heads say: it enters no segment twice.
+//! A walk ends, whatever the heads say: it enters no segment twice, and records have different numbers.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,15 @@ pub struct Place {
     pub segment: u32,
     /// Pages into it.
     pub offset: u32,
+}
+
+/// Where the records of a segment lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// One after the other.
+    InOrder,
+    /// In any order, and with gaps.
+    Anywhere,
 }
 
 /// A record that was found.
@@ -51,26 +60,40 @@ impl<R: Record> Walk<R> {
 }
 
 /// Finds the records from `anchor` on, in segments of `pages`, the first of which has the number `first`. `find` looks for
-/// the record of a number at a place.
+/// the record of a number at a place, or in its whole segment.
 pub async fn walk<R: Record>(
     pages: u32,
+    fill: Fill,
     anchor: Option<Place>,
     first: u64,
     mut find: impl AsyncFnMut(Place, u64) -> Result<Option<R>, IoError>,
 ) -> Result<Walk<R>, IoError> {
     let (mut records, mut entered) = (Vec::new(), BTreeSet::new());
     let has_room = |place: &Place| place.offset.saturating_add(SMALLEST) <= pages;
-    let mut next = anchor.filter(has_room);
-    while let Some(place) = next {
-        if (place.offset == 0 || records.is_empty()) && !entered.insert(place.segment) {
-            break;
+    // Where the next record may be.
+    let mut places: Vec<Place> = anchor.into_iter().filter(has_room).collect();
+    while !places.is_empty() {
+        let (number, mut found) = (first + records.len() as u64, None);
+        for place in &places {
+            found = find(*place, number).await?.map(|record| (*place, record));
+            if found.is_some() {
+                break;
+            }
         }
-        let Some(record) = find(place, first + records.len() as u64).await? else {
-            return Ok(Walk { records, end: Some(place) });
+        let Some((place, record)) = found else {
+            return Ok(Walk { records, end: places.first().copied() });
         };
-        let after = Place { offset: place.offset + 1 + record.pages(), ..place };
-        next = Some(after).filter(has_room);
-        next = next.or_else(|| Some(Place { segment: record.next()?, offset: 0 }));
+        entered.insert(place.segment);
+        let here = match fill {
+            Fill::InOrder => Place { offset: place.offset + 1 + record.pages(), ..place },
+            Fill::Anywhere => Place { offset: 0, ..place },
+        };
+        let next = record.next().filter(|next| !entered.contains(next));
+        let next = next.map(|segment| Place { segment, offset: 0 });
+        places = Some(here).filter(has_room).into_iter().chain(next).collect();
+        if fill == Fill::InOrder {
+            places.truncate(1);
+        }
         records.push(record);
     }
     Ok(Walk { records, end: None })
@@ -100,14 +123,19 @@ mod tests {
         }
     }
 
-    fn walked(pages: u32, anchor: Place, made: &[(u32, Option<u32>)]) -> (Walk<Made>, Vec<Place>) {
+    fn walked(
+        pages: u32,
+        fill: Fill,
+        anchor: Place,
+        made: &[(u32, Option<u32>)],
+    ) -> (Walk<Made>, Vec<Place>) {
         let mut asked = Vec::new();
         let find = async |place: Place, number: u64| {
             asked.push(place);
             let made = made.get((number - 10) as usize);
             Ok(made.map(|(behind, next)| Made(number, (*behind).min(pages - place.offset - 1), *next)))
         };
-        let walk = walk(pages, Some(anchor), 10, find);
+        let walk = walk(pages, fill, Some(anchor), 10, find);
         let walk = futures_util::FutureExt::now_or_never(walk).unwrap().unwrap();
         (walk, asked)
     }
@@ -115,13 +143,14 @@ mod tests {
     #[test]
     fn a_record_without_room_after_it_leads_to_the_next_segment() {
         let anchor = Place { segment: 3, offset: 2 };
-        let (walk, asked) = walked(8, anchor, &[(2, None), (1, Some(5)), (6, Some(3)), (1, None)]);
+        let (walk, asked) =
+            walked(8, Fill::InOrder, anchor, &[(2, None), (1, Some(5)), (6, Some(3)), (1, None)]);
         let place = |segment, offset| Place { segment, offset };
         assert_eq!(asked, [place(3, 2), place(3, 5), place(5, 0)], "one page is left of 3 and of 5");
         assert_eq!((walk.records.len(), walk.end, walk.stable()), (3, None, 6), "3 was entered before");
-        let (walk, _) = walked(8, anchor, &[(1, None)]);
+        let (walk, _) = walked(8, Fill::InOrder, anchor, &[(1, None)]);
         assert_eq!((walk.records.len(), walk.end), (1, Some(place(3, 4))));
-        assert!(walked(8, place(3, 7), &[(1, None)]).1.is_empty(), "no record has room there");
+        assert!(walked(8, Fill::InOrder, place(3, 7), &[(1, None)]).1.is_empty(), "no record has room there");
     }
 
     proptest! {
@@ -131,10 +160,35 @@ mod tests {
             offset in 0..9_u32,
             made in prop::collection::vec((0..9_u32, prop::option::of(0..4_u32)), 0..40),
         ) {
-            let (walk, asked) = walked(pages, Place { segment: 0, offset }, &made);
+            let (walk, asked) = walked(pages, Fill::InOrder, Place { segment: 0, offset }, &made);
             prop_assert!(asked.iter().all(|place| place.offset + SMALLEST <= pages));
             prop_assert!(asked.len() <= 1 + 4 * pages as usize);
             prop_assert_eq!(walk.records.len() + usize::from(walk.end.is_some()), asked.len());
+        }
+
+        /// Records lie in three segments, some of which name another; all that follow each other are found, and no more.
+        #[test]
+        fn records_that_lie_anywhere_are_found_in_order(
+            made in prop::collection::vec((0..3_u32, prop::option::of(0..3_u32)), 0..20),
+        ) {
+            let find = async |place: Place, number: u64| {
+                let made = made.get((number - 10) as usize).filter(|(segment, _)| *segment == place.segment);
+                Ok(made.map(|(_, next)| Made(number, 1, *next)))
+            };
+            let walk = walk(4, Fill::Anywhere, Some(Place { segment: 0, offset: 2 }), 10, find);
+            let walk = futures_util::FutureExt::now_or_never(walk).unwrap().unwrap();
+            let (mut at, mut entered, mut expected) = (0, vec![0], 0);
+            for (index, (segment, _)) in made.iter().enumerate() {
+                let named = index.checked_sub(1).and_then(|last| made[last].1);
+                if *segment != at && (named != Some(*segment) || entered.contains(segment)) {
+                    break;
+                }
+                at = *segment;
+                entered.push(at);
+                expected += 1;
+            }
+            prop_assert_eq!(walk.records.len(), expected);
+            prop_assert_eq!(walk.end, Some(Place { segment: at, offset: if expected == 0 { 2 } else { 0 } }));
         }
     }
 }

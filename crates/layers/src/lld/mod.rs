@@ -32,7 +32,7 @@ use std::task::Waker;
 
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, Op,
     PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
@@ -191,9 +191,13 @@ impl BlockDevice for Lld {
         }
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         let slot = self.state.borrow().slots[at.start.page() as usize];
-        if slot == NONE { None } else { self.below.estimate(self.layout.extent(slot, 1), how) }
+        if slot == NONE || op != Op::Read {
+            None
+        } else {
+            self.below.estimate(op, self.layout.extent(slot, 1), how)
+        }
     }
 }
 

@@ -158,7 +158,7 @@ async fn follow(
         let key = Key { identity: head.identity, epoch: head.epoch, sequence, segment, offset };
         summary_at(below, layout, &key, options).await
     };
-    let walk = walk::walk(layout.segment, anchor, head.sequence + 1, find).await?;
+    let walk = walk::walk(layout.segment, walk::Fill::InOrder, anchor, head.sequence + 1, find).await?;
     let stable = walk.stable();
     let mut log = walk.records;
     for index in 0..log.len() {

@@ -4,7 +4,7 @@
 
 use futures_util::future::{join_all, select};
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, Ticket};
+use seekless_core::{Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, Op, Ticket};
 
 use super::areas::Areas;
 use super::{Scrub, State, did};
@@ -53,7 +53,11 @@ impl Scrub {
     /// Class of a pass before its deadline. Without a drive model nothing is free: then it reads in order.
     fn class(&self) -> Class {
         let how = Hints { class: self.options.class(), ..Hints::default() };
-        if self.below.estimate(Extent::new(0, 1), &how).is_some() { how.class } else { Class::Background }
+        if self.below.estimate(Op::Read, Extent::new(0, 1), &how).is_some() {
+            how.class
+        } else {
+            Class::Background
+        }
     }
 
     fn ended(&self) -> Result<(), IoError> {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use futures_util::future::try_join;
 use seekless_core::device::{ExtentState, Mark, Place, io};
-use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Zeroes};
+use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op, Zeroes};
 use seekless_drive::Simulated;
 
 /// See the file's header.
@@ -95,7 +95,7 @@ impl BlockDevice for EmulatedComponent {
         self.drive.places(at, each);
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.drive.estimate(at, how)
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.drive.estimate(op, at, how)
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 use seekless_core::device::{ExtentState, Mark, Place, io};
 use seekless_core::runtime::sleep;
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op, Zeroes,
 };
 
 /// See the file's header.
@@ -85,7 +85,7 @@ impl BlockDevice for TimedComponent {
         self.device.places(at, each);
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.device.estimate(at, how)
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.device.estimate(op, at, how)
     }
 }

@@ -29,8 +29,6 @@ pub(super) struct MapWrite {
     bits: u64,
     /// The batch up to which it covers.
     covered: u64,
-    /// Slots of the log before this one have entries in the page.
-    filled: u32,
     pending_free: Vec<Slot>,
     pub bytes: Vec<u8>,
 }
@@ -47,7 +45,6 @@ impl Table {
         let (changes, bits) = (known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
-        let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
         invariant!(
             "a segment counts the pages of its map",
             entries.iter().flatten().count() == known.valid as usize
@@ -59,7 +56,7 @@ impl Table {
         let bytes = page.encode(disk.version, &page_id);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);
-        MapWrite { segment, generation, copy, changes, bits, covered, filled, pending_free, bytes }
+        MapWrite { segment, generation, copy, changes, bits, covered, pending_free, bytes }
     }
 
     /// Records that a map page is durable.
@@ -73,13 +70,13 @@ impl Table {
         );
         (segment.generation, segment.copy, segment.covered) =
             (written.generation, written.copy, written.covered);
-        segment.stable = segment.stable.max(written.filled);
         if segment.changes == written.changes {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
         }
         if segment.bits == written.bits {
             segment.bits = 0;
         }
+        self.segments.set_stable(written.segment, written.covered);
         self.segments.set_free(&written.pending_free);
     }
 }

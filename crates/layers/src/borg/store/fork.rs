@@ -28,6 +28,7 @@ pub struct Fork {
     page: Super,
     sequence: u64,
     taken: u64,
+    eager: bool,
 }
 
 impl Store {
@@ -40,12 +41,13 @@ impl Store {
             page: disk.page.clone(),
             sequence: table.log.sequence,
             taken: table.log.next_to_take() - 1,
+            eager: self.eager,
         }
     }
 
     /// A store with the entries of `fork`, over devices that keep no data.
     pub fn from_map(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, fork: Fork) -> Rc<Store> {
-        let Fork { map, mut segments, page, sequence, taken } = fork;
+        let Fork { map, mut segments, page, sequence, taken, eager } = fork;
         let layout = page.layout;
         let logged = layout.read_cache..layout.segments();
         let free: BTreeSet<u32> = logged
@@ -69,7 +71,7 @@ impl Store {
             map_pages: 0,
         };
         let table = Table::new(map, segments, log, Sums::new(layout));
-        let setup = Setup { layout, timing_only: true, canary: Canary::default() };
+        let setup = Setup { layout, timing_only: true, eager, canary: Canary::default() };
         Store::over(origin, bopt, setup, table, disk)
     }
 }

@@ -102,24 +102,23 @@ impl Store {
     }
 }
 
-/// The pages that the headers in a segment describe, from batch `first` on: headers of earlier batches were left by the
-/// last use of the segment.
+/// The pages that the headers in a segment describe, of batches from `first` on, which may lie in any order: headers of
+/// earlier batches were left by the last use of the segment.
 fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<Appended> {
     let earlier = mutant::is("borg: headers of the last use of a segment count");
-    let (mut all, mut offset, mut least) = (Vec::new(), 0, if earlier { 0 } else { first });
+    let (mut all, mut offset, least) = (Vec::new(), 0, if earlier { 0 } else { first });
     while (offset as usize + 1) * PAGE < bytes.len() {
         let at = layout.page(start + offset);
         let decode =
             |bytes: &[u8]| BatchHeader::of_any(at, identity, bytes).filter(|(number, _)| *number >= least);
         let found = parity::head(&bytes[offset as usize * PAGE..], batch::MAGIC, decode);
         // A batch that failed may have left no header.
-        let Some(((number, page), _)) = found else {
+        let Some(((_, page), _)) = found else {
             offset += 1;
             continue;
         };
         let slots = start + offset + 1..;
         all.extend(page.entries.iter().zip(slots).map(|((page, sum), slot)| (*page, slot, *sum)));
-        least = number + 1;
         offset += 1 + page.entries.len() as u32;
     }
     all

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -15,6 +16,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{Buffer, IoError, invariant, mutant};
 
 use super::format::{Anchor, NONE, OLD, batch};
+use super::holes::{Holes, usable};
 use super::layout::Layout;
 use super::map::Slot;
 use super::segments::{Segment, Segments};
@@ -125,18 +127,17 @@ pub struct Log {
 }
 
 /// The end of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     /// No header on disk says where the log continues: only a super page can.
     Closed {
-        /// The segment filled last, and up to where; its last batch may still be joined.
-        last: Option<(u32, u32)>,
+        /// The segment filled last, and what is free there; its last batch may still be joined.
+        last: Option<(u32, Holes)>,
     },
     /// A segment is being filled.
     Open {
         segment: u32,
-        /// Slots filled.
-        filled: u32,
+        free: Holes,
         /// The segment after it, if one was free.
         next: Option<u32>,
     },
@@ -164,9 +165,9 @@ impl Log {
 
     /// Free slots: free segments, and the remainder of the open one.
     pub fn room(&self) -> u64 {
-        let (left, next) = match self.end {
-            End::Closed { last } => (last.map_or(0, |(_, filled)| self.layout.segment - filled), None),
-            End::Open { filled, next, .. } => (self.layout.segment - filled, next),
+        let (left, next) = match &self.end {
+            End::Closed { last } => (last.as_ref().map_or(0, |(_, free)| free.pages()), None),
+            End::Open { free, next, .. } => (free.pages(), *next),
         };
         let segments = (self.free.len() + usize::from(next.is_some())) as u64;
         u64::from(left) + segments * u64::from(self.layout.segment)
@@ -174,10 +175,43 @@ impl Log {
 
     /// Whether this many pages can be absorbed now, however they are divided into batches.
     pub fn has_room(&self, pages: u64) -> bool {
-        let usable = |slots: u32| u64::from(slots - slots.div_ceil(self.longest as u32 + 1));
-        let End::Open { filled, next, .. } = self.end else { return false };
+        let longest = self.longest as u32;
+        let End::Open { free, next, .. } = &self.end else { return false };
         let segments = (self.free.len() + usize::from(next.is_some())) as u64;
-        usable(self.layout.segment - filled) + segments * usable(self.layout.segment) >= pages
+        u64::from(free.usable(longest)) + segments * u64::from(usable(self.layout.segment, longest)) >= pages
+    }
+
+    /// Slots at which a batch of this many pages can begin, in the segment that is being filled. None while batches are
+    /// being written, which the next one should follow; and none in an empty segment: recovery checks the beginnings of
+    /// segments for batches behind a damaged one.
+    pub fn begins(&self, pages: u64) -> Vec<Range<Slot>> {
+        let pages = pages.min(self.longest as u64) as u32 + 1;
+        match &self.end {
+            End::Open { segment, free, .. }
+                if self.is_quiet() && free.next().is_some_and(|next| next > 0) =>
+            {
+                let start = self.layout.slots_of(*segment).start;
+                free.begins(pages).map(|hole| start + hole.start..start + hole.end).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The slot in which the next batch would begin, if there is room in the segment that is being filled.
+    pub fn next_slot(&self) -> Option<Slot> {
+        let End::Open { segment, free, .. } = &self.end else { return None };
+        Some(self.layout.slots_of(*segment).start + free.next()?)
+    }
+
+    /// Lets the next batch begin in this slot, one of [`Log::begins`].
+    pub fn begin_at(&mut self, slot: Slot) {
+        if let End::Open { segment, free, .. } = &mut self.end {
+            invariant!(
+                "a batch begins in the segment that is filled",
+                self.layout.segment_of(slot).0 == *segment
+            );
+            free.move_to(self.layout.segment_of(slot).1);
+        }
     }
 
     /// Whether the log continues only where the super page will say.
@@ -201,11 +235,14 @@ impl Log {
             );
             let Segment { generation, copy, covered, copies, .. } = *entry;
             *entry = Segment { generation, copy, covered, copies, ..Segment::default() };
+            segments.set_stable(segment, u64::MAX);
             self.free.insert(segment);
         }
-        if let End::Open { segment, filled, next: None } = self.end {
-            let next = self.take_next_free(segment);
-            self.end = End::Open { segment, filled, next };
+        if let End::Open { segment, next: None, .. } = self.end {
+            let taken = self.take_next_free(segment);
+            if let End::Open { next, .. } = &mut self.end {
+                *next = taken;
+            }
         }
     }
 
@@ -227,14 +264,10 @@ impl Log {
         self.taken += 1;
         let taken = self.taken;
         let entry = segments.get_mut(segment);
-        (entry.taken, entry.stable, entry.next, entry.changes) = (taken, 0, None, entry.changes + 1);
+        (entry.taken, entry.next, entry.changes) = (taken, None, entry.changes + 1);
         entry.first = self.summed.then_some(self.sequence + 1);
-        self.end = End::Open { segment, filled: 0, next: self.take_next_free(segment) };
-    }
-
-    /// Whether no batch fits into the remainder of a segment.
-    fn is_full(&self, filled: u32) -> bool {
-        self.layout.segment - filled < 2
+        let next = self.take_next_free(segment);
+        self.end = End::Open { segment, free: Holes::new(self.layout.segment), next };
     }
 
     /// A slot for a page to absorb, and its batch; `None` if the log is full.
@@ -249,45 +282,46 @@ impl Log {
             self.begin_batch(segments)?;
         }
         let batch = self.open_batch.clone()?;
-        let (End::Open { segment, filled, .. } | End::Closed { last: Some((segment, filled)) }) =
-            &mut self.end
+        let (End::Open { segment, free, .. } | End::Closed { last: Some((segment, free)) }) = &mut self.end
         else {
             return None;
         };
         batch.entries.borrow_mut().push((page, sum_of_page(data)));
         batch.data.borrow_mut().push(data.clone());
-        *filled += 1;
-        let offset = if mutant::is("borg: a slot of the log is taken twice") { 1 } else { *filled - 1 };
+        let taken = free.take();
+        let offset = if mutant::is("borg: a slot of the log is taken twice") { 1 } else { taken };
+        segments.set_unstable(batch.at, self.layout.slots_of(*segment).start + taken + 1, batch.sequence);
         Some((self.layout.slots_of(*segment).start + offset, batch))
     }
 
-    /// The segment for the next batch, and its fill level.
-    fn room_for_a_batch(&mut self, segments: &mut Segments) -> Option<(u32, u32)> {
-        match self.end {
-            End::Closed { .. } => None,
-            End::Open { segment, filled, .. } if !self.is_full(filled) => Some((segment, filled)),
-            End::Open { segment, filled, next: None } => {
-                edge("the write buffer is full");
-                self.end = End::Closed { last: Some((segment, filled)) };
-                None
-            }
-            End::Open { segment, next: Some(next), .. } => {
-                segments.get_mut(segment).next = Some(next);
-                self.fill(segments, next);
-                Some((next, 0))
-            }
+    /// Finds room for a batch, perhaps in the next segment: the slot of its header, and how many pages can follow.
+    fn take_header(&mut self, segments: &mut Segments) -> Option<(Slot, u32)> {
+        let End::Open { segment, free, next } = &mut self.end else { return None };
+        let place = |segment, (at, room)| (self.layout.slots_of(segment).start + at, room);
+        if let Some(found) = free.begin() {
+            return Some(place(*segment, found));
         }
+        let segment = *segment;
+        let Some(next) = *next else {
+            edge("the write buffer is full");
+            self.end = End::Closed { last: Some((segment, free.clone())) };
+            return None;
+        };
+        segments.get_mut(segment).next = Some(next);
+        self.fill(segments, next);
+        self.take_header(segments)
     }
 
     fn begin_batch(&mut self, segments: &mut Segments) -> Option<()> {
-        let (segment, filled) = self.room_for_a_batch(segments)?;
+        let (at, room) = self.take_header(segments)?;
+        let segment = self.layout.segment_of(at).0;
         self.sequence += 1;
         segments.get_mut(segment).last_batch = self.sequence;
         let batch = Rc::new(Batch {
             sequence: self.sequence,
             segment,
-            at: self.layout.slots_of(segment).start + filled,
-            room: self.longest.min((self.layout.segment - filled - 1) as usize),
+            at,
+            room: self.longest.min(room as usize),
             entries: RefCell::default(),
             data: RefCell::default(),
             stable: Cell::new(0),
@@ -296,9 +330,6 @@ impl Log {
             state: Cell::new(BatchState::Open),
             waiting: RefCell::default(),
         });
-        if let End::Open { filled, .. } = &mut self.end {
-            *filled += 1;
-        }
         self.in_flight.push_back(batch.clone());
         self.open_batch = Some(batch);
         Some(())
@@ -309,10 +340,11 @@ impl Log {
         if self.open_batch.as_ref().is_some_and(|open_batch| Rc::ptr_eq(open_batch, batch)) {
             self.open_batch = None;
         }
-        match self.end {
-            End::Open { segment, filled, next } if segment == batch.segment => {
-                if next.is_none() && self.is_full(filled) {
-                    self.end = End::Closed { last: Some((segment, filled)) };
+        match &self.end {
+            End::Open { segment, free, next } if *segment == batch.segment => {
+                let next = *next;
+                if next.is_none() && free.next().is_none() {
+                    self.end = End::Closed { last: Some((*segment, free.clone())) };
                 }
                 next.unwrap_or(NONE)
             }
@@ -362,9 +394,7 @@ impl Log {
         let durable = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
         let stable = durable.map(|batch| batch.stable.get()).max().unwrap_or(0);
         while let Some(batch) = self.unstable.front().filter(|batch| batch.sequence <= stable) {
-            let end = self.layout.segment_of(batch.at).1 + 1 + batch.entries.borrow().len() as u32;
-            let segment = segments.get_mut(batch.segment);
-            segment.stable = segment.stable.max(end);
+            segments.set_stable(batch.segment, batch.sequence);
             self.unstable.pop_front();
         }
     }
@@ -376,9 +406,11 @@ impl Log {
         if let Some(batch) = self.in_flight.front() {
             return place(batch.segment, self.layout.segment_of(batch.at).1);
         }
-        match self.end {
-            End::Open { segment, filled, .. } if !self.is_full(filled) => place(segment, filled),
-            End::Open { next, .. } => place(next.unwrap_or(NONE), 0),
+        match &self.end {
+            End::Open { segment, free, next } => match free.next() {
+                Some(offset) => place(*segment, offset),
+                None => place(next.unwrap_or(NONE), 0),
+            },
             End::Closed { .. } => place(NONE, 0),
         }
     }

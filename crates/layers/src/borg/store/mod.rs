@@ -14,11 +14,13 @@
 
 mod append;
 mod checkpoint;
+mod eager;
 mod flush;
 mod fork;
 pub mod format;
 mod formatting;
 mod headers;
+mod holes;
 mod layout;
 mod log;
 mod lookup;
@@ -47,7 +49,7 @@ pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
 
-use self::format::Super;
+use self::format::{OLD, Super};
 use metadata::Supers;
 use session::Session;
 use table::Table;
@@ -66,6 +68,8 @@ pub struct Store {
     headers: RangeLocks,
     /// Whether copies carry no data.
     timing_only: bool,
+    /// Whether a batch may begin anywhere in its segment.
+    eager: bool,
     canary: Canary,
     table: RefCell<Table>,
     disk: RefCell<Disk>,
@@ -98,6 +102,8 @@ pub struct Setup {
     pub layout: Layout,
     /// Whether pages carry no data: for runs that only measure time.
     pub timing_only: bool,
+    /// Whether batches are placed where the head arrives first.
+    pub eager: bool,
     /// The enabled canary.
     pub canary: Canary,
 }
@@ -144,7 +150,7 @@ impl Store {
         mut table: Table,
         disk: Disk,
     ) -> Rc<Store> {
-        let Setup { layout, timing_only, canary } = setup;
+        let Setup { layout, timing_only, eager, canary } = setup;
         table.log.summed &= !timing_only;
         Rc::new_cyclic(|me| Store {
             origin,
@@ -153,6 +159,7 @@ impl Store {
             metadata: RangeLocks::new(),
             headers: RangeLocks::new(),
             timing_only,
+            eager: eager && disk.page.version != OLD,
             canary,
             table: RefCell::new(table),
             disk: RefCell::new(disk),

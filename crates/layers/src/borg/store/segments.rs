@@ -5,7 +5,7 @@
 //! of a page is invalidated only after all older ones were invalidated durably; and an older one of a dirty page only
 //! when the newer one is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seekless_core::runtime::first_number;
 use seekless_core::{invariant, mutant};
@@ -38,8 +38,6 @@ pub struct Segment {
     pub first: Option<u64>,
     /// Position in the order in which segments of the log were taken; 0 is free.
     pub taken: u64,
-    /// Slots before this one are stable: mapped durably, so that they may be overwritten in place.
-    pub stable: u32,
     /// The segment in which the log continued.
     pub next: Option<u32>,
     /// Copies of the map page, 1 or 2; 0 if there is none.
@@ -53,6 +51,9 @@ pub struct Segments {
     each: Vec<Segment>,
     /// Slots of the read cache that are empty, but named by an entry on disk (pending free).
     pending_free: BTreeSet<Slot>,
+    /// Batches whose copies are not mapped durably, so that they must not be overwritten in place: first slot to end, and
+    /// sequence number.
+    unstable: BTreeMap<Slot, (Slot, u64)>,
     /// Generation of the map page written last.
     pub generation: u64,
     /// Segments whose map page has fewer than two copies.
@@ -67,6 +68,7 @@ impl Segments {
             layout,
             each,
             pending_free: BTreeSet::new(),
+            unstable: BTreeMap::new(),
             generation: first_number(),
             not_duplicated: layout.segments(),
         }
@@ -158,8 +160,22 @@ impl Segments {
 
     /// Whether the copy in a slot may be overwritten in place.
     pub fn is_stable(&self, slot: Slot) -> bool {
-        let (segment, offset) = self.layout.segment_of(slot);
-        !self.layout.is_logged(slot) || offset < self.get(segment).stable
+        self.unstable.range(..=slot).next_back().is_none_or(|(_, (end, _))| *end <= slot)
+    }
+
+    /// Records that the slots of a batch, from its header to `end`, are not stable.
+    pub fn set_unstable(&mut self, from: Slot, end: Slot, sequence: u64) {
+        self.unstable.insert(from, (end, sequence));
+    }
+
+    /// Records that the batches of a segment up to this one are stable.
+    pub fn set_stable(&mut self, segment: u32, sequence: u64) {
+        let batches = self.unstable.range(self.layout.slots_of(segment));
+        let stable: Vec<Slot> =
+            batches.filter(|(_, (_, number))| *number <= sequence).map(|(slot, _)| *slot).collect();
+        for slot in stable {
+            self.unstable.remove(&slot);
+        }
     }
 
     /// Whether the slot is empty but an entry on disk still names it.

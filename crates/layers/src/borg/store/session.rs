@@ -13,7 +13,7 @@ use seekless_core::runtime;
 use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
 
 use super::Store;
-use super::format::{Anchor, OLD, Super};
+use super::format::{Anchor, OLD, SCATTERED, Super};
 use super::segments::Segment;
 
 /// What may have changed since opening.
@@ -121,6 +121,8 @@ impl Store {
         let change = |page: &mut Super| {
             (page.clean, page.anchor, page.session) = (false, anchor, number);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
+            // What older programs wrote lies before the anchor.
+            page.features = page.features & !SCATTERED | if self.eager { SCATTERED } else { 0 };
             // Map pages that named first batches wrongly were written above.
             page.firsts = page.version != OLD && (begins || page.firsts);
         };
@@ -178,6 +180,8 @@ impl Store {
         let change = |page: &mut Super| {
             (page.clean, page.require, page.generations, page.samples, page.mark) =
                 (true, require, generations, samples, mark);
+            // No batch is read any more.
+            page.features &= !SCATTERED;
         };
         self.enter(Session::Ending);
         self.write_super(change, how).await?;

@@ -180,10 +180,13 @@ fn what_is_dirty_is_no_hole_and_what_is_known_is_near() {
         let found = cache.extents(Extent::new(0, 32)).await.unwrap();
         assert!(found.iter().all(|state| state.content == Content::Unknown));
         let how = Hints::default();
-        assert_eq!(cache.estimate(Extent::new(8, 1), &how), Some(Nanos::ZERO));
-        assert_eq!(cache.estimate(Extent::new(10, 1), &how), below.estimate(Extent::new(10, 1), &how));
+        assert_eq!(cache.estimate(Op::Read, Extent::new(8, 1), &how), Some(Nanos::ZERO));
+        assert_eq!(
+            cache.estimate(Op::Read, Extent::new(10, 1), &how),
+            below.estimate(Op::Read, Extent::new(10, 1), &how)
+        );
         cache.prefetch(Extent::new(800, 8), how.clone()).await.unwrap();
-        assert_eq!(cache.estimate(Extent::new(800, 1), &how), Some(Nanos::ZERO));
+        assert_eq!(cache.estimate(Op::Read, Extent::new(800, 1), &how), Some(Nanos::ZERO));
         assert!(cache.geometry().volatile_cache);
     });
 }

@@ -15,7 +15,7 @@ use seekless_core::lock::{Mode, RangeLocks};
 use seekless_core::runtime::Rng;
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Nanos, Zeroes, runtime,
+    Nanos, Op, Zeroes, runtime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -214,8 +214,8 @@ impl BlockDevice for PowerCut {
         self.below.places(at, each);
     }
 
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below.estimate(at, how)
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below.estimate(op, at, how)
     }
 }
 

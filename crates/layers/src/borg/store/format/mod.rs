@@ -13,6 +13,7 @@ use seekless_core::device::Mark;
 
 use super::layout::Layout;
 use crate::bytes::put;
+use crate::durable::walk::Fill;
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_BYTES as usize;
@@ -27,6 +28,8 @@ pub const SEALED: u32 = 2;
 
 /// An incompatible feature: some copies are still of version 1, and not valid.
 pub const UPGRADING: u32 = 1;
+/// An incompatible feature: batches may lie anywhere in their segment, not only one after the other.
+pub const SCATTERED: u32 = 2;
 
 /// Magic of super pages of version 2.
 pub const SUPER_2: [u8; 8] = *b"SKLBORG2";
@@ -172,6 +175,11 @@ impl Super {
     /// Whether some copies are not of version 2 yet; those are not valid.
     pub fn is_upgrading(&self) -> bool {
         self.features & UPGRADING != 0
+    }
+
+    /// Where the batches of a segment lie.
+    pub fn fill(&self) -> Fill {
+        if self.features & SCATTERED == 0 { Fill::InOrder } else { Fill::Anywhere }
     }
 
     /// Encodes it for the copy at page `at`.

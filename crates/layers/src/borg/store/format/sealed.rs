@@ -6,7 +6,7 @@ use seekless_core::device::Mark;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, invalidated};
+use super::{Anchor, MapPage, PAGE, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::CopyState;
 use crate::durable::sector::{self, Part};
@@ -85,7 +85,7 @@ pub fn super_copy_state(at: u64, bytes: &[u8]) -> CopyState {
 pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     let word = |at: usize| u32_at(bytes, at);
     let number = |index: usize| u64_at(bytes, 64 + 8 * index);
-    if bytes[..8] != SUPER_2 || word(8) != SEALED || word(12) & !UPGRADING != 0 {
+    if bytes[..8] != SUPER_2 || word(8) != SEALED || word(12) & !(UPGRADING | SCATTERED) != 0 {
         return Err(format!("version {} with features {:#x}", word(8), word(12)));
     }
     let count = word(60) as usize;

@@ -3,6 +3,8 @@
 //! In version 2, a batch with one rotten sector is repaired by its parity. Two damaged sectors are taken for a batch
 //! that was being written at a power failure, unless a later one records that it was durable: then the log is damaged.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, mutant};
@@ -13,7 +15,7 @@ use super::super::layout::Layout;
 use super::super::map::Slot;
 use super::super::segments::Segments;
 use super::{DiskEntries, DiskEntry, Extras, error};
-use crate::durable::walk::{Place, Record, Walk, walk};
+use crate::durable::walk::{Fill, Place, Record, Walk, walk};
 use crate::durable::{parity, region};
 
 /// Segments after the end of the log whose first page is checked for later batches.
@@ -50,6 +52,41 @@ impl Record for FoundBatch {
 struct SegmentBytes {
     segment: u32,
     bytes: Buffer,
+    /// Offsets of headers by the numbers of their batches; empty where batches follow each other.
+    headers: BTreeMap<u64, u32>,
+}
+
+impl SegmentBytes {
+    async fn read(bopt: &dyn BlockDevice, disk: &Super, segment: u32) -> Result<SegmentBytes, IoError> {
+        let first = disk.layout.page(disk.layout.slots_of(segment).start);
+        let at = Extent::of_pages(first, u64::from(disk.layout.segment));
+        let bytes = region::read(bopt, at).await?;
+        let headers = bytes.look(|bytes| {
+            let pages = (0..).zip(bytes.chunks_exact(PAGE)).filter(|_| disk.fill() == Fill::Anywhere);
+            let header = |(offset, page): (u32, &[u8])| {
+                let (sequence, _) = BatchHeader::of_any(first + u64::from(offset), disk.identity, page)?;
+                Some((sequence, offset))
+            };
+            pages.filter_map(header).collect()
+        });
+        Ok(SegmentBytes { segment, bytes, headers })
+    }
+
+    /// The batch of this number: at `offset`, or anywhere.
+    fn find(&self, disk: &Super, offset: u32, sequence: u64) -> Option<FoundBatch> {
+        let segment = self.segment;
+        self.bytes.look(|bytes| {
+            let at = |offset| batch_at(bytes, disk, Place { segment, offset }, sequence);
+            let in_order = mutant::is("borg: a batch is only looked for behind the last one");
+            match (disk.fill(), self.headers.get(&sequence)) {
+                (Fill::InOrder, _) => at(offset),
+                (Fill::Anywhere, Some(found)) if in_order && *found != offset => None,
+                (Fill::Anywhere, Some(offset)) => at(*offset),
+                // Its header may be damaged.
+                (Fill::Anywhere, None) => (0..disk.layout.segment).find_map(at),
+            }
+        })
+    }
 }
 
 /// The batch of this number at a place of a segment, if it is there.
@@ -142,14 +179,14 @@ async fn find_all(
     let mut last: Option<SegmentBytes> = None;
     let find = async |place: Place, sequence: u64| {
         if last.as_ref().is_none_or(|last| last.segment != place.segment) {
-            let first = disk.layout.page(disk.layout.slots_of(place.segment).start);
-            let bytes = region::read(bopt, Extent::of_pages(first, u64::from(disk.layout.segment))).await?;
-            last = Some(SegmentBytes { segment: place.segment, bytes });
+            last = Some(SegmentBytes::read(bopt, disk, place.segment).await?);
         }
-        let bytes = last.as_ref().map(|last| &last.bytes);
-        Ok(bytes.and_then(|bytes| bytes.look(|bytes| batch_at(bytes, disk, place, sequence))))
+        Ok(last.as_ref().and_then(|last| last.find(disk, place.offset, sequence)))
     };
-    let walk = walk(disk.layout.segment, anchor, sequence, find).await?;
+    let walk = walk(disk.layout.segment, disk.fill(), anchor, sequence, find).await?;
+    if let Some(end) = walk.end.filter(|end| last.as_ref().is_some_and(|last| last.segment != end.segment)) {
+        last = Some(SegmentBytes::read(bopt, disk, end.segment).await?);
+    }
     Ok((walk, last))
 }
 
@@ -168,8 +205,9 @@ async fn ensure_log_ends_here(
         later.then_some(sequence)
     };
     let first = layout.page(layout.slots_of(end.segment).start);
+    let from = if disk.fill() == Fill::Anywhere { 0 } else { end.offset as usize };
     let mut found = last.bytes.look(|bytes| {
-        let mut here = (first..).zip(bytes.chunks_exact(PAGE)).skip(end.offset as usize);
+        let mut here = (first..).zip(bytes.chunks_exact(PAGE)).skip(from);
         here.find_map(|(at, bytes)| says(at, bytes))
     });
     if found.is_none() {
@@ -197,16 +235,15 @@ fn replay(
     segments: &mut Segments,
     entries: &mut DiskEntries,
 ) -> Result<(), IoError> {
-    let (number, offset) = layout.segment_of(batch.at);
+    let number = layout.segment_of(batch.at).0;
     let segment = segments.get_mut(number);
     segment.last_batch = batch.sequence;
     segment.first = segment.first.map(|first| first.min(batch.sequence));
     segment.changes += 1;
-    let decoded = batch.sequence <= segment.covered;
-    segment.stable = if decoded { segment.stable } else { segment.stable.min(offset) };
-    if decoded {
+    if batch.sequence <= segment.covered {
         return Ok(());
     }
+    segments.set_unstable(batch.at, batch.at + 1 + batch.page.entries.len() as u32, batch.sequence);
     edge("a batch of the log is replayed");
     for (slot, (page, _)) in (batch.at + 1..).zip(&batch.page.entries) {
         entries.add(segments, layout, *page, DiskEntry { slot, dirty: true, age: (batch.sequence, 0) })?;

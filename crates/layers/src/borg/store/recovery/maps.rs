@@ -66,8 +66,7 @@ fn decode_some(
         };
         let Counts { page, generation, copy, newest, twice } = counts;
         let entry = segments.get_mut(segment);
-        (entry.generation, entry.copy, entry.covered, entry.stable) =
-            (generation, copy, page.covered, layout.segment);
+        (entry.generation, entry.copy, entry.covered) = (generation, copy, page.covered);
         if disk.firsts {
             // An empty page may be of the last use of the segment: the log tells its first batch.
             let empty = page.entries.iter().all(Option::is_none);
