@@ -3,8 +3,9 @@
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
 //! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does. Answered pace: as
-//! clients that wait for their answers would, so that a faster device is asked sooner. A request that fails is counted,
-//! and the replay goes on.
+//! clients that wait for their answers would, so that a faster device is asked sooner. At each pace a request that
+//! overlaps an earlier write waits for its answer, and a write for all earlier requests that it overlaps, as a client's
+//! buffer cache has it. A request that fails is counted, and the replay goes on.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -14,8 +15,8 @@ use std::task::{Poll, Waker};
 use rustc_hash::FxHashMap;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, Nanos, Op, ProcessId, Record, Zeroes,
-    runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, Mode, Nanos, Op, ProcessId, RangeLocks,
+    Record, Zeroes, runtime,
 };
 
 /// When requests are issued.
@@ -81,6 +82,8 @@ impl Load {
 #[derive(Default)]
 struct InFlight<T> {
     count: usize,
+    /// Their sectors.
+    held: RangeLocks,
     /// Reads in flight, by process.
     reading: FxHashMap<ProcessId, u32>,
     answers: T,
@@ -179,11 +182,15 @@ fn issue<T: Tally>(
     if record.op == Op::Read {
         *now.reading.entry(record.origin.process).or_default() += 1;
     }
+    let mode = if record.op == Op::Read { Mode::Shared } else { Mode::Exclusive };
+    let held = now.held.lock(record.extent, mode, Class::Foreground, None);
     drop(now);
     let (in_flight, device) = (in_flight.clone(), device.clone());
     let begin = runtime::now();
     runtime::spawn(async move {
+        let held = held.await;
         let result = carry_out(&*device, &record, account).await;
+        drop(held);
         let mut now = in_flight.borrow_mut();
         now.count -= 1;
         if record.op == Op::Read {
