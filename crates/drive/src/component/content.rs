@@ -14,7 +14,7 @@ impl Content {
         match op {
             Op::Read => self.load(at, buffer),
             Op::Write => self.store(at, buffer),
-            Op::WriteZeroes => self.0.retain(|sector, _| !(at.start.0..at.end().0).contains(sector)),
+            Op::WriteZeroes => self.forget(at),
             Op::Flush | Op::Discard => {}
         }
     }
@@ -41,18 +41,43 @@ impl Content {
     }
 
     fn store(&mut self, at: Extent, from: &Buffer) {
-        if self.0.is_empty() && from.is_hollow() {
-            return;
+        if from.is_hollow() {
+            return self.forget(at);
         }
-        for (index, sector) in (at.start.0..at.end().0).enumerate() {
-            let part = from.cut(index * SECTOR_BYTES as usize, SECTOR_BYTES as usize);
-            let mut bytes = [0; SECTOR_BYTES as usize];
-            bytes.copy_from_slice(&part.to_vec());
-            if part.is_hollow() {
-                self.0.remove(&sector);
+        for (part, piece) in from.split(at, 1) {
+            if piece.is_hollow() {
+                self.0.remove(&part.start.0);
             } else {
-                self.0.insert(sector, bytes);
+                let held = self.0.entry(part.start.0).or_insert([0; SECTOR_BYTES as usize]);
+                piece.look(|bytes| held.copy_from_slice(bytes));
             }
         }
+    }
+
+    /// These sectors read as zeroes from now on.
+    fn forget(&mut self, at: Extent) {
+        while let Some((&sector, _)) = self.0.range(at.start.0..at.end().0).next() {
+            self.0.remove(&sector);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_write_of_each_sector_is_read() {
+        let mut content = Content::default();
+        let real = |sectors: u64, byte| Buffer::from_vec(vec![byte; (sectors * SECTOR_BYTES) as usize]);
+        let mixed = Buffer::join([Buffer::hollow_sectors(1), real(1, 3)]);
+        content.apply(Op::Write, Extent::new(10, 6), &real(6, 1));
+        content.apply(Op::Write, Extent::new(11, 1), &Buffer::hollow_sectors(1));
+        content.apply(Op::Write, Extent::new(12, 2), &mixed);
+        content.apply(Op::WriteZeroes, Extent::new(15, 2), &Buffer::hollow_sectors(2));
+        let read = content.read(Extent::new(9, 8)).to_vec();
+        let sectors: Vec<u8> = read.chunks(SECTOR_BYTES as usize).map(|sector| sector[0]).collect();
+        assert_eq!(sectors, [0, 1, 0, 0, 3, 1, 0, 0]);
+        assert!(content.read(Extent::new(15, 5)).is_hollow() && content.0.len() == 3);
     }
 }

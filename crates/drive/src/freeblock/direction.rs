@@ -171,6 +171,24 @@ impl Direction {
         })
     }
 
+    /// Removes a set, with everything that is pending in it.
+    pub fn remove_set(&mut self, tracks: &Tracks, set: usize) {
+        let set = self.sets.remove(set);
+        if set.left == 0 {
+            return;
+        }
+        for track in 0..tracks.len() {
+            for extent in tracks.on(track) {
+                let pending = set.pending.count(set.pending.pieces(extent, (0, extent.sectors)));
+                self.counts[track] -= set.weight * pending as u16;
+            }
+        }
+        let by_cylinder = self.counts.chunks(tracks.heads() as usize).map(most);
+        self.fullest.iter_mut().zip(by_cylinder).for_each(|(fullest, now)| *fullest = now);
+        let by_group = self.fullest.chunks(GROUP).map(most);
+        self.fullest_of.iter_mut().zip(by_group).for_each(|(fullest, now)| *fullest = now);
+    }
+
     /// Whether nothing is pending, or nothing may be taken.
     pub fn is_empty(&self) -> bool {
         self.sets.iter().all(|(_, set)| set.left == 0 || set.full())

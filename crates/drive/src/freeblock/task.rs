@@ -431,17 +431,7 @@ impl Inner {
 
     fn forget(&mut self, number: usize) {
         let task = self.tasks.remove(number);
-        let direction = &mut self.directions[usize::from(task.write)];
-        for track in 0..self.tracks.len() {
-            for extent in self.tracks.on(track) {
-                let (mut from, to) = direction.sets[task.set].pending.pieces(extent, (0, extent.sectors));
-                while let Some(bit) = direction.sets[task.set].pending.next((from, to)) {
-                    direction.remove_pending(&self.tracks, task.set, track, bit);
-                    from = bit + 1;
-                }
-            }
-        }
-        direction.sets.remove(task.set);
+        self.directions[usize::from(task.write)].remove_set(&self.tracks, task.set);
         self.due.retain(|piece| (piece.write, piece.taken.set) != (task.write, task.set));
     }
 }

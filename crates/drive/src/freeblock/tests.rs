@@ -340,3 +340,24 @@ fn a_scan_takes_less_than_two_bits_a_block() {
     eprintln!("{:.2} bits a block", bits as f64 / blocks as f64);
     assert!(bits <= 2 * blocks, "{bits} bits for {blocks} blocks");
 }
+
+#[test]
+fn a_set_that_is_removed_leaves_the_counts_of_the_others() {
+    let mut world = World::new(&small());
+    let stays = world.add_pending(false, 8, 2_000, &mut Lcg(1));
+    let [alone, _] = &world.directions;
+    let (tracks, last) = (world.tracks.len(), world.tracks.cylinders() - 1);
+    let counts = alone.counts().to_vec();
+    let found = |direction: &Direction| {
+        let each = 1..100;
+        each.map(|least| (direction.up(0, last + 1, least), direction.down(last, 0, least)))
+            .collect::<Vec<_>>()
+    };
+    let before = found(alone);
+    let goes = world.add_pending(false, 16, 9_000, &mut Lcg(2));
+    assert_ne!(world.directions[0].counts(), counts);
+    world.directions[0].remove_set(&world.tracks, goes);
+    let [after, _] = &world.directions;
+    assert_eq!((after.counts().len(), after.counts()), (tracks, &counts[..]));
+    assert!(found(after) == before && after.sets.contains(stays) && !after.sets.contains(goes));
+}
