@@ -77,9 +77,8 @@ pub fn mixed(hash: u64, word: u64) -> u64 {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks_exact(8)
-        .fold(1, |hash, eight| mixed(hash, eight.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+    let words = bytes.chunks_exact(8).map(|eight| eight.try_into().map_or(0, u64::from_be_bytes));
+    words.fold(1, mixed)
 }
 
 #[derive(Clone)]

@@ -33,7 +33,7 @@ impl Store {
             self.disk.borrow_mut().page.identity = identity.max(1);
         }
         let bytes =
-            |pages: &[MapWrite]| pages.iter().flat_map(|page| page.bytes.clone()).collect::<Vec<u8>>();
+            |pages: &[MapWrite]| pages.iter().map(|page| page.bytes.as_slice()).collect::<Vec<_>>().concat();
         let second = self.all_maps_at(1);
         let is_old = self.disk.borrow().page.version == OLD;
         let first = if is_old { bytes(&self.all_maps_at(0)) } else { self.again(&second) };
@@ -71,7 +71,7 @@ impl Store {
             let at = self.layout.map_page(page.segment, 0);
             sealed::for_copy(at, page.generation, identity, &page.bytes)
         };
-        second.iter().flat_map(again).collect()
+        second.iter().map(again).collect::<Vec<_>>().concat()
     }
 
     /// Invalidates torn pages of version 1, by their first sectors: overwriting them could make them whole.
