@@ -12,6 +12,9 @@ TESTED := $(CARGO_TARGET_DIR)/debug/seekless
 TARGETS := --lib --bins --tests
 # Many tests wait for servers and clients: more of them at once than there are processors.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
+# With cargo-nextest tests of several programs run at once; without it, one program after the other.
+RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
@@ -29,7 +32,7 @@ demo: toolchain ## replay a real trace that ships with the project, without and 
 
 test: toolchain ## run all tests
 	@scripts/clients
-	cargo test --workspace --locked $(TARGETS) $(BUGS)
+	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` includes `tidy` and the canaries; later stages run the programs that it builds.
 check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs

@@ -3,8 +3,10 @@
 //! Needs the feature `canaries`.
 
 use seekless_lab::explore::Options;
+use seekless_lab::explore::shrink::Shrinker;
 use seekless_layers::registry::LAYERS;
 use seekless_promises as common;
+use seekless_volume::settings::Ranges;
 
 /// Number of states within which a bug has to be found.
 const BUDGET: u64 = 100_000;
@@ -47,6 +49,7 @@ fn find(layer: &str, bug: &str) {
         let mut volume = common::volume(name);
         let layer = volume.layers.get_mut(layer).unwrap();
         layer.options.insert("canary".to_owned(), toml::Value::String(canary.clone()));
+        volume.explore = Ranges::new();
         volume
     };
     // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each.
@@ -58,29 +61,33 @@ fn find(layer: &str, bug: &str) {
     let mut explored = tries.map(|(name, work, fill, states)| {
         let plain = Some(states / 1_000);
         let options = Options { plain, states, fill, ..Options::default() };
-        let explore = || common::explore(&volume(name), work, 4, COMMANDS, 20, options);
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore))
+        let volume = volume(name);
+        let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
+        (name, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))
     });
-    let found = explored.find(|explored| match explored {
-        Ok(explored) => explored.finding.is_some(),
-        Err(_) => true,
-    });
-    let explored = match found {
-        Some(Ok(explored)) => explored,
-        Some(Err(panic)) => {
+    let found =
+        explored.find(|(_, explored)| explored.as_ref().map_or(true, |found| found.finding.is_some()));
+    let (name, explored) = match found {
+        Some((name, Ok(explored))) => (name, explored),
+        Some((name, Err(panic))) => {
             let why = panic.downcast_ref::<&str>().copied().unwrap_or_default();
             assert!(why.contains("an invariant broken"), "{layer}, {canary}: {why}");
-            return println!("{layer}, {canary}: {why}");
+            return println!("{layer}, {canary}: found on {name}: {why}");
         }
         None => panic!("{layer}, {canary}: not found in {BUDGET} states of any volume and workload"),
     };
     let (tally, finding) = (&explored.tally, explored.finding.unwrap());
-    let (states, runs) = (tally.states, tally.runs);
-    println!("{layer}, {canary}: found after {states} states and {runs} runs: {}", finding.wrong);
-    let reduced = explored.reduced.unwrap();
+    let (states, runs, crashes) = (tally.states, tally.runs, finding.case.0.len());
+    println!("{layer}, {canary}: found on {name} after {states} states and {runs} runs: {}", finding.wrong);
+    // To reduce one of several crashes takes minutes, and it need not become shorter; so does one with sectors that go
+    // bad.
+    if crashes > 1 || name == "borg-weak" {
+        return;
+    }
+    let reduced = Shrinker::new(&volume(name), &|_| ()).shrink(finding);
     println!("reduced: {}\n{}", reduced.wrong, reduced.case);
     let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
-    // A violation that takes several crashes does not always become shorter; and a log has to wrap around.
+    // A log has to wrap around.
     let most = if layer == "lld" { 200 } else { 40 };
-    assert!(requests <= most || reduced.case.0.len() > 1, "{requests} requests are left of it");
+    assert!(requests <= most, "{requests} requests are left of it");
 }

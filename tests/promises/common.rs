@@ -39,7 +39,7 @@ pub fn volume(name: &str) -> Description {
     file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
 }
 
-/// Explores it under a workload; briefly, since the tests run unoptimised.
+/// Explores it briefly under a workload, and reduces what is found if `reduces`.
 ///
 /// # Panics
 /// If the workload is invalid, or needs a larger volume.
@@ -50,6 +50,7 @@ pub fn explore(
     commands: u64,
     fault_requests: u64,
     options: Options,
+    reduces: bool,
 ) -> Explored {
     let load = workload::parse(work).expect(work);
     let (clients, commands) = (Some(clients), Some(commands));
@@ -63,7 +64,7 @@ pub fn explore(
         clients,
         fault_requests,
         options,
-        reduces: true,
+        reduces,
     };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
@@ -73,7 +74,7 @@ pub fn explore(
 /// # Panics
 /// If there is one.
 pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
-    let explored = explore(&volume(name), work, clients, COMMANDS, fault_requests, options);
+    let explored = explore(&volume(name), work, clients, COMMANDS, fault_requests, options, true);
     found_nothing(&format!("{name}, {work}"), explored)
 }
 

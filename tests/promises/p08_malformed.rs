@@ -188,14 +188,14 @@ fn a_bopt_that_is_unusual_keeps_its_promises() {
     ] {
         let volume = changed(line, to).unwrap();
         let options = Options { plain: Some(20), states: 3_000, each: 24, ..Options::default() };
-        let explored = common::explore(&volume, "churn", 4, common::COMMANDS, 20, options);
+        let explored = common::explore(&volume, "churn", 4, common::COMMANDS, 20, options, true);
         common::found_nothing(to, explored);
     }
 }
 
 /// There is nothing to learn, and no error.
 #[test]
-fn a_trace_without_repeats_is_served_from_home() {
+fn a_trace_without_repeats_is_served_from_the_origin() {
     let mut volume = common::volume("borg");
     volume.layers.get_mut("borg").unwrap().reconfigure = Some(Nanos::from_millis(200));
     let run = Run { limit: Limit { requests: Some(500), time: None }, ..Run::default() };

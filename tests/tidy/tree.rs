@@ -76,8 +76,9 @@ pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
 }
 
 /// Files and folders of the root, which a visitor sees first.
-const ROOT: [&str; 22] = [
+const ROOT: [&str; 23] = [
     ".ci",
+    ".config",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
