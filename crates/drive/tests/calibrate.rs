@@ -1,7 +1,8 @@
 //! Calibration finds the true parameters of simulated drives: of every shipped drive, also with random delays of
 //! answers, and with blocks larger than sectors.
 //!
-//! `cargo test -p seekless-drive --test calibrate -- --nocapture` prints the results, drive by drive.
+//! `cargo test -p seekless-drive --test calibrate -- --nocapture` prints the results, drive by drive; those of the
+//! book's page are compared with it.
 
 use std::cell::RefCell;
 
@@ -115,6 +116,17 @@ fn near(name: &str, spec: &Spec, found: &Calibration) -> Comparison {
     near
 }
 
+/// The table of accuracy in the book.
+const PAGE: &str = include_str!("../../../docs/book/calibrate.md");
+
+/// A row of that table.
+fn row_of_page(name: &str, near: &Comparison) -> String {
+    let (zones, all) = (near.zones_found, near.zones);
+    let (begins, seeks) = (near.begins_off_tracks, near.seek_off_ms);
+    let (found, ahead, half) = (near.ahead_found, near.ahead, near.replay.within_half_ms_pct);
+    format!("| `{name}` | {zones} / {all} | {begins:.2} | {seeks:.3} | {found} / {ahead} | {half:.1} |")
+}
+
 /// Calibrates every drive with this seed, and compares it with the truth: every value for drives of even layout, what
 /// defects allow for the others.
 fn every_drive(seed: u64) {
@@ -128,7 +140,8 @@ fn every_drive(seed: u64) {
         }
         let found = found(&spec, Nanos::ZERO, 1, Options { seed, ..Options::default() }).unwrap();
         let near = near(name, &spec, &found);
-        let all = near.zones;
+        let (all, row) = (near.zones, row_of_page(name, &near));
+        assert!(seed > 1 || PAGE.contains(&row), "docs/book/calibrate.md: found no row {row}");
         assert!(near.turn_ppm.abs() < 0.01 && found.seconds < 600.0, "{name}: {} ppm", near.turn_ppm);
         assert_eq!((near.tracks_right, near.skews_right), (all, all), "{name}: tracks, skews");
         assert_eq!(near.heads_found, Some(spec.heads.into()), "{name}: heads");
@@ -181,6 +194,8 @@ fn late_answers_widen_the_intervals_but_do_not_mislead() {
         assert!(near.replay.within_half_ms_pct > 95.0, "{name}: {:?}", near.replay);
     }
     println!("{held} of {intervals} intervals hold the truth");
+    let sentence = format!("{held} of {intervals} intervals contain the true value");
+    assert!(PAGE.contains(&sentence), "docs/book/calibrate.md: found no '{sentence}'");
     assert!(held * 100 >= intervals * 93, "{held} of {intervals} intervals");
 }
 
@@ -234,11 +249,11 @@ fn a_cache_of_more_segments_than_are_counted_does_not_mislead() {
 #[test]
 fn the_same_drive_is_found_again() {
     let spec = find("wd360gd").unwrap();
-    let told = || {
+    let run = || {
         let found = found(&spec, Nanos::from_micros(10), 1, Options::default()).unwrap();
         toml::to_string(&found.spec("found", "as it was found")).unwrap()
     };
-    assert_eq!(told(), told());
+    assert_eq!(run(), run());
 }
 
 #[test]

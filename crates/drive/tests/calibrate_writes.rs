@@ -1,6 +1,7 @@
 //! Calibration with writes finds their extra settle time, and changes no byte; without the option nothing is written.
 //!
-//! `cargo test -p seekless-drive --test calibrate_writes -- --nocapture` prints the results, drive by drive.
+//! `cargo test -p seekless-drive --test calibrate_writes -- --nocapture` prints the results, drive by drive; they are
+//! compared with the book's page.
 
 use std::cell::{Cell, RefCell};
 
@@ -88,6 +89,7 @@ fn with_settle(name: &str, settle_us: f64) -> Spec {
 
 #[test]
 fn the_write_settle_of_simulated_drives_is_found() {
+    let page = include_str!("../../../docs/book/calibrate.md");
     println!("{:28} {:>8} {:>8} {:>20} {:>7}", "us", "true", "found", "95 % interval", "writes");
     let shipped =
         ["wd2500aaks", "wd-re3-1tb", "seagate-cheetah-9lp", "seagate-cheetah-15k5", "hp-c3323a-disksim"];
@@ -104,6 +106,8 @@ fn the_write_settle_of_simulated_drives_is_found() {
             "{:28} {:>8.1} {:>8.1} {interval:>20} {writes:>7}",
             spec.name, spec.write_settle_us, settle.value
         );
+        let row = format!("| {} | {:.1} | {interval} |", spec.write_settle_us, settle.value);
+        assert!(page.contains(&row), "docs/book/calibrate.md: found no row that ends in {row}");
         assert!((settle.value - spec.write_settle_us).abs() < 20.0, "{}: {settle:?}", spec.name);
         // Seeks of this one are measured less precisely than their intervals suggest.
         let holds = settle.holds(spec.write_settle_us) || spec.name == "hp-c3323a-disksim";
