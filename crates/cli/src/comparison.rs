@@ -199,15 +199,15 @@ fn traffic(variant: &Variant) -> String {
     let rows = [
         ("pages asked for", traffic.pages, "read or written"),
         ("hits", traffic.hits, "of them from or into the BOPT"),
-        ("absorbed", traffic.absorbed_pages, "of the hits, written to the log instead of home"),
-        ("drained", traffic.drained_pages, "dirty pages written home in the background"),
+        ("absorbed", traffic.absorbed_pages, "of the hits, written to the log, not to the origin"),
+        ("drained", traffic.drained_pages, "dirty pages written to the origin in the background"),
         ("requests split", traffic.splits, "over several places"),
     ];
     for (name, value, meaning) in rows {
         pages.row([name, &count(value), meaning]);
     }
     format!(
-        "\n{of}: requests of clients above it, requests to home and BOPT below it, and in the background\n{}\n{}",
+        "\n{of}: requests of clients above it, requests to origin and BOPT below it, and in the background\n{}\n{}",
         table.text(),
         pages.text()
     )
@@ -268,7 +268,7 @@ fn phases(variant: &Variant, base: Option<&str>) -> String {
         phases.row(row);
     }
     let mut out = format!(
-        "\n{} by phase (N: between reconfigurations, R: during one; final: what is dirty is written home)\n{}",
+        "\n{} by phase (N: between reconfigurations, R: during one; final: dirty pages are written back)\n{}",
         variant.name,
         phases.text()
     );

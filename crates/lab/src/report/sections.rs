@@ -252,15 +252,14 @@ pub fn variants(comparison: &Comparison) -> Table {
 
 /// Response times, by variant and operation.
 pub fn responses(comparison: &Comparison) -> Table {
-    let head =
-        ["variant", "operation", "requests", "mean, ms", "50 %", "90 %", "99 %", "99.9 %", "longest, ms"];
+    let head = ["variant", "requests", "mean, ms", "50 %", "90 %", "99 %", "99.9 %", "longest, ms"];
     let mut table = Table::new("Response times, from issue to answer", &head);
     for variant in &comparison.variants {
         let responses = &variant.response_ms;
         for (op, of) in [("reads", &responses.reads), ("writes", &responses.writes)] {
             let Response { requests, mean, spread, longest } = of;
             let times = [*mean, spread.p50, spread.p90, spread.p99, spread.p999, *longest].map(number);
-            let row = [display_name(&variant.name), op.to_owned(), whole(*requests)];
+            let row = [format!("{}, {op}", display_name(&variant.name)), whole(*requests)];
             table.row(row.into_iter().chain(times));
         }
     }
@@ -268,9 +267,9 @@ pub fn responses(comparison: &Comparison) -> Table {
 }
 
 /// Explanation of the figures of both sides.
-pub const BOTH_SIDES: &str = "<p>Above: requests of clients. Below: requests to home and BOPT for them. \
-                              Background: copies \
-     and draining. A seek is a request that does not start where the last one of its side ended.</p>";
+pub const BOTH_SIDES: &str = "<p>Above: requests of clients. Below: requests to origin and BOPT for \
+     them. Background: copies and draining. A seek is a request that does not start where the last one of its side \
+     ended.</p>";
 
 /// Traffic above and below a layer.
 pub fn sides(sides: &Sides) -> [Table; 2] {
@@ -287,7 +286,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
     let head = ["figure", "above", "below", "background"];
     let mut table = Table::new(
         &format!(
-            "Above {layer}: requests of clients; below it: requests to home and BOPT for them; and in the background"
+            "Above {layer}: requests of clients; below it: requests to origin and BOPT for them; and in the background"
         ),
         &head,
     );
@@ -299,7 +298,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
     pages.pair("pages asked for", whole(sides.pages));
     pages.pair("of them hits: from or into the BOPT", whole(sides.hits));
     pages.pair("pages absorbed into the write buffer", whole(sides.absorbed_pages));
-    pages.pair("dirty pages drained home", whole(sides.drained_pages));
+    pages.pair("dirty pages drained to the origin", whole(sides.drained_pages));
     pages.pair("requests split over several places", whole(sides.splits));
     [table, pages]
 }
