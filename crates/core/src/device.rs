@@ -159,22 +159,22 @@ pub trait BlockDevice {
 
     /// Reads the sectors of `at` into the real pieces of `into`, and returns the buffer.
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.below().map_or_else(|| left_out("read", at), |below| below.read(at, into, how))
+        self.below().map_or_else(|| not_implemented("read", at), |below| below.read(at, into, how))
     }
 
     /// Writes the bytes of `from` to the sectors of `at`.
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        self.below().map_or_else(|| left_out("write", at), |below| below.write(at, from, how))
+        self.below().map_or_else(|| not_implemented("write", at), |below| below.write(at, from, how))
     }
 
     /// Makes all writes completed before durable.
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.below().map_or_else(|| left_out("flush", Extent::default()), |below| below.flush(how))
+        self.below().map_or_else(|| not_implemented("flush", Extent::default()), |below| below.flush(how))
     }
 
     /// Discards sectors that are not needed: they read as zeroes or as before, consistently until written.
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below().map_or_else(|| left_out("discard", at), |below| below.discard(at, how))
+        self.below().map_or_else(|| not_implemented("discard", at), |below| below.discard(at, how))
     }
 
     /// Zeroes sectors; a write in every other respect. The default, with nothing below, writes zeroes.
@@ -244,7 +244,7 @@ pub trait BlockDevice {
 }
 
 /// The error of a request that a device does not implement, with nothing below to pass it to.
-fn left_out<'a, T: 'a>(request: &str, at: Extent) -> IoFuture<'a, T> {
+fn not_implemented<'a, T: 'a>(request: &str, at: Extent) -> IoFuture<'a, T> {
     let why = format!("found no {request} of its own and nothing below, expected one of them");
     io(ready(Err(IoError::new(ErrorKind::Unsupported, "device", Some(at).filter(|at| at.sectors > 0), why))))
 }

@@ -1,6 +1,5 @@
-//! Limits of requests in flight in a volume. Above them its front ends wait, fairly between clients. Background work
-//! has limits of its own, so neither starves the other. And the top of a volume, which enforces them and refuses
-//! invalid requests, once.
+//! Limits of requests in flight in a volume, which its top ([`crate::Top`]) enforces. Above them its front ends wait,
+//! fairly between clients. Background work has limits of its own, so neither starves the other.
 //!
 //! Fault model: a request may be dropped while it waits or after it was admitted; nothing leaks.
 
@@ -11,12 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use crate::buffer::Buffer;
-use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, View, Zeroes, check, io};
-use crate::error::IoError;
-use crate::request::{Class, Hints, Op, StreamId};
-use crate::switch::{InFlight, Switch};
-use crate::units::{Extent, Nanos};
+use crate::request::{Class, Hints, StreamId};
 
 /// Bytes in flight per volume, for each of foreground and background: two of the largest requests.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
@@ -154,111 +148,12 @@ impl Drop for Permit {
     }
 }
 
-/// The top of a volume: refuses invalid requests, and passes others within the limits to the child of its switch.
-pub struct Top {
-    switch: Rc<Switch>,
-    limits: Limits,
-}
-
-impl Top {
-    /// The top over `below`, with the default limits.
-    pub fn new(below: Rc<dyn BlockDevice>) -> Top {
-        Top::limited(below, Limits::default())
-    }
-
-    /// The top over `below`, with these limits.
-    pub fn limited(below: Rc<dyn BlockDevice>, limits: Limits) -> Top {
-        Top { switch: Rc::new(Switch::new(below)), limits }
-    }
-
-    /// The top over a switch, with the default limits.
-    pub fn over(switch: Rc<Switch>) -> Top {
-        Top { switch, limits: Limits::default() }
-    }
-
-    /// The permit, and the device for the request.
-    async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<(Permit, InFlight<'_>), IoError> {
-        check(&self.geometry(), at, "volume")?;
-        // In the other order a swap would wait for requests that wait for a permit.
-        let permit = self.limits.admit(how, bytes).await;
-        Ok((permit, self.switch.enter().await))
-    }
-}
-
-impl BlockDevice for Top {
-    fn geometry(&self) -> Geometry {
-        self.switch.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move {
-            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
-            below.read(at, into, how).await
-        })
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
-            below.write(at, from, how).await
-        })
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _permit = self.limits.admit(&how, 0).await;
-            self.switch.enter().await.flush(how).await
-        })
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let (_permit, below) = self.enter(at, 0, &how).await?;
-            below.discard(at, how).await
-        })
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(async move {
-            let (_permit, below) = self.enter(at, 0, &how).await?;
-            below.write_zeroes(at, how, zeroes).await
-        })
-    }
-
-    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        io(async move { self.switch.enter().await.extents(at).await })
-    }
-
-    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.switch.enter().await.prefetch(at, how).await })
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.switch.child().places(at, each);
-    }
-
-    fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
-        self.switch.child().heat(at, each)
-    }
-
-    fn unreadable(&self, at: Extent, each: &mut dyn FnMut(Extent, bool)) -> bool {
-        self.switch.child().unreadable(at, each)
-    }
-
-    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.switch.child().estimate(op, at, how)
-    }
-
-    fn views(&self) -> Vec<View> {
-        self.switch.child().views()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::request::Origin;
     use crate::runtime::{Runtime, now, sleep, spawn};
+    use crate::units::Nanos;
 
     fn from_client(client: u32) -> Hints {
         Hints { origin: Origin { stream: StreamId(client), ..Origin::default() }, ..Hints::default() }

@@ -53,11 +53,12 @@ impl BlockDevice for Slice {
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        let moved = self.below.extents(self.place(at));
+        let states = self.below.extents(self.place(at));
         let from = self.window.start.0;
         Box::pin(async move {
-            let home = |e: ExtentState| Extent { start: Lba(e.extent.start.0 - from), ..e.extent };
-            Ok(moved.await?.into_iter().map(|e| ExtentState { extent: home(e), ..e }).collect())
+            let in_slice = |extent: Extent| Extent { start: Lba(extent.start.0 - from), ..extent };
+            let each = states.await?.into_iter();
+            Ok(each.map(|state| ExtentState { extent: in_slice(state.extent), ..state }).collect())
         })
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use seekless_core::limit::Top;
+use seekless_core::Top;
 use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
 use seekless_layers::registry::{Below, Building};
 use seekless_layers::{Joined, Topmost};

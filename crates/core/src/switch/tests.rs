@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::Top;
 use crate::buffer::Buffer;
 use crate::device::{ExtentState, IoFuture, Zeroes, io};
-use crate::limit::Top;
 use crate::request::Op;
 use crate::runtime::{Runtime, now, sleep, spawn};
 use crate::units::{Extent, Nanos};
