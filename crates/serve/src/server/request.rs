@@ -51,7 +51,7 @@ pub struct Session {
     pub client: u32,
 }
 
-/// How to handle a request.
+/// How to handle a request, as decided by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Carry it out.
@@ -172,12 +172,13 @@ impl Session {
                 self.filtered_status(&request, &payload.bytes).await
             }
             Plan::Execute(at) | Plan::Receive(at) => {
-                let rest = Bytes { start: at.start + payload.written, ..at };
-                let carried = match payload.failed {
+                // All of it, or of a long write what was not written as it arrived.
+                let left = Bytes { start: at.start + payload.written, ..at };
+                let executed = match payload.failed {
                     Some(error) => Err(error),
-                    None => self.execute(&request, rest, payload.bytes).await,
+                    None => self.execute(&request, left, payload.bytes).await,
                 };
-                carried.map_err(|error| (errno(&error), error.to_string()))
+                executed.map_err(|error| (errno(&error), error.to_string()))
             }
         };
         let mut served = self.server.served.borrow_mut();
@@ -200,7 +201,7 @@ impl Session {
                 self.replies.hole(out, request.cookie, request.offset, request.length as u32, true);
             }
             Ok(Answer::Status(parts)) => self.status(out, &request, parts),
-            Ok(Answer::Large(..)) => unreachable!("put in before"),
+            Ok(Answer::Large(..)) => unreachable!("queued above"),
         });
         if let Ok(Answer::Data(data)) = result {
             self.send_queue.keep(data);
@@ -251,7 +252,7 @@ impl Session {
                 }
             }
             Command::BlockStatus => return self.status_of(request, at, &self.contexts).await,
-            Command::Disconnect | Command::Unknown(_) => unreachable!("refused before"),
+            Command::Disconnect | Command::Unknown(_) => unreachable!("refused by its plan"),
         }
         Ok(Answer::Done)
     }

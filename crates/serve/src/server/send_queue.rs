@@ -44,23 +44,33 @@ pub struct Large {
     pub end: usize,
 }
 
+/// Memory that requests hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bytes: u64,
+    requests: u32,
+}
+
 /// See the file's header.
 #[derive(Default)]
 pub struct SendQueue {
     budget: Rc<Budget>,
     peer: Peer,
-    /// Replies to be sent, small ones concatenated, large ones as they are; and what their requests hold.
+    /// Replies to be sent: small ones concatenated, large ones as they are.
     pending: RefCell<Vec<u8>>,
     large: RefCell<Vec<Large>>,
-    pending_held: Cell<(u64, u32)>,
-    /// Bytes and requests held, from receiving a request to sending its reply.
-    held: Cell<(u64, u32)>,
+    /// Held by the requests of these replies.
+    pending_held: Cell<Held>,
+    /// Held by all requests, from receiving a request to sending its reply.
+    held: Cell<Held>,
     /// Whether the peer receives nothing more.
     closed: Cell<bool>,
     /// Whether no more replies will be queued.
     no_more: Cell<bool>,
-    writer: RefCell<Option<Waker>>,
-    reader: RefCell<Option<Waker>>,
+    /// The task that sends replies, while it waits for one.
+    sender: RefCell<Option<Waker>>,
+    /// The task that receives requests, while it waits until less is held.
+    receiver: RefCell<Option<Waker>>,
     /// Buffers of large replies for reuse, for the same client only.
     spare_large: RefCell<Vec<Vec<u8>>>,
     /// Buffers of requests for reuse, of the same client only.
@@ -80,7 +90,7 @@ impl SendQueue {
             if self.closed.get() || self.grow(bytes + HEADER, 1) {
                 return Poll::Ready(!self.closed.get());
             }
-            self.reader.replace(Some(context.waker().clone()));
+            self.receiver.replace(Some(context.waker().clone()));
             self.budget.wake(context.waker());
             Poll::Pending
         })
@@ -94,15 +104,16 @@ impl SendQueue {
 
     /// Lets a request hold `bytes` less.
     pub fn shrink_request(&self, bytes: u64) {
-        self.release((bytes, 0));
+        self.release(Held { bytes, requests: 0 });
     }
 
     fn grow(&self, bytes: u64, new_requests: u32) -> bool {
-        let (held, requests) = self.held.get();
-        let fits = requests == 0 || held + bytes <= WINDOW && requests + new_requests <= REQUESTS;
-        let fits = fits && self.budget.grow(self.peer, held, held + bytes);
+        let now = self.held.get();
+        let then = Held { bytes: now.bytes + bytes, requests: now.requests + new_requests };
+        let fits = now.requests == 0 || then.bytes <= WINDOW && then.requests <= REQUESTS;
+        let fits = fits && self.budget.grow(self.peer, now.bytes, then.bytes);
         if fits {
-            self.held.set((held + bytes, requests + new_requests));
+            self.held.set(then);
         }
         fits
     }
@@ -125,9 +136,9 @@ impl SendQueue {
     }
 
     fn enqueue(&self, bytes: u64) {
-        let (held, requests) = self.pending_held.get();
-        self.pending_held.set((held + bytes + HEADER, requests + 1));
-        self.writer.take().into_iter().for_each(Waker::wake);
+        let Held { bytes: before, requests } = self.pending_held.get();
+        self.pending_held.set(Held { bytes: before + bytes + HEADER, requests: requests + 1 });
+        self.sender.take().into_iter().for_each(Waker::wake);
     }
 
     /// A buffer for a large reply of `data` bytes; it may contain data sent to this client before.
@@ -156,9 +167,16 @@ impl SendQueue {
 
     /// Waits until all requests are answered, and the replies are sent or never will be.
     pub async fn drained(&self) {
-        self.reader_until(|(_, requests)| requests == 0).await;
+        poll_fn(|context| {
+            if self.held.get().requests == 0 {
+                return Poll::Ready(());
+            }
+            self.receiver.replace(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
         self.no_more.set(true);
-        self.writer.take().into_iter().for_each(Waker::wake);
+        self.sender.take().into_iter().for_each(Waker::wake);
     }
 
     /// Whether the peer receives nothing more.
@@ -166,22 +184,12 @@ impl SendQueue {
         self.closed.get()
     }
 
-    async fn reader_until(&self, holds: impl Fn((u64, u32)) -> bool) {
-        poll_fn(|context| {
-            if holds(self.held.get()) {
-                return Poll::Ready(());
-            }
-            self.reader.replace(Some(context.waker().clone()));
-            Poll::Pending
-        })
-        .await;
-    }
-
-    fn release(&self, (bytes, requests): (u64, u32)) {
-        let (held, all) = self.held.get();
-        self.held.set((held - bytes, all - requests));
-        self.budget.shrink(self.peer, held, held - bytes);
-        self.reader.take().into_iter().for_each(Waker::wake);
+    fn release(&self, what: Held) {
+        let now = self.held.get();
+        let then = Held { bytes: now.bytes - what.bytes, requests: now.requests - what.requests };
+        self.held.set(then);
+        self.budget.shrink(self.peer, now.bytes, then.bytes);
+        self.receiver.take().into_iter().for_each(Waker::wake);
     }
 
     /// Sends queued replies, until the queue is drained.
@@ -194,13 +202,13 @@ impl SendQueue {
         let mut spare = Vec::new();
         loop {
             let some = poll_fn(|context| {
-                if self.pending_held.get().1 > 0 {
+                if self.pending_held.get().requests > 0 {
                     return Poll::Ready(true);
                 }
                 if self.no_more.get() {
                     return Poll::Ready(false);
                 }
-                self.writer.replace(Some(context.waker().clone()));
+                self.sender.replace(Some(context.waker().clone()));
                 Poll::Pending
             });
             if !some.await {
