@@ -8,10 +8,10 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Task};
-use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
+use seekless_core::{Account, Class, IoError, Layer, Reconfigured};
 
 use seekless_layers::replay::Controller;
-use seekless_layers::schedule::Schedule;
+use seekless_layers::schedule::{Schedule, Trigger};
 
 use crate::setup::{Clock, MOST};
 
@@ -51,10 +51,8 @@ pub struct Reconfigure {
     /// From the top down; if there are none, nothing is reconfigured.
     layers: Vec<(String, Rc<dyn Layer>)>,
     requests: u64,
-    when: Schedule,
+    trigger: Trigger,
     clock: Clock,
-    started: u64,
-    last_start: Nanos,
     phases: Vec<Phase>,
     stretches: Vec<Stretch>,
     /// Further starts of stretches, ascending.
@@ -69,17 +67,15 @@ impl Reconfigure {
     pub fn new(
         layers: Vec<(String, Rc<dyn Layer>)>,
         requests: u64,
-        when: Schedule,
+        schedule: Schedule,
         clock: Clock,
         cuts: Vec<u64>,
     ) -> Reconfigure {
         Reconfigure {
             layers,
             requests,
-            when,
+            trigger: Trigger::new(schedule, requests, MOST),
             clock,
-            started: 0,
-            last_start: runtime::now(),
             phases: vec![Phase { name: "N1".to_owned(), first_request: 0 }],
             stretches: vec![Stretch { phase: 0, first_request: 0 }],
             cuts: cuts.into_iter().rev().collect(),
@@ -91,10 +87,7 @@ impl Reconfigure {
 
     /// Number of starts that were skipped, because the one before ran to the end.
     pub fn missed(&self) -> u64 {
-        match self.when {
-            Schedule::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
-            _ => 0,
-        }
+        if self.layers.is_empty() { 0 } else { self.trigger.missed() }
     }
 
     /// Waits for the running reconfiguration. Without a foreground there are no more rotational waits: its free copies
@@ -114,11 +107,12 @@ impl Reconfigure {
     }
 
     fn note(&mut self, reports: Reports) {
+        let number = self.trigger.started();
         for (layer, report) in reports {
             match report {
-                Ok(Some(report)) => self.done.push(Done { number: self.started, layer, report }),
+                Ok(Some(report)) => self.done.push(Done { number, layer, report }),
                 Ok(None) => {}
-                Err(error) => self.failed.push(format!("R{} of {layer}: {error}", self.started)),
+                Err(error) => self.failed.push(format!("R{number} of {layer}: {error}")),
             }
         }
     }
@@ -137,9 +131,9 @@ impl Reconfigure {
         Account((self.stretches.len() - 1) as u16)
     }
 
-    fn is_due(&self, index: u64) -> bool {
-        let may = !self.layers.is_empty() && self.started < MOST;
-        may && self.when.is_due(index, self.requests, self.started, self.last_start)
+    /// Starts the next reconfiguration if it is due, and returns its number.
+    fn start(&mut self, index: u64) -> Option<u64> {
+        if self.running.is_some() || self.layers.is_empty() { None } else { self.trigger.start(index) }
     }
 
     /// Begins a stretch where another run's phase begins.
@@ -159,11 +153,10 @@ impl Controller for Reconfigure {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
             let reports = running.await;
             self.note(reports);
-            self.enter(format!("N{}", self.started + 1), index);
+            self.enter(format!("N{}", self.trigger.started() + 1), index);
         }
-        if self.running.is_none() && self.is_due(index) {
-            (self.started, self.last_start) = (self.started + 1, runtime::now());
-            let account = self.enter(format!("R{}", self.started), index);
+        if let Some(number) = self.start(index) {
+            let account = self.enter(format!("R{number}"), index);
             let layers = self.layers.clone();
             let task = runtime::spawn(async move {
                 let mut reports = Vec::new();
@@ -176,7 +169,7 @@ impl Controller for Reconfigure {
             if self.clock == Clock::Stop {
                 let reports = task.await;
                 self.note(reports);
-                return self.enter(format!("N{}", self.started + 1), index);
+                return self.enter(format!("N{}", number + 1), index);
             }
             self.running = Some(task);
         }

@@ -1,4 +1,4 @@
-//! When layers are reconfigured: periodically, or after equal numbers of requests.
+//! When layers are reconfigured: periodically, or after equal numbers of a run's requests.
 
 use std::rc::Rc;
 
@@ -14,16 +14,52 @@ pub enum Schedule {
     Every(Nanos),
 }
 
-impl Schedule {
-    /// Whether the next reconfiguration is due before request `index` of `requests`, counted from 0, if `started` were
-    /// started before, the last one (or the workload) at `last_start`.
-    pub fn is_due(self, index: u64, requests: u64, started: u64, last_start: Nanos) -> bool {
-        match self {
+/// The reconfigurations of a run of known length, which asks before each of its requests.
+#[derive(Debug)]
+pub struct Trigger {
+    schedule: Schedule,
+    /// Requests of the run.
+    requests: u64,
+    /// Reconfigurations at most.
+    most: u64,
+    /// Reconfigurations started.
+    started: u64,
+    /// When the last one was, or the run.
+    last_start: Nanos,
+}
+
+impl Trigger {
+    /// For a run of `requests` requests that starts now; no more than `most` reconfigurations.
+    pub fn new(schedule: Schedule, requests: u64, most: u64) -> Trigger {
+        Trigger { schedule, requests, most, started: 0, last_start: runtime::now() }
+    }
+
+    /// Starts the next reconfiguration if it is due before request `index`, counted from 0: its number, from 1.
+    pub fn start(&mut self, index: u64) -> Option<u64> {
+        let is_due = match self.schedule {
             Schedule::Times(times) => {
                 let times = u64::from(times);
-                started < times && index >= requests * (started + 1) / (times + 1)
+                self.started < times && index >= self.requests * (self.started + 1) / (times + 1)
             }
-            Schedule::Every(interval) => runtime::now().since(last_start) >= interval,
+            Schedule::Every(interval) => runtime::now().since(self.last_start) >= interval,
+        };
+        if !is_due || self.started == self.most {
+            return None;
+        }
+        (self.started, self.last_start) = (self.started + 1, runtime::now());
+        Some(self.started)
+    }
+
+    /// Reconfigurations started.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Reconfigurations of the schedule that were not started, at the end of the run.
+    pub fn missed(&self) -> u64 {
+        match self.schedule {
+            Schedule::Times(times) => u64::from(times) - self.started,
+            Schedule::Every(_) => 0,
         }
     }
 }
@@ -41,4 +77,38 @@ pub fn reconfigure_every(
             report(layer.reconfigure(Account::default()).await);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use seekless_core::runtime::Runtime;
+
+    use super::*;
+
+    /// Requests before which a reconfiguration starts: one request a second, and reconfigurations that take no time.
+    fn starts(schedule: Schedule, requests: u64, most: u64) -> (Vec<u64>, u64) {
+        let run = async move {
+            let mut trigger = Trigger::new(schedule, requests, most);
+            let mut starts = Vec::new();
+            for index in 0..requests {
+                if let Some(number) = trigger.start(index) {
+                    starts.push(index);
+                    assert_eq!((number, trigger.started()), (starts.len() as u64, starts.len() as u64));
+                }
+                runtime::sleep(Nanos::from_millis(1_000)).await;
+            }
+            (starts, trigger.missed())
+        };
+        Runtime::new(1).run(run).unwrap()
+    }
+
+    #[test]
+    fn reconfigurations_divide_a_run_evenly_or_come_after_intervals() {
+        assert_eq!(starts(Schedule::Times(3), 100, 10), (vec![25, 50, 75], 0));
+        assert_eq!(starts(Schedule::Times(0), 100, 10), (vec![], 0));
+        assert_eq!(starts(Schedule::Every(Nanos::from_millis(30_500)), 100, 10), (vec![31, 62, 93], 0));
+        assert_eq!(starts(Schedule::Every(Nanos::from_millis(1_000)), 100, 2), (vec![1, 2], 0));
+        let many = starts(Schedule::Times(5), 3, 10);
+        assert_eq!(many, (vec![0, 1, 2], 2), "one at most before each request");
+    }
 }
