@@ -87,7 +87,7 @@ impl Borg {
             }
             bopt.flush(how.clone()).await?;
         }
-        let borg = Borg::open_or_blank(origin, bopt, options, false).await?;
+        let borg = Borg::open_creating(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;
         Ok(borg.identity())

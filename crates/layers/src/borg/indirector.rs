@@ -162,7 +162,8 @@ impl Borg {
         let absorbs = lock.absorbs;
         self.ensure_not_refused()?;
         self.note(at, &how, true, arrival);
-        // Copies that are not proven count too: they may be absorbed anew.
+        // Whether entries may change, which needs a session. Copies that are not proven count too: they may be absorbed
+        // anew. On a new BOPT no write waits for the session: until it has begun, all go to the origin.
         let changes = absorbs && self.store.layout().write_buffer > 0 || self.has_copies(at);
         if changes && self.store.is_new() {
             self.store.begin_in_background();
@@ -338,7 +339,9 @@ impl Borg {
         Ok(joined)
     }
 
-    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed.
+    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed. A whole
+    /// page is appended to the log if its copy must not be overwritten, or if the options say so; a page without a copy
+    /// only if the write may absorb.
     fn sort(
         &self,
         at: Extent,
@@ -470,13 +473,13 @@ mod tests {
             _ => None,
         };
         let parts = split_by(Extent::new(4, 30), copies);
-        let told: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
+        let found: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
         let expected = [
             (Side::Origin, 4, 4, 0),
             (Side::Bopt, 808, 16, 4),
             (Side::Origin, 24, 8, 20),
             (Side::Bopt, 400, 2, 28),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 }

@@ -61,6 +61,7 @@ impl Learned {
     }
 
     /// Takes the input of a plan: the requests since the last one, the analyzer, and the last plan, if there was one.
+    /// Heat ages with each plan.
     pub fn begin_plan(&mut self) -> (Window, Analyzer, Option<Plan>) {
         self.plans += 1;
         self.heat.age();

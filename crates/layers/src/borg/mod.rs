@@ -113,7 +113,7 @@ impl Borg {
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let borg = Borg::open_or_blank(origin, bopt, options, timing_only).await?;
+        let borg = Borg::open_creating(origin, bopt, options, timing_only).await?;
         if borg.store.identity().is_none() {
             let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
                        for what it lies over; if there never was one: seekless volume create";
@@ -122,18 +122,9 @@ impl Borg {
         Ok(borg)
     }
 
-    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is created before the first change.
+    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is taken for a new one: the store formats
+    /// it before its first change.
     pub async fn open_creating(
-        origin: Rc<dyn BlockDevice>,
-        bopt: Rc<dyn BlockDevice>,
-        options: Options,
-        timing_only: bool,
-    ) -> Result<Rc<Borg>, IoError> {
-        Borg::open_or_blank(origin, bopt, options, timing_only).await
-    }
-
-    /// Opens BORG over a BOPT that was created, or over a blank one, which the store formats before its first change.
-    async fn open_or_blank(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,

@@ -20,21 +20,21 @@ struct Range {
     end: u32,
     /// Requests that touched it.
     requests: u32,
-    /// Of them those that went on to the range after it.
+    /// Requests that touched it and went on to the range after it.
     passed: u32,
-    /// Of them those that read.
+    /// Reads that touched it.
     reads: u32,
-    /// Number of the first of them.
+    /// Number of the first request that touched it.
     touched: u32,
 }
 
-/// From which page to which, each as often as it happened.
+/// Jumps, from page to page, each as often as it happened.
 type Ways = Vec<(u32, u32)>;
 
-/// From a request to the next one.
+/// A jump from a request to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Jump {
-    /// The last page of the one, then the first page of the other.
+    /// The last page of the first request, and the first page of the next.
     way: (u32, u32),
     weight: u32,
 }
@@ -55,7 +55,7 @@ impl AccessGraph {
     pub fn new(window: &[Access], number: u32, jumps: Ways, global: Ways) -> AccessGraph {
         let mut ranges = split(window);
         ranges.shrink_to_fit();
-        date(&mut ranges, window, number);
+        number_first_requests(&mut ranges, window, number);
         AccessGraph { ranges, jumps: counted(jumps), global: counted(global) }
     }
 
@@ -174,7 +174,7 @@ fn split(window: &[Access]) -> Vec<Range> {
 }
 
 /// Sets the number of the first request of each range: each range is looked at once, not by every request in it.
-fn date(ranges: &mut [Range], window: &[Access], number: u32) {
+fn number_first_requests(ranges: &mut [Range], window: &[Access], number: u32) {
     // The next range at or after each that has no number yet, with path compression.
     let mut next: Vec<u32> = (0..=ranges.len() as u32).collect();
     let find = |from: usize, next: &mut Vec<u32>| {

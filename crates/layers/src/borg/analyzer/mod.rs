@@ -29,8 +29,8 @@ use super::profiler::Access;
 use access::AccessGraph;
 pub use graph::{Edge, Graph, Vertex};
 
-/// Requests that become a graph of their own.
-const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
+/// Requests that become a graph of their own, at most.
+const PER_GRAPH: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
 /// The memory of a range or jump at most, in bytes.
 const ENTRY_BYTES: u64 = 24;
@@ -60,7 +60,7 @@ pub enum Edges {
     Global,
 }
 
-/// Turns requests into the master access graph, window by window.
+/// Turns requests into the master access graph.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     /// Ranges and jumps at most.
@@ -89,7 +89,7 @@ impl Analyzer {
         }
     }
 
-    /// The same, with jumps between all requests too, not only between those of a process.
+    /// With jumps between all requests too, not only between those of a process.
     pub fn with_global(self, global: bool) -> Analyzer {
         Analyzer { global, ..self }
     }
@@ -108,12 +108,12 @@ impl Analyzer {
     pub fn add(&mut self, requests: impl IntoIterator<Item = Access>) {
         let mut requests = requests.into_iter().filter(|access| access.pages > 0).peekable();
         while requests.peek().is_some() {
-            // A request makes two ranges and a jump, or so.
-            let window: Vec<Access> = requests.by_ref().take(WINDOW.min(self.limit / 4)).collect();
-            let number = self.requests.min(u64::from(u32::MAX) - WINDOW as u64) as u32;
-            let jumps = window.iter().filter_map(|access| self.jump(access)).collect();
-            let global = window.iter().filter_map(|access| self.global_jump(access)).collect();
-            self.graphs.push(AccessGraph::new(&window, number, jumps, global));
+            // A request adds about two ranges and a jump.
+            let some: Vec<Access> = requests.by_ref().take(PER_GRAPH.min(self.limit / 4)).collect();
+            let number = self.requests.min(u64::from(u32::MAX) - PER_GRAPH as u64) as u32;
+            let jumps = some.iter().filter_map(|access| self.jump(access)).collect();
+            let global = some.iter().filter_map(|access| self.global_jump(access)).collect();
+            self.graphs.push(AccessGraph::new(&some, number, jumps, global));
             self.merge_last(|above, top| above < top * 2);
             if self.size() > self.limit {
                 self.merge_last(|_, _| true);
@@ -145,14 +145,14 @@ impl Analyzer {
         }
     }
 
-    /// From where the process was to where it is now.
+    /// The jump from the process's last request to this one.
     fn jump(&mut self, access: &Access) -> Option<(u32, u32)> {
         self.requests += 1;
         let now = Last { page: access.first + access.pages - 1, at: self.requests };
         self.last.insert(access.process, now).map(|last| (last.page, access.first))
     }
 
-    /// From where the last request was to where this one is.
+    /// The jump from the last request of any process to this one.
     fn global_jump(&mut self, access: &Access) -> Option<(u32, u32)> {
         let last = self.last_of_all.replace(access.first + access.pages - 1).filter(|_| self.global);
         last.map(|last| (last, access.first))

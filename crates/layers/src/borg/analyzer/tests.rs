@@ -118,7 +118,7 @@ fn a_graph_has_the_memory_that_it_may_have() {
 fn only_the_latest_processes_are_known() {
     let mut analyzer = new();
     analyzer.add((0..PROCESSES as u32 + 50).map(|process| access(process, process, 1)));
-    assert!((PROCESSES..PROCESSES + WINDOW).contains(&analyzer.last.len()));
+    assert!((PROCESSES..PROCESSES + PER_GRAPH).contains(&analyzer.last.len()));
     assert!(!analyzer.last.contains_key(&ProcessId(0)));
     assert!(analyzer.last.contains_key(&ProcessId(PROCESSES as u32)));
 }

@@ -17,9 +17,9 @@ use chunk::Chunk;
 /// One request, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// When it came, if only pauses counted: what passed since the last request came or was answered, added up.
+    /// Sum of all pauses before it. A pause is the time from the last arrival or answer to the next arrival.
     pub time: Nanos,
-    /// Requests that were outstanding when it came.
+    /// Requests outstanding when it came.
     pub depth: u32,
     /// Process.
     pub process: ProcessId,
@@ -42,21 +42,21 @@ impl Access {
     }
 }
 
-/// How a request came, from which a replay can tell when it would have come had others been answered sooner.
+/// How a request came: from this a replay derives when it would have come if others had been answered sooner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// As of an [`Access`].
+    /// Sum of all pauses before it, as of an [`Access`].
     pub time: Nanos,
-    /// Requests that were outstanding.
+    /// Requests outstanding when it came.
     pub depth: u32,
 }
 
 /// The clock of arrivals.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// Pauses so far.
+    /// Sum of the pauses so far.
     paused: Cell<Nanos>,
-    /// When the last request came or was answered.
+    /// Time of the last arrival or answer.
     last: Cell<Nanos>,
     outstanding: Cell<u32>,
 }
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_noted_is_told_in_order(accesses in accesses()) {
+        fn requests_are_taken_in_the_order_in_which_they_came(accesses in accesses()) {
             let mut profiler = Profiler::default();
             for access in &accesses {
                 profiler.note(access);

@@ -231,9 +231,9 @@ fn an_origin_written_under_dirty_pages_is_refused_with_both_ways_out() {
         // Written, where nothing of the BOPT tells.
         volume.origin.mark.set(Some(left));
         write(&*volume.origin, Extent::of_pages(1_900, 1), 50).await;
-        let told = refused(&volume).await;
+        let message = refused(&volume).await;
         for way in ["1 pages in the BOPT are newer", "origin_changed = \"keep\"", "volume create --replace"] {
-            assert!(told.contains(way), "{told}");
+            assert!(message.contains(way), "{message}");
         }
         // A device without a mark, written where the newer page goes.
         volume.origin.mark.set(None);

@@ -148,7 +148,7 @@ fn of_a_dirty_page_only_the_copy_counts() {
 }
 
 #[test]
-fn what_differs_is_told_and_left_alone() {
+fn what_differs_is_reported_and_left_alone() {
     run(1, async {
         let both = Both::new(Options::default()).await;
         let one = Extent::new(8 * 12 + 4, 1);
