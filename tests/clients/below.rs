@@ -73,11 +73,11 @@ impl Disk {
 
     /// Makes these requests fail from now on, or succeed again.
     fn fails(&self, what: &str, fails: bool) {
-        let told = self.notes().with_extension(what);
+        let marker = self.notes().with_extension(what);
         if fails {
-            std::fs::write(told, []).unwrap();
+            std::fs::write(marker, []).unwrap();
         } else {
-            std::fs::remove_file(told).unwrap();
+            std::fs::remove_file(marker).unwrap();
         }
     }
 }
@@ -138,7 +138,7 @@ fn what_is_durable_when_answered_was_flushed_by_the_disk() {
 }
 
 #[test]
-fn a_flush_that_failed_is_told_to_all_and_for_ever() {
+fn a_flush_that_failed_is_reported_to_all_and_for_ever() {
     on_each(|disk, raw, what| {
         assert_eq!(raw.write(0, 0, &[1; 4096]).unwrap(), 0);
         disk.fails("flush", true);
@@ -153,7 +153,7 @@ fn a_flush_that_failed_is_told_to_all_and_for_ever() {
 }
 
 #[test]
-fn a_write_that_fails_is_told_and_so_is_fua() {
+fn a_write_that_fails_is_reported_and_so_is_fua() {
     on_each(|disk, raw, what| {
         disk.fails("write", true);
         assert_eq!(raw.write(FUA, 0, &[1; 4096]).unwrap(), 5, "{what}");

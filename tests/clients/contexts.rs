@@ -132,8 +132,8 @@ fn extended(folder: &Path) -> Raw {
     }
     assert_eq!(raw.option_reply().unwrap().0, 1);
     raw.option(7, &[&name[..], &[0, 0]].concat()).unwrap();
-    let (_, told) = raw.option_reply().unwrap();
-    assert!(told[10] & 0x10 != 0, "it says that it filters: {told:?}");
+    let (_, message) = raw.option_reply().unwrap();
+    assert!(message[10] & 0x10 != 0, "it says that it filters: {message:?}");
     assert_eq!(raw.option_reply().unwrap().0, 1);
     raw
 }

@@ -56,9 +56,9 @@ fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains("in use"), "{kind}: {said}");
 
-        if let Some(told) = client("nbdinfo", &["--json", &server.uri("disk")]) {
-            let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-            let export = &told["exports"][0];
+        if let Some(report) = client("nbdinfo", &["--json", &server.uri("disk")]) {
+            let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+            let export = &report["exports"][0];
             assert_eq!(export["export-size"], BYTES, "{kind}: {export}");
             assert_eq!(export["block_size_minimum"], 1, "{export}");
             let turns = device.queue("rotational") == Some(1);
@@ -100,11 +100,11 @@ fn without_registered_memory_a_file_is_served_as_well_and_that_is_said() {
     let Ok(mut server) = command.spawn() else { return skipped("setpriv", "it is not installed") };
     let mut said = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);
     let before: Vec<String> = said.by_ref().take_while(|line| !line.starts_with("try: ")).collect();
-    let told = before.iter().any(|line| line.starts_with("io: without registered buffers"));
+    let reported = before.iter().any(|line| line.starts_with("io: without registered buffers"));
     if before.last().is_none_or(|last| !last.starts_with("serving")) {
         skipped("a server that may hold little memory", &before.join("; "));
     } else {
-        assert!(told, "{before:?}");
+        assert!(reported, "{before:?}");
         let mut raw = Raw::open(folder.path(), "disk");
         assert_eq!(raw.write(FUA, 4096, &[9; 8192]).unwrap(), 0);
         assert_eq!(raw.read(0, 16384).unwrap(), [[0; 4096], [9; 4096], [9; 4096], [0; 4096]].concat());

@@ -31,8 +31,8 @@ fn predicted(folder: &Path) -> Duration {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     command.args(["lab", "run", "--layer", "none", "--pace", "closed", "--outstanding", "1", "--json"]);
     let output = command.args(["--drive", DRIVE, "--trace"]).arg(file).output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap())
+    let message: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    Duration::from_secs_f64(message["elapsed_s"].as_f64().unwrap())
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn nbdkit_goes_between_with_its_faults() {
 }
 
 #[test]
-fn who_has_nothing_to_do_takes_no_time() {
+fn an_idle_server_takes_no_time() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         mapper_in_memory(folder.path());
@@ -178,7 +178,7 @@ fn power_is_lost_live_and_what_was_flushed_is_there() {
 }
 
 #[test]
-fn a_write_that_is_lost_or_torn_live_is_missed_by_who_reads_it() {
+fn a_write_that_is_lost_or_torn_live_is_missed_by_clients_that_read_it() {
     for (kind, what, intact) in KINDS.iter().flat_map(|kind| [(*kind, "lost", 0), (*kind, "torn", 8)]) {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();

@@ -233,7 +233,7 @@ fn file_systems_read_what_they_wrote_under_a_random_load() {
                     let path = at.join(format!("load{number}"));
                     scope.spawn(move || {
                         let mut load = Load::new(&path, number).unwrap();
-                        (0..told("SEEKLESS_STEPS", 250)).for_each(|_| load.step().unwrap());
+                        (0..number_from("SEEKLESS_STEPS", 250)).for_each(|_| load.step().unwrap());
                         load.end()
                     })
                 };
@@ -250,7 +250,7 @@ fn file_systems_read_what_they_wrote_under_a_random_load() {
 fn file_systems_have_what_they_synced_after_the_server_was_killed() {
     on_each(&[&FILE_SYSTEMS[0], &FILE_SYSTEMS[1]], |folder, export, how, kind| {
         let (mut synced, mut files): (Vec<u64>, Vec<Expected>) = (Vec::new(), Vec::new());
-        for round in 0..told("SEEKLESS_KILLS", 3) {
+        for round in 0..number_from("SEEKLESS_KILLS", 3) {
             let Some(server) = Server::start(folder, how) else { return };
             let Some(attached) = Attached::new(&server, export) else { return };
             if round == 0 {
@@ -297,7 +297,7 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
 
 /// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file of
 /// a random load has (`SEEKLESS_STEPS`); a few by default.
-fn told(name: &str, usual: u64) -> u64 {
+fn number_from(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 

@@ -143,9 +143,9 @@ impl Load {
             return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
         self.content[start as usize..(start + len) as usize].fill(value);
-        let told = String::from_utf8_lossy(&output.stdout);
+        let report = String::from_utf8_lossy(&output.stdout);
         // Rows of an address, bytes in hexadecimal digits, two spaces, and letters.
-        let rows = told.lines().filter_map(|line| line.split_once(":  ")?.1.split("  ").next());
+        let rows = report.lines().filter_map(|line| line.split_once(":  ")?.1.split("  ").next());
         let bytes = rows.flat_map(str::split_whitespace).map(|byte| u8::from_str_radix(byte, 16).unwrap());
         let found: Vec<u8> = bytes.collect();
         let (path, turn) = (self.path.display(), self.turn);

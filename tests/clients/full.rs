@@ -38,7 +38,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_was_written_stays() {
+fn a_full_disk_is_reported_and_what_was_written_stays() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();

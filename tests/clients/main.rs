@@ -270,7 +270,7 @@ fn nbd_client_lists_the_exports_of_a_port() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn what_is_wrong_is_reported_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sparse(&folder.join("disk.img"), MIB as u64);

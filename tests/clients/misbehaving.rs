@@ -32,7 +32,7 @@ fn beside_a_good_one(test: impl Fn(&Server)) {
 #[test]
 fn requests_that_make_no_sense_are_answered_and_step_is_kept() {
     beside_a_good_one(|server| {
-        let mut raw = Raw::told(&server.folder, "memory");
+        let mut raw = Raw::with_block_sizes(&server.folder, "memory");
         let end = 64_u64 << 20;
         for (command, flags, offset, length, error) in [
             (READ, 0, 0, 0, EINVAL),

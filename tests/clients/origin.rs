@@ -129,7 +129,7 @@ fn a_file_system_where_a_bopt_is_to_be_is_refused() {
 }
 
 #[test]
-fn a_server_that_stops_brings_home_what_was_written() {
+fn a_server_that_stops_writes_back_what_was_written() {
     let folder = folder("");
     let folder = folder.path();
     let server = Server::start(folder, "threads").unwrap();
@@ -146,8 +146,9 @@ fn a_server_that_stops_brings_home_what_was_written() {
 /// A counter of the layer in `volume status`.
 fn counted(folder: &Path, name: &str) -> u64 {
     let status = seekless(&["status", "--json"], folder);
-    let told = String::from_utf8_lossy(&status.stdout).into_owned();
-    let behind = told.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("{name} in {told}"));
+    let message = String::from_utf8_lossy(&status.stdout).into_owned();
+    let behind =
+        message.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("{name} in {message}"));
     behind.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
@@ -231,8 +232,8 @@ fn a_file_whose_newest_pages_are_in_a_bopt_is_not_served_without_it() {
     }
     let server = serve_with();
     let mut tell = Command::new(env!("CARGO_BIN_EXE_seekless"));
-    let told = tell.args(["volume", "tell"]).arg(folder.join("volume.toml")).args(["borg", "drain"]);
-    assert!(told.status().unwrap().success());
+    let message = tell.args(["volume", "tell"]).arg(folder.join("volume.toml")).args(["borg", "drain"]);
+    assert!(message.status().unwrap().success());
     server.stop();
     assert_eq!(page_of(folder, "disk.img", 3), 7);
     std::fs::write(folder.join("volume.toml"), &alone).unwrap();

@@ -33,7 +33,7 @@ impl Raw {
     }
 
     /// As before, with the newer negotiation, and with block sizes.
-    pub fn told(folder: &Path, export: &str) -> Raw {
+    pub fn with_block_sizes(folder: &Path, export: &str) -> Raw {
         let mut raw = Raw::connect(folder);
         raw.begin(export).unwrap();
         raw

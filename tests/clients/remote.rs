@@ -152,7 +152,7 @@ fn counted(here: &Path, there: &Path) -> Arc<AtomicU64> {
 }
 
 #[test]
-fn holes_of_another_server_are_told_and_take_no_bytes_on_the_way() {
+fn holes_of_another_server_are_reported_and_take_no_bytes_on_the_way() {
     const MIB: u64 = 1 << 20;
     for kind in KINDS {
         let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -266,7 +266,7 @@ fn near_and_far(
 }
 
 #[test]
-fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_told() {
+fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_reported() {
     for kind in KINDS {
         let Some((near, far, other, server)) = near_and_far(kind, "reconnect = \"20s\"") else { continue };
         let (mut raw, mut beside) = (Raw::open(near.path(), "far"), Raw::open(near.path(), "far"));

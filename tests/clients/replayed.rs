@@ -11,8 +11,8 @@ use crate::{MIB, sparse};
 fn replayed(inputs: &Path) -> (bool, serde_json::Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let output = command.args(["lab", "replay", "--json"]).arg(inputs).output().unwrap();
-    let told = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    (output.status.success(), told, String::from_utf8_lossy(&output.stderr).into_owned())
+    let outcome = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.success(), outcome, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 const COMPONENTS: &str = "
@@ -63,11 +63,11 @@ fn a_run_with_fios_load_replays_to_the_same_actions() {
         server.stop();
         // The components are not used: they may be gone.
         std::fs::remove_file(folder.join("disk.img")).unwrap();
-        let (holds, told, why) = replayed(&inputs);
-        assert!(holds && told["complete"] == true, "{kind}: {told} {why}");
-        assert!(told["jobs_of_components"].as_u64().unwrap() > 500, "{kind}: {told}");
+        let (holds, outcome, why) = replayed(&inputs);
+        assert!(holds && outcome["complete"] == true, "{kind}: {outcome} {why}");
+        assert!(outcome["jobs_of_components"].as_u64().unwrap() > 500, "{kind}: {outcome}");
         let (_, again, _) = replayed(&inputs);
-        assert_eq!(told, again, "{kind}");
+        assert_eq!(outcome, again, "{kind}");
     }
 }
 
@@ -86,9 +86,9 @@ fn what_a_killed_server_noted_is_replayed_as_far_as_it_goes() {
             assert_eq!(raw.write(0, page << 12, &[page as u8; 4096]).unwrap(), 0);
         }
         server.kill();
-        let (holds, told, why) = replayed(&inputs);
-        assert!(holds && told["complete"] == false, "{kind}: {told} {why}");
-        assert!(told["jobs_of_components"].as_u64().unwrap() >= 100, "{kind}: {told}");
+        let (holds, outcome, why) = replayed(&inputs);
+        assert!(holds && outcome["complete"] == false, "{kind}: {outcome} {why}");
+        assert!(outcome["jobs_of_components"].as_u64().unwrap() >= 100, "{kind}: {outcome}");
         // Damage in the middle is detected, and reported with its place.
         let mut bytes = std::fs::read(&inputs).unwrap();
         let middle = bytes.len() / 2;
@@ -123,7 +123,7 @@ fn a_run_whose_far_server_went_and_came_back_is_replayed() {
         drop(raw);
         server.stop();
         other.stop();
-        let (holds, told, why) = replayed(&inputs);
-        assert!(holds && told["complete"] == true, "{kind}: {told} {why}");
+        let (holds, outcome, why) = replayed(&inputs);
+        assert!(holds && outcome["complete"] == true, "{kind}: {outcome} {why}");
     }
 }

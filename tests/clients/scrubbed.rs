@@ -32,9 +32,9 @@ fn a_scrub_finds_bad_sectors_and_a_client_makes_them_well() {
             (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
         };
         let counter = |name: &str| {
-            let told: serde_json::Value = serde_json::from_str(&ask("status", &["--json"]).1).unwrap();
+            let message: serde_json::Value = serde_json::from_str(&ask("status", &["--json"]).1).unwrap();
             let layer =
-                told["layers"].as_array().unwrap().iter().find(|layer| layer["name"] == "scrub").unwrap();
+                message["layers"].as_array().unwrap().iter().find(|layer| layer["name"] == "scrub").unwrap();
             layer["counters"][name].as_u64().unwrap()
         };
         assert_eq!(ask("tell", &["scrub", "scrub"]), (true, String::new()));
@@ -50,12 +50,12 @@ fn a_scrub_finds_bad_sectors_and_a_client_makes_them_well() {
         assert_eq!(counter("bad_sectors"), 1);
         assert_eq!(ask("tell", &["scrub", "scrub"]), (true, String::new()));
         assert_eq!((counter("passes"), counter("bad_sectors")), (2, 1));
-        for (told, words) in [
+        for (message, words) in [
             (["skrub", "scrub"], ["'skrub'", "aging or scrub"]),
             (["scrub", "dance"], ["'dance'", "expected scrub"]),
             (["aging", "scrub"], ["'scrub'", "it has no commands"]),
         ] {
-            let (fine, said) = ask("tell", &told);
+            let (fine, said) = ask("tell", &message);
             assert!(!fine && words.iter().all(|word| said.contains(word)), "{said}");
         }
         server.stop();

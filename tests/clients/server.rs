@@ -62,8 +62,10 @@ impl Server {
     pub fn start_with(folder: &Path, kind: &str, more: &[&str]) -> Option<Server> {
         let mut child = serve(folder, kind).args(more).spawn().unwrap();
         let (send, lines) = channel();
-        let told = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || told.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+        });
         let mut server = Server { child, lines, folder: folder.to_owned() };
         let first = server.line();
         if first.starts_with("error: io:") && kind == "io_uring" {

@@ -27,18 +27,18 @@ fn a_server_says_how_it_is() {
                 .unwrap();
             (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
         };
-        let (_, told) = status(&[]);
-        assert!(told.contains("1 now, 1 so far") && told.contains("4 KiB"), "{told}");
-        assert!(told.contains("component 0"), "{told}");
-        let (_, told) = status(&["--json"]);
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let (_, status_text) = status(&[]);
+        assert!(status_text.contains("1 now, 1 so far") && status_text.contains("4 KiB"), "{status_text}");
+        assert!(status_text.contains("component 0"), "{status_text}");
+        let (_, status_text) = status(&["--json"]);
+        let status_text: serde_json::Value = serde_json::from_str(&status_text).unwrap();
         assert_eq!(
-            (&told["requests"], &told["io"], &told["process"]),
+            (&status_text["requests"], &status_text["io"], &status_text["process"]),
             (&1.into(), &kind.into(), &server.id().into())
         );
         assert!(
-            told["layers"][0]["counters"].as_object().is_some_and(|counters| !counters.is_empty()),
-            "{told}"
+            status_text["layers"][0]["counters"].as_object().is_some_and(|counters| !counters.is_empty()),
+            "{status_text}"
         );
 
         let place = folder.join("volume.control");
@@ -57,7 +57,7 @@ fn a_server_says_how_it_is() {
         let refused = (0..1000).any(|_| endless.write_all(&[b'x'; 1024]).is_err());
         assert!(refused, "a line without an end is not read for ever");
         server.stop();
-        let (fine, told) = status(&[]);
-        assert!(!fine && told.contains("is the volume served?"), "{told}");
+        let (fine, status_text) = status(&[]);
+        assert!(!fine && status_text.contains("is the volume served?"), "{status_text}");
     }
 }

@@ -267,7 +267,7 @@ fn a_real_hello_with_bytes_changed_harms_nobody() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told_with_their_place() {
+fn certificates_that_cannot_be_used_are_reported_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let Some(_) = authority(folder.join("ours"), 3650) else { return };

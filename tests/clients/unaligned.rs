@@ -23,7 +23,7 @@ fn on_each(test: impl Fn(&Server, &str)) {
 }
 
 #[test]
-fn who_was_told_of_no_blocks_reads_and_writes_any_bytes() {
+fn clients_without_block_sizes_read_and_write_any_bytes() {
     on_each(|server, export| {
         let mut raw = Raw::open(&server.folder, export);
         let mut model = vec![0; SIZE];
@@ -50,20 +50,21 @@ fn who_was_told_of_no_blocks_reads_and_writes_any_bytes() {
 }
 
 #[test]
-fn who_was_told_of_blocks_may_write_a_byte() {
+fn clients_with_block_sizes_may_write_a_byte() {
     on_each(|server, export| {
-        let (mut told, mut other) = (Raw::told(&server.folder, export), Raw::told(&server.folder, export));
-        assert_eq!(told.write(0, 0, &[1; 4096]).unwrap(), 0);
-        assert_eq!((told.write(0, 100, &[2]).unwrap(), other.write(FUA, 4095, &[3; 2]).unwrap()), (0, 0));
+        let (mut one, mut other) =
+            (Raw::with_block_sizes(&server.folder, export), Raw::with_block_sizes(&server.folder, export));
+        assert_eq!(one.write(0, 0, &[1; 4096]).unwrap(), 0);
+        assert_eq!((one.write(0, 100, &[2]).unwrap(), other.write(FUA, 4095, &[3; 2]).unwrap()), (0, 0));
         let mut model = [vec![1; 4096], vec![0; 4096]].concat();
         (model[100], model[4095], model[4096]) = (2, 3, 3);
-        assert_eq!(told.read(0, 8192).unwrap(), model, "{export}");
+        assert_eq!(one.read(0, 8192).unwrap(), model, "{export}");
         assert_eq!(other.read(99, 3).unwrap(), [1, 2, 1], "{export}");
     });
 }
 
 #[test]
-fn two_who_write_into_one_sector_leave_each_other_what_they_wrote() {
+fn two_clients_that_write_into_one_sector_leave_each_other_what_they_wrote() {
     on_each(|server, export| {
         let folder = &server.folder;
         std::thread::scope(|scope| {

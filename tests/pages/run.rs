@@ -89,8 +89,10 @@ impl Folder {
         let mut command = self.shell(&format!("exec {line}"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (send, lines) = channel();
-        let told = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || told.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+        });
         let mut all = String::new();
         let mut good = false;
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(60)) {

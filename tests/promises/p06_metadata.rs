@@ -41,7 +41,7 @@ fn options() -> Options {
 }
 
 /// The write that each page holds, if the volume opens.
-async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
+async fn held(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
     let mapper = Mapper::open(disk.clone(), &options()).await?;
     let whole = Extent::of_pages(0, PAGES);
     let buffer = mapper.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
@@ -91,7 +91,7 @@ fn no_flush_is_given_up_for_a_byte_that_rots() {
                 for home in 0..2 {
                     damaged[home][byte] ^= 1 << (byte % 8);
                     write(&*disk, HOMES[home], damaged[home].clone()).await;
-                    match told(&disk).await {
+                    match held(&disk).await {
                         Ok(2) => passed += 1,
                         Ok(other) => {
                             panic!("byte {byte} of home {home}: flush {other} was found, and 2 were answered")
@@ -109,7 +109,7 @@ fn no_flush_is_given_up_for_a_byte_that_rots() {
                 for home in 0..2 {
                     write(&*disk, HOMES[home], damaged[home].clone()).await;
                 }
-                let error = told(&disk).await.unwrap_err();
+                let error = held(&disk).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {byte}: {error}");
                 for home in 0..2 {
                     write(&*disk, HOMES[home], sound[home].clone()).await;
@@ -124,7 +124,7 @@ fn no_flush_is_given_up_for_a_byte_that_rots() {
 }
 
 #[test]
-fn a_refused_map_gives_way_to_the_one_before_if_it_is_told_to() {
+fn a_refused_map_gives_way_to_the_one_before_if_the_options_say_so() {
     Runtime::new(1)
         .run(async {
             let disk = flushed_twice(false).await;
@@ -140,13 +140,13 @@ fn a_refused_map_gives_way_to_the_one_before_if_it_is_told_to() {
             });
             let refused = mapper.write(one, buffer, Hints::default()).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::ReadOnly);
-            assert!(told(&disk).await.is_err(), "it is as it was");
+            assert!(held(&disk).await.is_err(), "it is as it was");
         })
         .unwrap();
 }
 
 #[test]
-fn a_home_that_was_damaged_is_written_anew() {
+fn an_origin_that_was_damaged_is_written_anew() {
     Runtime::new(1)
         .run(async {
             let disk = disk();
@@ -166,7 +166,7 @@ fn a_home_that_was_damaged_is_written_anew() {
                     let mut damaged = sound.clone();
                     damaged[1_000] ^= 9;
                     write(&*disk, home, damaged).await;
-                    assert_eq!(told(&disk).await.unwrap(), number);
+                    assert_eq!(held(&disk).await.unwrap(), number);
                     write(&*disk, home, sound.clone()).await;
                 }
                 // One of them stays damaged until the next flush.
@@ -198,7 +198,7 @@ impl Kept {
     }
 
     /// Its whole contents, if they are readable.
-    async fn told(&self) -> Result<Vec<u8>, seekless_core::IoError> {
+    async fn held(&self) -> Result<Vec<u8>, seekless_core::IoError> {
         let Built { device, .. } = self.open().await?;
         let all = Extent::new(0, device.geometry().sectors);
         Ok(device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await?.to_vec())
@@ -263,14 +263,14 @@ fn a_thousand_flipped_bits_lose_nothing_without_a_word() {
                         let mut damaged = sound.clone();
                         damaged[rng.below(512) as usize] ^= 1 << rng.below(8);
                         write(&*kept.disk, at, damaged).await;
-                        let told = kept.told().await;
-                        if let Ok(told) = &told {
+                        let held = kept.held().await;
+                        if let Ok(held) = &held {
                             assert!(
-                                *told == kept.content,
+                                *held == kept.content,
                                 "{layer}, stopped {stopped}, seed {seed}: {at} is silent"
                             );
                         }
-                        found.push(told.map(drop).map_err(|error| error.kind()));
+                        found.push(held.map(drop).map_err(|error| error.kind()));
                         write(&*kept.disk, at, sound).await;
                     }
                     found
@@ -321,12 +321,12 @@ impl Drive {
     }
 
     /// Contents of each sector, if the volume opens.
-    async fn told(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
+    async fn held(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
         let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
-        let mut told = Vec::new();
-        check::classify(&buffer, |_, found| told.push(found));
-        Ok(told)
+        let mut held = Vec::new();
+        check::classify(&buffer, |_, found| held.push(found));
+        Ok(held)
     }
 
     /// Clean, dirty and absorbed copies; some pages were written several times.
@@ -363,7 +363,7 @@ fn damaged_pages_of_a_bopt(stop: bool) {
         .run(async {
             let drive = Drive::new();
             drive.use_it(stop).await;
-            let right = drive.told().await.unwrap();
+            let right = drive.held().await.unwrap();
             let (mut refused, mut harmless) = (0, 0);
             for page in 0..2 + 2 * SEGMENTS {
                 let at = Extent::of_pages(page, 1);
@@ -372,14 +372,14 @@ fn damaged_pages_of_a_bopt(stop: bool) {
                     let mut damaged = sound.clone();
                     damaged[byte] ^= 1 << (byte % 8);
                     write(&*drive.bopt, at, damaged).await;
-                    match drive.told().await {
+                    match drive.held().await {
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::Corrupt, "page {page}, byte {byte}: {error}");
                             assert!(error.to_string().contains("expected"), "page {page}, byte {byte}: {error}");
                             refused += 1;
                         }
-                        Ok(told) => {
-                            assert!(told == right, "page {page}, byte {byte}: not what was written last");
+                        Ok(held) => {
+                            assert!(held == right, "page {page}, byte {byte}: not what was written last");
                             harmless += 1;
                         }
                     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_reported_once() {
         let error = anyhow::anyhow!("no such file").context("mail: no such file").context("cannot start");
         assert_eq!(with_causes(&error), "cannot start: mail: no such file");
     }

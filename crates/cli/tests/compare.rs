@@ -107,8 +107,11 @@ fn a_workload_goes_on_past_failures_and_counts_them() {
     let volume = format!("{volume}[layer.error]\nover = \"disk\"\nrate_pct = 20\n");
     let volume = file("failing.toml", volume.as_bytes());
     let run = ["lab", "run", &volume, "--workload", "random", "--requests", "300"];
-    let told = json(&run);
-    let failed = told["failed"].as_u64().unwrap();
-    assert!((20..120).contains(&failed) && told["requests"].as_u64().unwrap() + failed == 300, "{told}");
-    assert!(told["first_failure"].is_string() && quietly(&run).contains("the first request that failed"));
+    let printed = json(&run);
+    let failed = printed["failed"].as_u64().unwrap();
+    assert!(
+        (20..120).contains(&failed) && printed["requests"].as_u64().unwrap() + failed == 300,
+        "{printed}"
+    );
+    assert!(printed["first_failure"].is_string() && quietly(&run).contains("the first request that failed"));
 }

@@ -24,20 +24,20 @@ fn each_format_is_written_by_its_name_and_read_back() {
         let file = out(&format!("each{ending}"));
         let ran = seekless(&["trace", "convert", SMALL, "-o", &file, "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let told: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
-        assert_eq!((&told["to"], &told["from"]), (&(*name).into(), &"blktrace".into()));
-        assert_eq!(told["records_read"], was["records"]);
-        assert_eq!(told["bytes"], std::fs::metadata(&file).unwrap().len());
-        assert_eq!(told["sources"].as_array().unwrap().len(), 2);
-        for warning in told["warnings"].as_array().unwrap() {
+        let printed: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!((&printed["to"], &printed["from"]), (&(*name).into(), &"blktrace".into()));
+        assert_eq!(printed["records_read"], was["records"]);
+        assert_eq!(printed["bytes"], std::fs::metadata(&file).unwrap().len());
+        assert_eq!(printed["sources"].as_array().unwrap().len(), 2);
+        for warning in printed["warnings"].as_array().unwrap() {
             assert!(ran.stderr.contains(warning.as_str().unwrap()), "{warning} is not in: {}", ran.stderr);
         }
-        let lost = &told["lost"];
+        let lost = &printed["lost"];
         let left_out = ["flushes_left_out", "discards_left_out", "empty_left_out"]
             .map(|what| lost[what].as_u64().unwrap());
-        assert_eq!(told["records"], was["records"].as_u64().unwrap() - left_out.iter().sum::<u64>());
+        assert_eq!(printed["records"], was["records"].as_u64().unwrap() - left_out.iter().sum::<u64>());
         let is = json(&["trace", "info", &file]);
-        assert_eq!((&is["format"], &is["records"]), (&(*name).into(), &told["records"]));
+        assert_eq!((&is["format"], &is["records"]), (&(*name).into(), &printed["records"]));
         for what in ["reads", "writes", "end_sector"] {
             assert_eq!(is[what], was[what], "{name}: {what}");
         }
@@ -51,8 +51,8 @@ fn each_format_is_written_by_its_name_and_read_back() {
 #[test]
 fn parquet_brings_back_what_the_recording_told() {
     let file = out("whole.parquet");
-    let told = json(&["trace", "convert", SMALL, "-o", &file]);
-    assert_eq!(told["warnings"], serde_json::json!([]));
+    let printed = json(&["trace", "convert", SMALL, "-o", &file]);
+    assert_eq!(printed["warnings"], serde_json::json!([]));
     let stats = |file: &str| {
         let mut stats = json(&["trace", "stats", file]);
         for own in ["trace", "source", "sources", "files", "format"] {
@@ -90,7 +90,7 @@ fn standard_output_is_the_trace_alone() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_before_anything_is_written() {
+fn what_cannot_be_done_is_reported_before_anything_is_written() {
     let there = common::file("there.fio", b"mine");
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&["-o", &there], 1, &["there.fio", "found a file of that name", "--force"]),

@@ -38,10 +38,10 @@ const SHORT: [&str; 8] =
     ["--states", "2000", "--requests", "200", "--fault-requests", "50", "--plain-runs", "5"];
 
 #[test]
-fn a_sound_volume_is_told_in_figures() {
+fn a_sound_volume_is_reported_in_figures() {
     let volume = file("mapper.toml", MAPPER.as_bytes());
     let run = [&["lab", "explore", &volume], &SHORT[..]].concat();
-    let told = json(&run);
+    let message = json(&run);
     for key in [
         "states",
         "metadata_states",
@@ -58,21 +58,25 @@ fn a_sound_volume_is_told_in_figures() {
         "cpu_s",
         "states_per_cpu_s",
     ] {
-        assert!(told[key].as_f64().is_some_and(|number| number > 0.0), "{key}: {told}");
+        assert!(message[key].as_f64().is_some_and(|number| number > 0.0), "{key}: {message}");
     }
     for key in ["finding", "reduced", "script"] {
-        assert!(told[key].is_null(), "{key}: {told}");
+        assert!(message[key].is_null(), "{key}: {message}");
     }
-    let number = |key: &str| told[key].as_u64().unwrap();
-    let depths = told["states_by_depth"].as_array().unwrap();
+    let number = |key: &str| message[key].as_u64().unwrap();
+    let depths = message["states_by_depth"].as_array().unwrap();
     assert_eq!(depths.len(), 3);
     assert_eq!(depths.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), number("states"));
-    assert!(number("metadata_states") <= number("states") && number("states") <= number("judged"), "{told}");
-    assert!(number("states") >= 2_000, "{told}");
-    assert_eq!((&told["seed"], &told["workload"]), (&1.into(), &"churn".into()));
-    assert_eq!(told["unreached"], serde_json::json!([]));
-    assert!(told["edges"]["a torn copy of the map: the other counts"].as_u64() > Some(0), "{told}");
-    let pct: f64 = told["time_pct"].as_object().unwrap().values().filter_map(serde_json::Value::as_f64).sum();
+    assert!(
+        number("metadata_states") <= number("states") && number("states") <= number("judged"),
+        "{message}"
+    );
+    assert!(number("states") >= 2_000, "{message}");
+    assert_eq!((&message["seed"], &message["workload"]), (&1.into(), &"churn".into()));
+    assert_eq!(message["unreached"], serde_json::json!([]));
+    assert!(message["edges"]["a torn copy of the map: the other counts"].as_u64() > Some(0), "{message}");
+    let pct: f64 =
+        message["time_pct"].as_object().unwrap().values().filter_map(serde_json::Value::as_f64).sum();
     assert!((pct - 100.0).abs() < 1.0, "{pct} %");
     let text = quietly(&run);
     assert!(
@@ -84,16 +88,16 @@ fn a_sound_volume_is_told_in_figures() {
 #[test]
 fn small_workloads_are_looked_at_all_of_them() {
     let volume = file("all.toml", MAPPER.as_bytes());
-    let told = json(&["lab", "explore", &volume, "--all", "1"]);
+    let message = json(&["lab", "explore", &volume, "--all", "1"]);
     // A flush, and six requests to each of two pages; every set of the eight sectors of a page.
-    assert_eq!((&told["runs"], &told["states_by_depth"].as_array().unwrap().len()), (&13.into(), &1));
-    assert!(told["states"].as_u64().unwrap() > 2 * 255, "{told}");
-    assert!(told["unreached"].as_array().is_some_and(|edges| !edges.is_empty()), "{told}");
-    assert_eq!(told["workload"], "all workloads of up to 1 requests");
+    assert_eq!((&message["runs"], &message["states_by_depth"].as_array().unwrap().len()), (&13.into(), &1));
+    assert!(message["states"].as_u64().unwrap() > 2 * 255, "{message}");
+    assert!(message["unreached"].as_array().is_some_and(|edges| !edges.is_empty()), "{message}");
+    assert_eq!(message["workload"], "all workloads of up to 1 requests");
 }
 
 #[test]
-fn what_is_lost_is_told_reduced_and_kept() {
+fn what_is_lost_is_reported_reduced_and_kept() {
     let volume = file("losing.toml", LOSING.as_bytes());
     let (script, seen) = (folder().join("lost.script"), folder().join("lost.history"));
     let (script, seen) = (script.to_str().unwrap(), seen.to_str().unwrap());
@@ -111,9 +115,9 @@ fn what_is_lost_is_told_reduced_and_kept() {
     let judged = seekless(&["lab", "judge", seen]);
     assert!(judged.code == 1 && judged.stderr.contains("sector "), "{}", judged.stderr);
     let again = seekless(&["lab", "explore", &volume, "--script", script, "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&again.stdout).expect("JSON");
-    assert_eq!((again.code, &told["runs"], &told["script"]), (1, &1.into(), &script.into()));
-    assert!(told["finding"].as_str().unwrap().starts_with("sector "), "{told}");
+    let message: serde_json::Value = serde_json::from_str(&again.stdout).expect("JSON");
+    assert_eq!((again.code, &message["runs"], &message["script"]), (1, &1.into(), &script.into()));
+    assert!(message["finding"].as_str().unwrap().starts_with("sector "), "{message}");
     // A volume that loses nothing has no finding.
     let sound = file("sound.toml", MAPPER.as_bytes());
     let text = quietly(&["lab", "explore", &sound, "--script", script]);
@@ -121,7 +125,7 @@ fn what_is_lost_is_told_reduced_and_kept() {
 }
 
 #[test]
-fn a_script_that_cannot_be_read_is_told_with_its_line() {
+fn a_script_that_cannot_be_read_is_reported_with_its_line() {
     let volume = file("script.toml", MAPPER.as_bytes());
     let cases = [
         ("", "line 1: found '', expected seekless crash 1"),

@@ -44,7 +44,7 @@ fn refused(arguments: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn bad_traces_are_told_with_place_find_and_expectation() {
+fn bad_traces_are_reported_with_place_find_and_expectation() {
     let foreign = file("foreign", b"not a trace at all, but long enough to be taken for a record of one");
     let empty = file("empty", b"");
     for command in [&["trace", "info"][..], &["trace", "stats"], &["lab", "run", "--trace"]] {
@@ -58,7 +58,7 @@ fn bad_traces_are_told_with_place_find_and_expectation() {
 }
 
 #[test]
-fn the_formats_are_told() {
+fn the_formats_are_reported() {
     assert_eq!(json(&["trace", "info", SMALL])["format"], "blktrace");
     assert!(quietly(&["trace", "info", "--formats"]).contains("blktrace"));
     let formats = json(&["trace", "info", "--formats"]);
@@ -85,7 +85,7 @@ fn a_trace_that_is_cut_short_is_read_with_a_warning() {
 }
 
 #[test]
-fn bad_drives_are_told_with_what_would_do() {
+fn bad_drives_are_reported_with_what_would_do() {
     let bad = file("bad.toml", b"name = \"bad\"\nrpm = \"fast\"\n");
     refused(&["drive", "show", "wd2501aaks"], 1, &["wd2501aaks", "wd2500aaks", "quantum-atlas-10k"]);
     refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected f64"]);
@@ -109,7 +109,7 @@ fn bad_drives_are_told_with_what_would_do() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_what_would() {
+fn what_does_not_fit_is_reported_with_what_would() {
     let wrong = |code, options: &[&str], words: &[&str]| {
         refused(&[&["lab", "compare", "--trace", SMALL], options].concat(), code, words);
     };

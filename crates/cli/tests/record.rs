@@ -147,9 +147,9 @@ impl Recording {
             text
         };
         let out = text(self.0.stdout.as_mut().expect("a pipe"));
-        let told = text(self.0.stderr.as_mut().expect("a pipe"));
-        assert!(status.success(), "{out}{told}");
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{told}"))
+        let report = text(self.0.stderr.as_mut().expect("a pipe"));
+        assert!(status.success(), "{out}{report}");
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{report}"))
     }
 }
 
@@ -243,9 +243,9 @@ fn what_a_killed_recording_left_is_removed_by_the_next_one() {
         recording.0.wait().expect("it is gone");
         assert_ne!(settings(&tracefs), before, "{source}");
         let events = ["--source", "events", "--for", "50ms", "--force", "-o", "next.trace"];
-        let (code, _, told) = seekless(&[&["trace", "record", device.name()], &events[..]].concat());
-        assert_eq!(code, 0, "{told}");
-        assert!(told.contains("was killed while recording"), "{told}");
+        let (code, _, report) = seekless(&[&["trace", "record", device.name()], &events[..]].concat());
+        assert_eq!(code, 0, "{report}");
+        assert!(report.contains("was killed while recording"), "{report}");
         assert_eq!(settings(&tracefs), before, "{source}");
         assert_eq!(device.traced().trim(), "0");
     }
@@ -272,10 +272,10 @@ fn the_size_asked_for_is_kept() {
 #[test]
 fn what_cannot_be_recorded_is_refused_before_anything_is_touched() {
     let refused = |arguments: &[&str], code: i32, words: &[&str]| {
-        let (ended, said, told) = seekless(&[&["trace", "record"], arguments].concat());
-        assert_eq!((ended, said.as_str()), (code, ""), "{arguments:?}: {told}");
+        let (ended, said, report) = seekless(&[&["trace", "record"], arguments].concat());
+        assert_eq!((ended, said.as_str()), (code, ""), "{arguments:?}: {report}");
         for word in words {
-            assert!(told.contains(word), "{arguments:?}: {word:?} is not in: {told}");
+            assert!(report.contains(word), "{arguments:?}: {word:?} is not in: {report}");
         }
     };
     refused(&["/nonexistent", "-o", "x"], 1, &["/nonexistent", "found nothing", "a block device"]);

@@ -14,14 +14,14 @@ fn path(name: &str) -> String {
 #[test]
 fn it_tells_the_figures_of_trace_stats_and_what_it_wrote() {
     let (page, pictures) = (path("one.html"), path("pictures"));
-    let told = json(&["trace", "report", SMALL, "-o", &page, "--svg", &pictures, "--intervals", "5"]);
+    let message = json(&["trace", "report", SMALL, "-o", &page, "--svg", &pictures, "--intervals", "5"]);
     let stats = json(&["trace", "stats", SMALL, "--intervals", "5"]);
-    assert_eq!(told["traces"][0]["stats"], stats);
-    assert_eq!(told["traces"][0]["name"], "svnserver2");
-    let accesses = &told["traces"][0]["accesses"];
+    assert_eq!(message["traces"][0]["stats"], stats);
+    assert_eq!(message["traces"][0]["name"], "svnserver2");
+    let accesses = &message["traces"][0]["accesses"];
     assert_eq!((&accesses["requests"], &accesses["one_by_one"]), (&stats["requests"], &true.into()));
-    assert_eq!(told["page"]["bytes"], fs::metadata(&page).expect("written").len());
-    let written = told["pictures"].as_array().expect("a list");
+    assert_eq!(message["page"]["bytes"], fs::metadata(&page).expect("written").len());
+    let written = message["pictures"].as_array().expect("a list");
     assert_eq!(written.len(), 9);
     for picture in written {
         let svg = fs::read_to_string(picture["path"].as_str().expect("a path")).expect("written");
@@ -61,7 +61,7 @@ fn what_is_there_is_replaced_only_with_force() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_before_anything_is_read() {
+fn what_makes_no_sense_is_reported_before_anything_is_read() {
     let ran = seekless(&["trace", "report", "-", "-", "-o", &path("twice.html")]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("standard input twice"), "{}", ran.stderr);

@@ -44,8 +44,8 @@ fn a_simulated_drive_is_calibrated_and_written() {
     assert!(shown.starts_with("calibrated: ") && shown.contains("timed reads"), "{shown}");
     let refused = seekless(&calibrate);
     assert!(refused.code != 0 && refused.stderr.contains("--force"), "{}", refused.stderr);
-    let told = json(&[&calibrate[..], &["--force", "--name", "mine"]].concat());
-    assert_eq!((&told["found"]["heads"], &told["near"]["tracks_right"]), (&12.into(), &11.into()));
+    let printed = json(&[&calibrate[..], &["--force", "--name", "mine"]].concat());
+    assert_eq!((&printed["found"]["heads"], &printed["near"]["tracks_right"]), (&12.into(), &11.into()));
     assert_eq!(json(&["drive", "show", path])["name"], "mine");
 }
 
@@ -57,12 +57,12 @@ fn a_file_is_tried_and_found_to_be_no_disk() {
     let image = file("disk.img", &vec![7; 64 << 20]);
     let ran = seekless(&["drive", "calibrate", &image, "--anything", "--time", "1min"]);
     assert!(ran.code == 1 && ran.stderr.contains("disk.img"), "{}", ran.stderr);
-    let told = ["no multiples", "without direct I/O", "the time is over", "does not go up"];
-    assert!(told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
+    let message = ["no multiples", "without direct I/O", "the time is over", "does not go up"];
+    assert!(message.iter().any(|message| ran.stderr.contains(message)), "{}", ran.stderr);
     // Opened for writing too, its content is unchanged.
     let write = ["drive", "calibrate", &image, "--anything", "--time", "1min", "--destructive", &image];
     let ran = seekless(&write);
-    assert!(ran.code == 1 && told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
+    assert!(ran.code == 1 && message.iter().any(|message| ran.stderr.contains(message)), "{}", ran.stderr);
     assert!(std::fs::read(&image).unwrap().iter().all(|byte| *byte == 7), "bytes have changed");
 }
 
@@ -154,7 +154,7 @@ fn a_workload_is_characterised_with_units() {
 }
 
 #[test]
-fn a_comparison_is_told_and_reported() {
+fn a_comparison_is_printed_and_reported() {
     let compare = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--bopt", "256MiB"];
     let text = quietly(&compare);
     for word in
@@ -255,14 +255,15 @@ fn a_scan_for_free_costs_nothing_and_tells_how_far_it_came() {
     let guarded = json(&[&scan[..], &["--guard", "1ms", "--decision-us", "500"]].concat());
     assert!(guarded["blocks"].as_u64() < weighted["blocks"].as_u64(), "{guarded}");
     let wrong = [&scan[..], &["--model-error", "1ms"]].concat();
-    let (told, text) = (json(&wrong), quietly(&wrong));
-    assert!(told["foreground_same"] == false && told["late"].as_u64() > Some(10), "{told}");
+    let (printed, text) = (json(&wrong), quietly(&wrong));
+    assert!(printed["foreground_same"] == false && printed["late"].as_u64() > Some(10), "{printed}");
     assert!(text.contains("waited for another turn") && text.contains("not the same"), "{text}");
     let idle = ["lab", "scan", "--drive", "quantum-atlas-10k", "--for", "20s", "--workload", "oltp:mpl=1"];
     let idle = [&idle[..], &["--idle-delay-limit", "1ms"]].concat();
-    let told = json(&idle);
-    let later = told["mean_response_ms"].as_f64().unwrap() - told["mean_response_alone_ms"].as_f64().unwrap();
-    assert!(told["idle_visits"].as_u64() > Some(10) && later <= 1.0, "{told}");
+    let printed = json(&idle);
+    let later =
+        printed["mean_response_ms"].as_f64().unwrap() - printed["mean_response_alone_ms"].as_f64().unwrap();
+    assert!(printed["idle_visits"].as_u64() > Some(10) && later <= 1.0, "{printed}");
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/svnserver2");
     let trace = seekless(&["lab", "scan", "--drive", "quantum-atlas-10k", "--trace", data]);
     assert!(trace.code != 0 && trace.stderr.contains("expected at most 8.55 GiB"), "{}", trace.stderr);

@@ -40,7 +40,7 @@ fn standard_input_is_called_so_in_all_messages() {
 }
 
 #[test]
-fn a_damaged_compression_is_told_with_its_place() {
+fn a_damaged_compression_is_reported_with_its_place() {
     let part = std::fs::read(format!("{SMALL}.blktrace.0.xz")).expect("it ships");
     let mut flipped = part.clone();
     flipped[part.len() / 2] ^= 0xff;
@@ -62,15 +62,15 @@ fn text_of_no_known_format_is_shown() {
 
 #[test]
 fn the_share_of_the_device_needs_its_size() {
-    let told = json(&["trace", "stats", SMALL, "--device-size", "40GiB"]);
-    let share = 100.0 * told["total_gib_unique"].as_f64().expect("a number") / 40.0;
-    assert_eq!(told["device_gib"], 40.0);
-    assert!((told["device_accessed_pct"].as_f64().expect("a number") - share).abs() < 1e-9);
+    let message = json(&["trace", "stats", SMALL, "--device-size", "40GiB"]);
+    let share = 100.0 * message["total_gib_unique"].as_f64().expect("a number") / 40.0;
+    assert_eq!(message["device_gib"], 40.0);
+    assert!((message["device_accessed_pct"].as_f64().expect("a number") - share).abs() < 1e-9);
     let guessed = json(&["trace", "stats", SMALL]);
     assert!(guessed["device_gib"].as_f64() < Some(20.0));
     let ran = seekless(&["trace", "stats", SMALL, "--device-size", "1GiB", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    assert!(ran.code == 0 && told == guessed, "a size that is too small changes nothing");
+    let message: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(ran.code == 0 && message == guessed, "a size that is too small changes nothing");
     assert!(ran.stderr.contains("--device-size: found 1 GiB, expected at least 18.81 GiB"), "{}", ran.stderr);
     let two = file("two.csv", b"1000,web,0,Read,0,512,1\n3000,web,1,Read,512,512,1\n");
     let ran = seekless(&["trace", "stats", &two, "--device-size", "1GiB"]);
@@ -101,7 +101,7 @@ fn processes_that_a_trace_does_not_tell_are_none() {
 }
 
 #[test]
-fn recordings_that_are_mixed_are_told() {
+fn recordings_that_are_mixed_are_reported() {
     let data = SMALL.trim_end_matches("svnserver2");
     let ran = seekless(&["trace", "info", SMALL, &format!("{data}mail")]);
     assert_eq!(ran.code, 0);

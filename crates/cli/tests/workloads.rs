@@ -75,9 +75,9 @@ fn a_workload_becomes_a_trace_that_is_read_back() {
     let out = folder().join("synth.txt");
     let out = out.to_str().unwrap();
     let synth = ["trace", "synth", "oltp:mpl=3", "--drive", "wd2500aaks", "--for", "10s", "-o", out];
-    let told = json(&synth);
+    let message = json(&synth);
     let info = json(&["trace", "info", out]);
-    assert_eq!((&told["records"], &told["reads"]), (&info["records"], &info["reads"]));
+    assert_eq!((&message["records"], &message["reads"]), (&info["records"], &info["reads"]));
     let open = ["trace", "synth", "random:rate=100/s", "--over", "1GiB", "--requests", "500", "-o", out];
     refused(&open, 1, &["found a file of that name", "--force"]);
     assert_eq!(json(&[&open[..], &["--force"]].concat())["records"], 500);
@@ -85,7 +85,7 @@ fn a_workload_becomes_a_trace_that_is_read_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_what_would() {
+fn what_does_not_fit_is_reported_with_what_would() {
     let out = folder().join("refused.txt");
     let out = out.to_str().unwrap();
     refused(&["trace", "synth", "oltp", "-o", out], 1, &["--drive: found none for oltp", "rate=100/s"]);
@@ -151,9 +151,9 @@ fn a_trace_that_reaches_beyond_the_usual_drive_gets_one_that_it_fits() {
     let text = quietly(&run);
     assert!(text.starts_with(&format!("{drive}, ")), "{drive}: {text}");
     assert_ne!(drive.to_lowercase(), "wd2500aaks", "{compared}");
-    let told = seekless(&["lab", "compare", "--trace", trace, "--drive", "wd2500aaks"]);
-    assert_eq!(told.code, 1);
-    assert!(told.stderr.contains("one that fits: ") && told.stderr.contains("wd-re3-1tb"), "{}", told.stderr);
+    let ran = seekless(&["lab", "compare", "--trace", trace, "--drive", "wd2500aaks"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("one that fits: ") && ran.stderr.contains("wd-re3-1tb"), "{}", ran.stderr);
     // Where the default drive is large enough, it stays.
     let small = json(&["lab", "compare", "--trace", SMALL, "--reconfigure", "1"]);
     assert!(small["settings"]["drive"].as_str().unwrap().to_lowercase().contains("wd2500aaks"), "{small}");

@@ -189,15 +189,15 @@ fn a_client_that_goes_away_does_not_keep_the_cleaner_waiting() {
 fn spares_that_one_arm_alone_does_not_have_are_refused() {
     let mut spec = find("seagate-exos-2x18-18tb").unwrap();
     spec.layout.sparing = seekless_drive::spec::Sparing::Zone;
-    let told = |spec: &Spec| {
+    let parsed = |spec: &Spec| {
         parse("two.toml", &toml::to_string(spec).unwrap()).map(drop).map_err(|error| error.to_string())
     };
-    assert_eq!(told(&spec), Ok(()));
+    assert_eq!(parsed(&spec), Ok(()));
     // Above the half of a zone's sectors that one of two arms has.
     let zone = &spec.zone[0];
     let half = u64::from(zone.cylinders) * 9 * u64::from(zone.sectors_per_track);
     spec.zone[0].slips = vec![half + 5];
     spec.zone[0].spares = 1;
-    let refused = told(&spec).unwrap_err();
+    let refused = parsed(&spec).unwrap_err();
     assert!(refused.contains("zone 1: slips") && refused.contains("under one arm"), "{refused}");
 }

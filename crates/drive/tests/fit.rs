@@ -38,11 +38,12 @@ fn measure(spec: &Spec, requests: &mut [Measured], think: Think) {
 }
 
 /// The true drive, and its wrong description.
-fn real_and_told() -> (Spec, Spec) {
-    let mut told = find("quantum-atlas-10k").unwrap();
-    told.cache.write_back = WriteBack::All;
-    (told.bus.mb_s, told.bus.read_sector_us, told.bus.write_sector_us) = (None, Some(99.0), Some(99.0));
-    let mut real = told.clone();
+fn real_and_described() -> (Spec, Spec) {
+    let mut described = find("quantum-atlas-10k").unwrap();
+    described.cache.write_back = WriteBack::All;
+    (described.bus.mb_s, described.bus.read_sector_us, described.bus.write_sector_us) =
+        (None, Some(99.0), Some(99.0));
+    let mut real = described.clone();
     real.rpm = 9_999.7;
     real.command.read_hit_after_read_us = 60.0;
     real.command.write_hit_after_write_us = 90.0;
@@ -51,21 +52,21 @@ fn real_and_told() -> (Spec, Spec) {
         // Typical errors of described skews: wrong by whole sectors, equal in zones described as equal.
         zone.cylinder_skew += f64::from(zone.sectors_per_track % 11) - 2.0;
     }
-    (real, told)
+    (real, described)
 }
 
 #[test]
 fn a_wrong_speed_wrong_skews_and_wrong_overheads_are_found() {
-    let (real, told) = real_and_told();
-    let mut measured = requests(told.sectors);
+    let (real, described) = real_and_described();
+    let mut measured = requests(described.sectors);
     measure(&real, &mut measured, Think::Before);
     let half = measured.len() / 2;
     let second = |spec: &Spec| {
         let simulated = drive_as_measured(&mut Drive::new(spec), &measured, Think::Before);
         compare(&simulated[half..], &measured[half..])
     };
-    let before = second(&told);
-    let fitted = fit(&told, &measured[..half], &mut |_| {});
+    let before = second(&described);
+    let fitted = fit(&described, &measured[..half], &mut |_| {});
     let after = second(&fitted.spec);
     assert_eq!(fitted.think, Think::Before);
     assert!((fitted.spec.rpm - real.rpm).abs() < 0.1, "{}", fitted.spec.rpm);
@@ -76,21 +77,21 @@ fn a_wrong_speed_wrong_skews_and_wrong_overheads_are_found() {
 
 #[test]
 fn the_side_of_think_times_is_found() {
-    let (real, told) = real_and_told();
+    let (real, described) = real_and_described();
     for think in [Think::Before, Think::After] {
-        let mut measured = requests(told.sectors);
+        let mut measured = requests(described.sectors);
         measure(&real, &mut measured, think);
-        assert_eq!(think_side(&told, &measured), think);
+        assert_eq!(think_side(&described, &measured), think);
     }
 }
 
 #[test]
 fn a_zone_that_is_two_is_cut() {
-    let (_, told) = real_and_told();
-    let mut real = told.clone();
+    let (_, described) = real_and_described();
+    let mut real = described.clone();
     // From the half of the largest zones on, tracks are displaced, as after an unlisted slip.
     real.zone.clear();
-    for (zone, first) in told.zone.iter().zip(told.first_cylinders()) {
+    for (zone, first) in described.zone.iter().zip(described.first_cylinders()) {
         let half = zone.cylinders / 2;
         let steps = f64::from(half) * (5.0 * zone.track_skew + zone.cylinder_skew) + 100.0;
         let offset = steps % f64::from(zone.sectors_per_track);
@@ -100,14 +101,14 @@ fn a_zone_that_is_two_is_cut() {
         let first = first.map(|first| first + half);
         real.zone.push(Zone { first_cylinder: first, cylinders: rest, offset, ..zone.clone() });
     }
-    let mut measured = requests(told.sectors);
+    let mut measured = requests(described.sectors);
     measure(&real, &mut measured, Think::After);
     let half = measured.len() / 2;
-    let fitted = fit(&told, &measured[..half], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..half], &mut |_| {}).spec;
     let simulated = drive_as_measured(&mut Drive::new(&fitted), &measured, Think::After);
     let after = compare(&simulated[half..], &measured[half..]);
-    assert!(fitted.zone.len() > told.zone.len(), "{}", fitted.zone.len());
-    let simulated = drive_as_measured(&mut Drive::new(&told), &measured, Think::After);
+    assert!(fitted.zone.len() > described.zone.len(), "{}", fitted.zone.len());
+    let simulated = drive_as_measured(&mut Drive::new(&described), &measured, Think::After);
     let before = compare(&simulated[half..], &measured[half..]);
     assert!(after.within_half_ms_pct > before.within_half_ms_pct + 3.0, "{before:?} {after:?}");
 }

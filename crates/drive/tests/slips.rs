@@ -42,29 +42,29 @@ fn near(tracks: &[u64], slips: &[u64], within: u64) -> usize {
 
 #[test]
 fn slipped_tracks_are_found_after_a_break_of_the_clock() {
-    let told = find("hp-c3323a-disksim").unwrap();
-    let mut real = told.clone();
+    let described = find("hp-c3323a-disksim").unwrap();
+    let mut real = described.clone();
     real.rpm += 0.5;
     for (number, zone) in real.zone.iter_mut().enumerate() {
-        let tracks = u64::from(zone.cylinders * told.heads);
+        let tracks = u64::from(zone.cylinders * described.heads);
         zone.slips = (1..6).map(|part| part * tracks / 7 + 3 * number as u64).collect();
         zone.track_skew -= 1.0;
         zone.cylinder_skew -= 1.0;
     }
-    let mut measured = requests(told.sectors);
+    let mut measured = requests(described.sectors);
     let took = drive_as_measured(&mut Drive::new(&real), &measured, Think::After);
     for (request, took) in measured.iter_mut().zip(took) {
         request.service = took;
     }
     // The pause of the measurement was not recorded: four tenths of a turn are missing.
     measured[3_000].think = Nanos(measured[3_000].think.0 - 4_400_000);
-    let fitted = fit(&told, &measured[..4_000], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..4_000], &mut |_| {}).spec;
     for (found, real) in fitted.zone.iter().zip(&real.zone) {
         assert_eq!(near(&found.slips, &real.slips, 30), 5, "{:?}, not {:?}", found.slips, real.slips);
         assert_eq!(found.slips.len(), 5, "{:?}, not {:?}", found.slips, real.slips);
         assert!((found.track_skew - real.track_skew).abs() < 0.3, "{}", found.track_skew);
     }
-    let (before, after) = (second_half(&told, &measured), second_half(&fitted, &measured));
+    let (before, after) = (second_half(&described, &measured), second_half(&fitted, &measured));
     assert!(before.within_half_ms_pct < 30.0 && after.within_half_ms_pct > 90.0, "{before:?} {after:?}");
 }
 
@@ -77,11 +77,11 @@ fn drive(name: &str) -> Option<(Spec, Vec<Measured>)> {
 #[test]
 fn listed_slips_are_found_without_the_list() {
     let Some((listed, measured)) = drive("hp_c2247a") else { return };
-    let mut told = listed.clone();
-    for zone in &mut told.zone {
+    let mut described = listed.clone();
+    for zone in &mut described.zone {
         zone.slips.clear();
     }
-    let fitted = fit(&told, &measured[..measured.len() / 2], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| {}).spec;
     let (mut found, mut right, mut all) = (0, 0, 0);
     for (fitted, listed) in fitted.zone.iter().zip(&listed.zone) {
         found += fitted.slips.len();
@@ -96,8 +96,8 @@ fn listed_slips_are_found_without_the_list() {
 
 #[test]
 fn a_drive_whose_file_lists_none_is_near() {
-    let Some((told, measured)) = drive("hp_c3323a") else { return };
-    let fitted = fit(&told, &measured[..measured.len() / 2], &mut |_| {}).spec;
+    let Some((described, measured)) = drive("hp_c3323a") else { return };
+    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| {}).spec;
     let after = second_half(&fitted, &measured);
     assert!(after.within_half_ms_pct > 85.0 && after.median_error_ms < 0.12, "{after:?}");
 }

@@ -125,12 +125,12 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
         candidate("bare", "", "disk"),
         candidate("lld", "[layer.lld]\nover = \"disk\"\nsize = \"1GiB\"\n", "lld"),
     ];
-    let told = compare_volumes(&trace(), &all, &Play::default(), &|_| ()).unwrap();
-    assert_eq!(told.settings.reconfigure_class, "background");
-    let base = &told.variants[0];
+    let comparison = compare_volumes(&trace(), &all, &Play::default(), &|_| ()).unwrap();
+    assert_eq!(comparison.settings.reconfigure_class, "background");
+    let base = &comparison.variants[0];
     assert!(!base.reconfigurations.is_empty());
     assert!(base.reduction_pct.abs() < 1e-9 && base.net_reduction_pct.abs() < 1e-9);
-    for (variant, candidate) in told.variants.iter().zip(&all) {
+    for (variant, candidate) in comparison.variants.iter().zip(&all) {
         assert_eq!(variant.name, candidate.name);
         let busy: f64 = variant.phases.iter().map(|phase| phase.work.head.busy_s).sum();
         let beside: f64 = variant.phases.iter().map(|phase| phase.vanilla_busy_s).sum();
@@ -141,11 +141,15 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
         let longest = variant.response_ms.all.longest;
         assert!(longest >= variant.response_ms.all.spread.p999 && longest > 0.0);
     }
-    let stack = &told.variants[1];
+    let stack = &comparison.variants[1];
     assert_eq!(stack.sides.as_ref().unwrap().layer, "borg");
     assert!(stack.reconfigurations.iter().all(|one| one.layer == "borg"));
     assert!(stack.layers["cache"]["hits"] + stack.layers["cache"]["misses"] > 0);
-    assert!(told.notes.iter().any(|note| note.starts_with("lld: lld begins empty")), "{:?}", told.notes);
+    assert!(
+        comparison.notes.iter().any(|note| note.starts_with("lld: lld begins empty")),
+        "{:?}",
+        comparison.notes
+    );
     // Alone: a volume's results do not depend on what it is compared with.
     let alone = run_volume(&trace(), &all[1], &Play::default(), None, &|_| ()).unwrap();
     assert_eq!((alone.event_hash, &alone.work), (stack.event_hash.clone(), &stack.work));
@@ -155,26 +159,26 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
 fn the_settings_say_in_which_class_a_layer_copies() {
     let free = format!("{BORG}reconfigure_class = \"free\"\n");
     let both = [candidate("bare", "", "disk"), candidate("borg", &free, "borg")];
-    let told = compare_volumes(&trace(), &both, &Play::default(), &|_| ()).unwrap();
-    assert_eq!(told.settings.reconfigure_class, "free");
+    let comparison = compare_volumes(&trace(), &both, &Play::default(), &|_| ()).unwrap();
+    assert_eq!(comparison.settings.reconfigure_class, "free");
 }
 
 #[test]
 fn requests_that_fail_are_counted_and_the_trace_goes_on() {
     let failing =
         candidate("bad", "[layer.error]\nover = \"disk\"\nrate_pct = 10\nops = [\"read\"]\n", "error");
-    let told = run_volume(&trace(), &failing, &Play::default(), None, &|_| ()).unwrap();
-    assert!((40..160).contains(&told.failed), "{}", told.failed);
-    assert_eq!(told.failed + told.response_ms.reads.requests, 800);
-    assert_eq!(told.response_ms.writes.requests, 200);
-    assert!(told.notes.iter().any(|note| note.contains("requests failed")), "{:?}", told.notes);
+    let outcome = run_volume(&trace(), &failing, &Play::default(), None, &|_| ()).unwrap();
+    assert!((40..160).contains(&outcome.failed), "{}", outcome.failed);
+    assert_eq!(outcome.failed + outcome.response_ms.reads.requests, 800);
+    assert_eq!(outcome.response_ms.writes.requests, 200);
+    assert!(outcome.notes.iter().any(|note| note.contains("requests failed")), "{:?}", outcome.notes);
 }
 
 #[test]
 fn a_volume_that_is_too_small_says_what_to_do() {
     let small = candidate("small", "[slice.s]\nof = \"disk\"\nsize = \"1MiB\"\n", "s");
-    let told = compare_volumes(&trace(), &[small], &Play::default(), &|_| ()).unwrap_err().to_string();
+    let message = compare_volumes(&trace(), &[small], &Play::default(), &|_| ()).unwrap_err().to_string();
     for words in ["found requests up to sector", "at most sector 2048", "v.toml", "give it a larger"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(message.contains(words), "{words}: {message}");
     }
 }

@@ -285,15 +285,15 @@ fn reconfigurations_copy_for_free_or_end_in_the_background() {
 
 #[test]
 fn traces_that_do_not_fit_are_refused() {
-    let told =
+    let message =
         |trace: &Trace, experiment: &Experiment| compare(trace, experiment, &|_| ()).unwrap_err().to_string();
     let no_reads = Trace { records: vec![record(0, 1, Op::Write, 0, 1)], ..Trace::default() };
-    assert!(told(&no_reads, &experiment()).contains("found no reads in 1 records"));
+    assert!(message(&no_reads, &experiment()).contains("found no reads in 1 records"));
     let beyond = Trace { records: vec![record(0, 1, Op::Read, 1 << 40, 1)], ..Trace::default() };
-    assert!(told(&beyond, &experiment()).contains("the end of wd2500aaks"));
+    assert!(message(&beyond, &experiment()).contains("the end of wd2500aaks"));
     let fine = repeating(10);
     let idle = Experiment { pace: Pace::Closed { outstanding: 0 }, ..experiment() };
-    assert!(told(&fine, &idle).contains("outstanding: found 0"));
+    assert!(message(&fine, &idle).contains("outstanding: found 0"));
     let queue = QueueOptions { background_share_pct: 100, ..QueueOptions::default() };
-    assert!(told(&fine, &Experiment { queue, ..experiment() }).contains("background-share: found 100"));
+    assert!(message(&fine, &Experiment { queue, ..experiment() }).contains("background-share: found 100"));
 }

@@ -208,8 +208,8 @@ fn a_drive_without_room_for_strands_is_refused() {
     let mut small = cheetah();
     small.sectors = 100_000;
     let options = Options { drive: Some(small), ..Options::default() };
-    let told = draw(find("proximal-1").unwrap(), &options, &|_| ()).err().unwrap().to_string();
-    assert!(told.contains("of 100000 sectors") && told.contains("expected more than"), "{told}");
+    let message = draw(find("proximal-1").unwrap(), &options, &|_| ()).err().unwrap().to_string();
+    assert!(message.contains("of 100000 sectors") && message.contains("expected more than"), "{message}");
 }
 
 #[test]

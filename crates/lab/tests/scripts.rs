@@ -122,14 +122,15 @@ fn commands_come_between_requests_and_change_none_of_them() {
             Step::Do(_) => None,
         });
         assert!(asked.eq(requests.iter().copied()));
-        let told = steps.iter().filter_map(|step| match step {
+        let message = steps.iter().filter_map(|step| match step {
             Step::Do(command) => Some(*command),
             Step::Ask(_) => None,
         });
-        let told: Vec<&str> = told.collect();
-        assert!((60..160).contains(&told.len()), "{} commands", told.len());
-        assert!(commands.iter().all(|command| told.contains(command)));
-        let next: Vec<_> = told.windows(2).filter(|pair| pair[0] == "remove").map(|pair| pair[1]).collect();
+        let message: Vec<&str> = message.collect();
+        assert!((60..160).contains(&message.len()), "{} commands", message.len());
+        assert!(commands.iter().all(|command| message.contains(command)));
+        let next: Vec<_> =
+            message.windows(2).filter(|pair| pair[0] == "remove").map(|pair| pair[1]).collect();
         let last = next.iter().rposition(|next| *next != "insert");
         assert!(last.is_none_or(|last| last + 1 == next.len()), "what is out comes in next: {next:?}");
         stops += u64::from(steps.last() == Some(&Step::Do("stop")));

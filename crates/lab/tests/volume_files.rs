@@ -123,7 +123,7 @@ fn a_layer_may_show_less_than_there_is_below() {
 }
 
 #[test]
-fn what_cannot_be_a_volume_is_told_with_its_place() {
+fn what_cannot_be_a_volume_is_reported_with_its_place() {
     for (from, to, words) in [
         ("of = \"disk\"", "off = \"disk\"", ["v.toml", "line 5", "unknown field `off`"]),
         ("of = \"disk\"", "of = \"dusk\"", ["slice.home", "of = 'dusk'", "disk"]),
@@ -168,7 +168,7 @@ proptest::proptest! {
             Some((key, _)) => format!("{key}= {value}"),
             None => value,
         };
-        told(&lines.join("\n"));
+        check_error(&lines.join("\n"));
     }
 
     /// As above, for files in which something is left out, doubled or changed at any place.
@@ -183,12 +183,12 @@ proptest::proptest! {
             let to = (from + left_out).min(text.len());
             text.splice(from..to, other.chars());
         }
-        told(&text.into_iter().collect::<String>());
+        check_error(&text.into_iter().collect::<String>());
     }
 
     #[test]
     fn any_text_is_a_volume_or_an_error(text in "\\PC{0,200}") {
-        told(&text);
+        check_error(&text);
     }
 }
 
@@ -232,7 +232,7 @@ fn data_with_emulate_is_as_large_as_it_is_and_as_slow_as_the_drive() {
 }
 
 /// Checks that an error says what was found and what was expected.
-fn told(text: &str) {
+fn check_error(text: &str) {
     if let Err(error) = parse("v.toml", text) {
         let error = error.to_string();
         assert!(error.contains("expected"), "{error}\n{text}");

@@ -260,7 +260,7 @@ fn postmark_ends_and_its_commits_go_through_the_journal() {
 }
 
 #[test]
-fn what_cannot_be_a_workload_is_told_with_what_would() {
+fn what_cannot_be_a_workload_is_reported_with_what_would() {
     for (text, words) in [
         ("olpt", &["workload: found 'olpt'", "one of: random, oltp"][..]),
         ("oltp:think=30", &["oltp, think: found '30'", "30ms"]),

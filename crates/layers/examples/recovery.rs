@@ -35,7 +35,7 @@ async fn measure(spec: &seekless_drive::Spec) {
     fill(&borg).await;
     drop(borg);
     let (borg, took) = open().await;
-    told("without a clean stop", &borg, took);
+    print("without a clean stop", &borg, took);
     let at = Extent::of_pages(7, 1);
     borg.write(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await.expect("written");
     let began = runtime::now();
@@ -43,7 +43,7 @@ async fn measure(spec: &seekless_drive::Spec) {
     println!("{:<24} {:>8.3} s", "a clean stop", runtime::now().since(began).seconds());
     drop(borg);
     let (borg, took) = open().await;
-    told("after a clean stop", &borg, took);
+    print("after a clean stop", &borg, took);
     compared(&borg).await;
 }
 
@@ -83,7 +83,7 @@ async fn fill(borg: &Borg) {
     }
 }
 
-fn told(when: &str, borg: &Borg, took: Nanos) {
+fn print(when: &str, borg: &Borg, took: Nanos) {
     let of = |name| counted(borg, name);
     println!(
         "{when:<24} {:>8.3} s, {:>9} pages mapped, {:>9} dirty, map {:.4} % of the BOPT",

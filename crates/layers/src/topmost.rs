@@ -217,7 +217,7 @@ mod tests {
         }
 
         /// The calls since this was last called.
-        fn told(&self) -> Vec<&'static str> {
+        fn calls(&self) -> Vec<&'static str> {
             self.notes.take()
         }
 
@@ -237,17 +237,17 @@ mod tests {
             volume.command("insert").await.unwrap();
             volume.command("drain").await.unwrap();
             volume.command("stop").await.unwrap();
-            assert_eq!(volume.told(), ["command", "done", "stop", "done"]);
+            assert_eq!(volume.calls(), ["command", "done", "stop", "done"]);
             volume.command("remove").await.unwrap();
-            assert_eq!(volume.told(), ["detach", "done", "detach", "done"], "under load, and again without");
+            assert_eq!(volume.calls(), ["detach", "done", "detach", "done"], "under load, and again without");
             for command in ["remove", "drain", "reconfigure", "stop"] {
                 volume.command(command).await.unwrap();
             }
             volume.write().await.unwrap();
-            assert!(volume.told().is_empty() && volume.topmost.layer().is_none());
+            assert!(volume.calls().is_empty() && volume.topmost.layer().is_none());
             volume.command("insert").await.unwrap();
             volume.command("reconfigure").await.unwrap();
-            assert_eq!(volume.told(), ["command", "done"]);
+            assert_eq!(volume.calls(), ["command", "done"]);
         });
     }
 
@@ -266,8 +266,8 @@ mod tests {
             for task in [first, second, remove, late] {
                 task.await.unwrap();
             }
-            let told = volume.told();
-            assert_eq!(told, ["detach", "command", "command", "done", "done", "done", "detach", "done"]);
+            let calls = volume.calls();
+            assert_eq!(calls, ["detach", "command", "command", "done", "done", "done", "detach", "done"]);
         });
     }
 
@@ -277,9 +277,9 @@ mod tests {
             volume.stays.set(true);
             assert_eq!(volume.command("remove").await.unwrap_err().kind(), ErrorKind::Medium);
             volume.write().await.unwrap();
-            volume.told();
+            volume.calls();
             volume.command("drain").await.unwrap();
-            assert_eq!(volume.told(), ["command", "done"]);
+            assert_eq!(volume.calls(), ["command", "done"]);
             volume.stays.set(false);
             volume.closed.set(true);
             volume.command("remove").await.unwrap();

@@ -97,7 +97,7 @@ fn writes_are_direct_where_they_were_asked_for() {
 
 #[test]
 fn what_is_no_spinning_disk_is_refused() {
-    let told = |path: &str| Target::open(Path::new(path), Admission::default()).unwrap_err().to_string();
+    let message = |path: &str| Target::open(Path::new(path), Admission::default()).unwrap_err().to_string();
     let file = file();
     let file = file.path().to_str().unwrap();
     for (path, words) in [
@@ -105,10 +105,10 @@ fn what_is_no_spinning_disk_is_refused() {
         ("/dev/null", ["/dev/null", "neither a disk nor a file"]),
         (file, [file, "found a file"]),
     ] {
-        let error = told(path);
+        let error = message(path);
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("/dev/sdb"), "{error}");
     }
-    assert!(told("/dev/nonexistent").contains("No such file"));
+    assert!(message("/dev/nonexistent").contains("No such file"));
     assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), AdmissionError::NoDisk { .. }));
 }
 

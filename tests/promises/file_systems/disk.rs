@@ -65,8 +65,8 @@ fn ends(program: &str, arguments: &[&str], codes: &[i32]) -> Result<(), Unfit> {
     if output.status.code().is_some_and(|code| codes.contains(&code)) {
         return Ok(());
     }
-    let told = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
-    Err(Unfit::Wrong(format!("{program} ended with {}, expected {codes:?}: {told}", output.status)))
+    let message = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    Err(Unfit::Wrong(format!("{program} ended with {}, expected {codes:?}: {message}", output.status)))
 }
 
 fn text(path: &Path) -> String {

@@ -122,7 +122,7 @@ fn explored(kind: &Kind, states: usize) {
     }
 }
 
-fn told(name: &str) -> Option<usize> {
+fn number_from(name: &str) -> Option<usize> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: found '{text}', expected a number")))
@@ -130,12 +130,12 @@ fn told(name: &str) -> Option<usize> {
 
 #[test]
 fn ext4_has_what_it_synced_after_power_cuts() {
-    explored(&disk::EXT4, told("SEEKLESS_STATES").unwrap_or(STATES));
+    explored(&disk::EXT4, number_from("SEEKLESS_STATES").unwrap_or(STATES));
 }
 
 #[test]
 fn xfs_has_what_it_synced_after_power_cuts() {
-    match told("SEEKLESS_XFS") {
+    match number_from("SEEKLESS_XFS") {
         Some(states) => explored(&disk::XFS, states),
         None => eprintln!("skipped: xfs after power cuts: it is mounted, which `make soak` does"),
     }

@@ -15,10 +15,10 @@ pub struct Ran {
 
 /// Runs the program with these arguments, in an empty folder of this test process.
 pub fn seekless(arguments: &[&str]) -> Ran {
-    told(Command::new(env!("CARGO_BIN_EXE_seekless")).args(arguments).current_dir(folder()).output())
+    finished(Command::new(env!("CARGO_BIN_EXE_seekless")).args(arguments).current_dir(folder()).output())
 }
 
-fn told(output: std::io::Result<Output>) -> Ran {
+fn finished(output: std::io::Result<Output>) -> Ran {
     let output = output.expect("the program starts");
     Ran {
         code: output.status.code().expect("no signal ends it"),

@@ -291,7 +291,7 @@ fn an_endless_request_stops_nobody_else() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_told() {
+fn options_that_make_no_sense_are_reported() {
     for (name, options, words) in [
         ("delay", "", ["no delay", "exponential or normal"]),
         ("delay", "time = '1ms'\nrate_pct = -1", ["-1", "0 to 100"]),

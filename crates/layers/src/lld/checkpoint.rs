@@ -142,10 +142,10 @@ fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)>
 
 /// Checks the layout of a head against the expected one; `Err` with what was found and expected.
 pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, (String, String)> {
-    let told = |[segment, segments, blocks]: [u32; 3]| {
+    let in_words = |[segment, segments, blocks]: [u32; 3]| {
         format!("{blocks} blocks in {segments} segments of {segment}")
     };
-    let (found, expected) = (told(divided), told([layout.segment, layout.segments, layout.blocks]));
+    let (found, expected) = (in_words(divided), in_words([layout.segment, layout.segments, layout.blocks]));
     if found != expected {
         return Err((found, expected));
     }

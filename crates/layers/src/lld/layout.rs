@@ -164,8 +164,8 @@ mod tests {
                 assert!(last.end().page() <= pages && layout.copy(1).end() == layout.extent(0, 1).start);
                 assert!(layout.checkpoint_bytes() <= layout.copy(0).bytes());
                 let most = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(u64::MAX)).unwrap_err();
-                let told = most.expected.split("at most ").nth(1).unwrap();
-                let most: u64 = told.split(' ').next().unwrap().parse().unwrap();
+                let message = most.expected.split("at most ").nth(1).unwrap();
+                let most: u64 = message.split(' ').next().unwrap().parse().unwrap();
                 let full = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(most)).unwrap();
                 let used = full.segments - 2;
                 assert!(used * full.room() - full.blocks > used, "{full:?}");

@@ -284,7 +284,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
     let bytes = region::read(below, at).await?;
     let blocks = at.split(seekless_core::PAGE_SECTORS);
     let sum = |part: Extent| sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors));
-    Ok(blocks.zip(sums).all(|(part, told)| sum(part) == *told))
+    Ok(blocks.zip(sums).all(|(part, expected)| sum(part) == *expected))
 }
 
 /// Applies a summary: moves, then deletions, then its blocks.

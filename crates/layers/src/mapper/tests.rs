@@ -363,7 +363,7 @@ fn a_map_larger_than_a_request_is_read_and_written_in_parts() {
 }
 
 #[test]
-fn what_is_no_map_is_told_and_not_written_over() {
+fn what_is_no_map_is_reported_and_not_written_over() {
     world(async || {
         let below = disk(2 * PAGES).await;
         write(&*below, 1, 1, 7).await.unwrap();

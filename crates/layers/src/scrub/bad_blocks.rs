@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_an_extent_is_told() {
+    fn all_of_an_extent_is_reported() {
         let mut found = BadBlocks::default();
         for block in [8, 16, 40] {
             found.bad(Lba(block));

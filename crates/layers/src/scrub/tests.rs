@@ -39,7 +39,7 @@ fn counter(scrub: &Scrub, name: &str) -> u64 {
     scrub.counters().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-async fn told(scrub: &Scrub) -> Result<(), IoError> {
+async fn scrub_once(scrub: &Scrub) -> Result<(), IoError> {
     scrub.command("scrub", Hints::default()).await
 }
 
@@ -80,7 +80,7 @@ fn a_pass_reads_everything_once_and_verifies() {
     run(async {
         let (below, watch) = watched(disk(QueueOptions::default()));
         let scrub = scrub(below, "block = '1MiB'");
-        told(&scrub).await.unwrap();
+        scrub_once(&scrub).await.unwrap();
         let mut read = watch.read.take();
         read.sort_by_key(|(at, _)| at.start);
         let expected: Vec<_> = Extent::new(0, SECTORS).split(2_048).map(|at| (at, true)).collect();
@@ -101,7 +101,7 @@ fn bad_sectors_are_found_alone_and_forgotten_when_they_are_written() {
         let below = Rc::new(Faulty::new(below, error::Error::new(&options)));
         let scrub = scrub(below, "");
         for _ in 0..2 {
-            told(&scrub).await.unwrap();
+            scrub_once(&scrub).await.unwrap();
             assert_eq!(scrub.state.borrow().found.kept(), [1_001, 1_002, 1_003, 4_095, 4_096]);
         }
         assert_eq!((counter(&scrub, "bad_sectors"), counter(&scrub, "bad_sectors_so_far")), (5, 5));
@@ -118,7 +118,7 @@ fn bad_sectors_are_found_alone_and_forgotten_when_they_are_written() {
         // Behind its back: the next pass sees it.
         let at = Extent::new(1_001, 1);
         scrub.below.write(at, Buffer::zeroed(512), Hints::default()).await.unwrap();
-        told(&scrub).await.unwrap();
+        scrub_once(&scrub).await.unwrap();
         assert_eq!((counter(&scrub, "bad_sectors"), counter(&scrub, "passes")), (0, 3));
     });
 }
@@ -129,7 +129,7 @@ fn what_fails_once_is_not_bad_and_what_is_written_meanwhile_is_not_listed() {
         let (below, watch) = watched(disk(QueueOptions::default()));
         watch.fails_once.set(true);
         let one = scrub(below, "");
-        told(&one).await.unwrap();
+        scrub_once(&one).await.unwrap();
         assert_eq!((counter(&one, "bad_sectors_so_far"), counter(&one, "passes")), (0, 1));
         // A client writes 5001 again and again, which goes bad each time. Reads take a while.
         let options = "until_written = true\nrate_pct = 100\nweak = true\nat = '2560512'\nsize = '512'";
@@ -144,10 +144,10 @@ fn what_fails_once_is_not_bad_and_what_is_written_meanwhile_is_not_listed() {
                 }
             }
         });
-        told(&scrub).await.unwrap();
+        scrub_once(&scrub).await.unwrap();
         client.await;
         assert_eq!(counter(&scrub, "bad_sectors_so_far"), 0);
-        told(&scrub).await.unwrap();
+        scrub_once(&scrub).await.unwrap();
         assert_eq!(counter(&scrub, "bad_sectors"), 1, "now it is");
     });
 }
@@ -159,7 +159,7 @@ fn a_device_that_is_gone_ends_a_pass_with_its_error() {
         watch.gone.set(true);
         let scrub = scrub(below, "every = '1h'");
         sleep(Nanos::from_millis(100)).await;
-        assert_eq!(told(&scrub).await.unwrap_err().kind(), ErrorKind::Gone);
+        assert_eq!(scrub_once(&scrub).await.unwrap_err().kind(), ErrorKind::Gone);
         assert_eq!((counter(&scrub, "passes_not_finished"), counter(&scrub, "bad_sectors")), (2, 0));
         assert!(watch.read.borrow().len() <= 4, "nobody halves anything");
         watch.gone.set(false);
@@ -189,9 +189,9 @@ fn passes_begin_as_often_as_is_said_no_faster_than_is_said() {
 fn two_callers_share_one_pass() {
     run(async {
         let scrub = scrub(disk(QueueOptions::default()), "");
-        let (one, other) = futures_util::future::join(told(&scrub), told(&scrub)).await;
+        let (one, other) = futures_util::future::join(scrub_once(&scrub), scrub_once(&scrub)).await;
         assert_eq!((one, other, counter(&scrub, "passes")), (Ok(()), Ok(()), 1));
-        told(&scrub).await.unwrap();
+        scrub_once(&scrub).await.unwrap();
         assert_eq!(counter(&scrub, "passes"), 2);
     });
 }
@@ -202,26 +202,26 @@ fn a_free_pass_ends_by_its_deadline_and_with_its_layer() {
     run(async {
         let free = QueueOptions { freeblock: Some(FreeOptions::default()), ..QueueOptions::default() };
         let one = scrub(disk(free), "class = 'free'\ndeadline = '1m'");
-        told(&one).await.unwrap();
+        scrub_once(&one).await.unwrap();
         let took = runtime::now();
         assert!((60..70).contains(&(took.0 / 1_000_000_000)), "{took}");
         assert_eq!((counter(&one, "passes"), counter(&one, "bytes_scrubbed_for_free")), (1, 0));
         let task = spawn({
             let one = one.clone();
-            async move { told(&one).await }
+            async move { scrub_once(&one).await }
         });
         sleep(Nanos::from_millis(1_000)).await;
         one.detach().await.unwrap();
         assert_eq!(task.await, Ok(()));
         assert!(runtime::now() - took < Nanos::from_millis(1_010), "at once");
         assert_eq!((counter(&one, "passes"), counter(&one, "passes_not_finished")), (1, 1));
-        told(&one).await.unwrap();
+        scrub_once(&one).await.unwrap();
         assert_eq!(counter(&one, "passes"), 2, "it may be told again");
     });
 }
 
 #[test]
-fn options_that_make_no_sense_are_told() {
+fn options_that_make_no_sense_are_reported() {
     let refused = |text: &str| {
         let options: Options = toml::from_str(text).unwrap();
         options.check().unwrap_err().to_string()

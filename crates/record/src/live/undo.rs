@@ -166,7 +166,7 @@ fn retry(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String> {
 
 /// Undoes the steps of processes that are gone; returns what was done.
 pub fn recover(tracefs: &Path) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for path in entries(Path::new(FOLDER)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(of) = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) else { continue };
@@ -178,22 +178,22 @@ pub fn recover(tracefs: &Path) -> Vec<String> {
         let mut undo = Undo { steps, journal: None };
         let failed = undo.undo();
         if failed.is_empty() {
-            told.push(format!(
+            messages.push(format!(
                 "process {of} was killed while recording: what it had left switched on is off"
             ));
             let _ = fs::remove_file(&path);
         }
-        told.extend(failed);
+        messages.extend(failed);
     }
     for path in entries(&tracefs.join("instances")) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(of) = name.strip_prefix(INSTANCE).filter(|of| !alive(of)) else { continue };
-        told.push(match remove_instance(&path) {
+        messages.push(match remove_instance(&path) {
             Ok(()) => format!("process {of} was killed while recording: its tracing instance is removed"),
             Err(failed) => failed,
         });
     }
-    told
+    messages
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -22,14 +22,14 @@ pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), 
 /// Sends an option, and reads its replies.
 fn answered(socket: &mut UnixStream, option: &[u8]) -> Result<(), Box<dyn Error>> {
     socket.write_all(option)?;
-    let mut told = ExportInfo::default();
+    let mut message = ExportInfo::default();
     loop {
         let mut header = [0; 20];
         socket.read_exact(&mut header)?;
         let (kind, length) = option_reply(&header).ok_or("no answer to an option")?;
         let mut data = vec![0; length];
         socket.read_exact(&mut data)?;
-        match parse_option_reply(kind, &data, &mut told) {
+        match parse_option_reply(kind, &data, &mut message) {
             OptionReply::Info => {}
             OptionReply::Ready => return Ok(()),
             OptionReply::Refused(why) => return Err(why.into()),

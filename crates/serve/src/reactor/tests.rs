@@ -31,7 +31,7 @@ fn socket() -> (Arc<OwnedFd>, Arc<OwnedFd>) {
 }
 
 #[test]
-fn files_are_written_and_read_and_told_of_their_end() {
+fn files_are_written_and_read_up_to_their_end() {
     on_both(|reactor| async move {
         let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
         let bytes: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();

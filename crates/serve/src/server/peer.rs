@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_told_apart_and_noted() {
+    fn peers_are_distinguished_and_noted() {
         let at = |text: &str| Peer::at(text.parse().unwrap());
         assert_ne!(at("127.0.0.1"), at("127.0.0.2"));
         assert_eq!(at("127.0.0.1"), at("::ffff:127.0.0.1"));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_is_left_to_who_is_asked() {
+    fn what_was_written_before_is_as_the_device_reports_it() {
         let all = WriteTracker::default();
         drop(all.begin_write(Extent::new(0, 8)));
         assert_eq!(merged(&all.begin_query().overlay(holes(Extent::new(0, 8)))), [(0, 8, Content::Hole)]);

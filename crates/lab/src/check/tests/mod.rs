@@ -29,17 +29,17 @@ const TWO: &str = "issue 17 write 812+1\ndone 17\nissue 31 write 812+1\ndone 31\
 
 #[test]
 fn a_read_of_what_was_replaced_before_is_stale() {
-    let told = wrong(&format!("{TWO}issue 40 read 812+1\nread 40 17"));
+    let verdict = wrong(&format!("{TWO}issue 40 read 812+1\nread 40 17"));
     let text = "sector 812: read 40 found write 17, which write 31 had replaced before the read began; expected write 31";
-    assert_eq!(told, (Kind::Stale, text.into()));
+    assert_eq!(verdict, (Kind::Stale, text.into()));
     right(&format!("{TWO}issue 40 read 812+1\nread 40 31"));
-    let told = wrong(&format!("{TWO}issue 40 read 811+3\nread 40 0*3"));
+    let verdict = wrong(&format!("{TWO}issue 40 read 811+3\nread 40 0*3"));
     let text = "sector 812: read 40 found zeroes, which write 31 had replaced before the read began; expected write 31";
-    assert_eq!(told, (Kind::Stale, text.into()));
+    assert_eq!(verdict, (Kind::Stale, text.into()));
 }
 
 #[test]
-fn first_the_new_then_the_old_is_told() {
+fn first_the_new_then_the_old_is_reported() {
     let seen = "issue 1 write 812+1\ndone 1\nissue 2 write 812+1\nissue 3 read 812+1\nread 3 2\nissue 4 read 812+1\n";
     let text = "sector 812: read 4 found write 1, which write 2 had replaced: an earlier read had returned that; expected write 2";
     assert_eq!(wrong(&format!("{seen}read 4 1")), (Kind::NewThenOld, text.into()));
@@ -50,8 +50,8 @@ fn first_the_new_then_the_old_is_told() {
 fn what_a_later_read_says_of_the_order_of_two_writes_holds() {
     // Write 3 is there at 4 and again at 6, so that write 2, which ended between, came before it.
     let order = "issue 1 read 0+1\nissue 2 write 812+1\nissue 3 write 812+1\ndone 3\ndone 2\nissue 4 read 812+1\nread 4 3\n";
-    let told = wrong(&format!("{order}issue 5 read 812+1\nread 5 2"));
-    assert_eq!(told.0, Kind::Stale, "{}", told.1);
+    let verdict = wrong(&format!("{order}issue 5 read 812+1\nread 5 2"));
+    assert_eq!(verdict.0, Kind::Stale, "{}", verdict.1);
     right(&format!("{order}issue 5 read 812+1\nread 5 3\nread 1 0"));
 }
 
@@ -72,8 +72,8 @@ fn what_was_durable_and_is_gone_is_lost() {
     }
     let fua = HALF.replace("done 31", "").replace("31 write 812+1", "31 write 812+1 fua");
     right(&format!("{fua}\ncrash\nissue 40 read 812+1\nread 40 17"));
-    let told = wrong(&format!("{fua}\ndone 31\ncrash\nissue 40 read 812+1\nread 40 17"));
-    assert_eq!(told.0, Kind::Lost, "{}", told.1);
+    let verdict = wrong(&format!("{fua}\ndone 31\ncrash\nissue 40 read 812+1\nread 40 17"));
+    assert_eq!(verdict.0, Kind::Lost, "{}", verdict.1);
     let since = format!("{HALF}crash\nissue 40 write 812+1 fua\ndone 40\nissue 41 read 812+1\nread 41 31");
     assert_eq!(wrong(&since).0, Kind::Stale, "what came after the crash");
 }
@@ -131,7 +131,7 @@ fn a_discarded_sector_reads_as_zeroes_or_as_before_and_stays_so() {
 }
 
 #[test]
-fn what_no_write_put_there_is_told() {
+fn what_no_write_put_there_is_reported() {
     let read = "issue 17 write 812+2\ndone 17\nissue 40 read 812+1\n";
     let text = "sector 812: read 40 found write 99, which was not issued yet; expected write 17";
     assert_eq!(wrong(&format!("{read}read 40 99")), (Kind::NeverWritten, text.into()));
@@ -147,8 +147,8 @@ fn what_no_write_put_there_is_told() {
 fn every_request_is_answered_once() {
     let text = "request 17: found an answer, though it was answered before or lost in a power cut; expected one at most";
     for twice in ["done 17\ndone 17", "crash\ndone 17", "failed 17\nread 17 0"] {
-        let told = wrong(&format!("issue 17 write 812+1\n{twice}"));
-        assert_eq!(told, (Kind::AnsweredTwice, text.into()));
+        let verdict = wrong(&format!("issue 17 write 812+1\n{twice}"));
+        assert_eq!(verdict, (Kind::AnsweredTwice, text.into()));
     }
     let text = "request 18: found an answer, though it was never issued; expected none";
     assert_eq!(wrong("issue 17 write 812+1\ndone 18"), (Kind::NeverIssued, text.into()));

@@ -141,11 +141,11 @@ impl World {
             read.into_iter().flat_map(|(sector, content)| self.wide(sector, content)).collect();
         let verdict = self.registers.read(id, read);
         let explained = self.sectors.iter().all(|sector| !sector.by_orders().is_empty());
-        let told = || format!("{verdict:?} but {:#?}", self.sectors);
+        let message = || format!("{verdict:?} but {:#?}", self.sectors);
         if explained {
-            prop_assert!(verdict.is_ok(), "{}", told());
+            prop_assert!(verdict.is_ok(), "{}", message());
         } else if !self.zeroes {
-            prop_assert!(verdict.is_err(), "{}", told());
+            prop_assert!(verdict.is_err(), "{}", message());
         }
         if explained { self.compare() } else { Ok(false) }
     }

@@ -36,7 +36,7 @@ fn a_history_is_read_and_written_word_for_word() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_line() {
+fn what_makes_no_sense_is_reported_with_its_line() {
     let long = format!("issue 1 write {}", "9".repeat(100));
     let cases = [
         ("issue 1 wirte 0+1", "line 2: found 'wirte', expected read, write, flush, discard or zeroes"),
@@ -67,17 +67,20 @@ fn what_makes_no_sense_is_told_with_its_line() {
         ("begin", "line 2: found 'begin', expected issue, done, failed, read, crash or end"),
     ];
     for (lines, expected) in cases {
-        let told = read(&format!("seekless history 1\n{lines}\n")).unwrap_err();
-        assert!(told.contains(expected), "{lines}: {told}");
+        let message = read(&format!("seekless history 1\n{lines}\n")).unwrap_err();
+        assert!(message.contains(expected), "{lines}: {message}");
     }
     assert_eq!(read("").unwrap_err(), "line 1: found '', expected 'seekless history 1'");
-    let told = read("seekless history 2\n").unwrap_err();
-    assert_eq!(told, "line 1: found 'seekless history 2', expected 'seekless history 1', the version known");
+    let message = read("seekless history 2\n").unwrap_err();
+    assert_eq!(
+        message,
+        "line 1: found 'seekless history 2', expected 'seekless history 1', the version known"
+    );
     let endless = format!("seekless history 1\n{}", "x".repeat(5 << 20));
     assert!(read(&endless).unwrap_err().contains("line 2: found a longer line, expected at most"));
     let reader = Reader::new(&b"seekless history 1\n\xff\n"[..]).unwrap();
-    let told: Vec<String> = reader.map(|event| event.unwrap_err().to_string()).collect();
-    assert_eq!(told, ["line 2: found bytes that are not UTF-8, expected text"]);
+    let message: Vec<String> = reader.map(|event| event.unwrap_err().to_string()).collect();
+    assert_eq!(message, ["line 2: found bytes that are not UTF-8, expected text"]);
 }
 
 /// Words of histories, and some others, in any order.

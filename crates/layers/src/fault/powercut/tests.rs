@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_or_everything_survives_if_told_so() {
+fn nothing_or_everything_survives_if_the_options_say_so() {
     for (keep, expected) in [(Keep::None, [7, 7, 0]), (Keep::All, [7, 8, 9])] {
         world(1, async |disk| {
             let cache = over(&disk, keep);

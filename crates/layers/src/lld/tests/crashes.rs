@@ -96,8 +96,8 @@ proptest! {
                     }
                     let found = again().await.unwrap();
                     let restarted = open(&durable).await.unwrap();
-                    let told = values(&*restarted, Extent::new(0, SECTORS)).await.unwrap();
-                    assert_eq!(told, found, "error at request {nth}");
+                    let message = values(&*restarted, Extent::new(0, SECTORS)).await.unwrap();
+                    assert_eq!(message, found, "error at request {nth}");
                     versions.may_be(0..8, 99);
                 }
                 check(&mut versions, durable, "", &format!("error at request {nth}")).await;

@@ -45,8 +45,8 @@ fn agrees(lld: &Lld) {
         assert_eq!(state.owners[slot as usize], block);
         live[lld.layout.segment_of(slot) as usize] += 1;
     }
-    let told: Vec<u32> = state.segments.iter().map(|(_, segment)| segment.live).collect();
-    assert_eq!(told, live);
+    let message: Vec<u32> = state.segments.iter().map(|(_, segment)| segment.live).collect();
+    assert_eq!(message, live);
     let owned = state.owners.iter().filter(|owner| **owner != NONE).count() as u32;
     assert_eq!(owned, live.iter().sum::<u32>());
     assert!(state.segments.iter().all(|(_, segment)| segment.pins == 0 && !segment.cleaning));

@@ -29,7 +29,7 @@ fn blocks_are_found_where_they_lie() {
 }
 
 #[test]
-fn what_is_not_a_checkpoint_is_told() {
+fn what_is_not_a_checkpoint_is_reported() {
     world(async || {
         let below = disk(14, 4);
         write(&*below, 1, 1, 7).await.unwrap();
@@ -43,7 +43,7 @@ fn what_is_not_a_checkpoint_is_told() {
 }
 
 #[test]
-fn another_size_is_refused_and_told() {
+fn another_size_is_refused_and_reported() {
     world(async || {
         let below = disk(14, 4);
         let lld = open(&below).await.unwrap();
@@ -73,7 +73,7 @@ fn a_damaged_checkpoint_is_made_up_for_or_named() {
             if value % 2 == 0 {
                 runtime::sleep(Nanos::from_millis(3_000)).await;
             }
-            let told = values(&*lld, Extent::new(0, SECTORS)).await.unwrap();
+            let message = values(&*lld, Extent::new(0, SECTORS)).await.unwrap();
             let newest = Extent::of_pages(lld.state.borrow().disk.generation % 2, 1);
             let sound = below.read(newest, Buffer::zeroed(4096), Hints::default()).await.unwrap().to_vec();
             for byte in (0..4_096).step_by(37) {
@@ -84,7 +84,7 @@ fn a_damaged_checkpoint_is_made_up_for_or_named() {
                     Ok(lld) => {
                         assert_eq!(
                             values(&*lld, Extent::new(0, SECTORS)).await.unwrap(),
-                            told,
+                            message,
                             "byte {byte}"
                         );
                         same += 1;

@@ -173,7 +173,7 @@ fn let_loose() {
 }
 
 #[test]
-fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
+fn what_a_file_acknowledged_as_durable_is_in_it_after_power_cuts() {
     let_loose();
     let runs = std::env::var("SEEKLESS_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS);
     let (mut states, mut all) = (0, FaultCounts::default());
@@ -194,7 +194,7 @@ fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
 }
 
 #[test]
-fn every_flusher_is_told_that_a_flush_failed_and_so_is_who_flushes_later() {
+fn a_failed_flush_is_reported_to_every_caller_and_to_later_ones() {
     for cached in [false, true] {
         let conditions =
             Conditions { faults: Faults { flushes: 1, ..Faults::default() }, ..Conditions::usual(1, 3) };

@@ -63,8 +63,8 @@ fn answers_to(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>
 /// The flags in the last reply to `GO`, and the agreement.
 fn agreed(options: &[Vec<u8>]) -> (u16, Agreed) {
     let (answers, steps) = answers_to(Encryption::None, options);
-    let told = answers.iter().rfind(|(kind, data)| *kind == c::REP_INFO && data[..2] == [0, 0]);
-    let flags = u16_at(&told.expect("GO tells of the export").1, 10).unwrap();
+    let message = answers.iter().rfind(|(kind, data)| *kind == c::REP_INFO && data[..2] == [0, 0]);
+    let flags = u16_at(&message.expect("GO tells of the export").1, 10).unwrap();
     match &steps[..] {
         [Step::Serve(agreed)] => (flags, agreed.clone()),
         other => panic!("{other:?}"),
@@ -87,7 +87,7 @@ fn flags_are_of_what_was_agreed_on() {
 }
 
 #[test]
-fn who_asks_for_the_sizes_of_blocks_knows_them_and_nobody_else() {
+fn only_clients_that_ask_for_block_sizes_know_them() {
     let knows = |options: &[Vec<u8>]| agreed(options).1.knows_blocks;
     assert!(!knows(&[go("disk", &[])]));
     assert!(!knows(&[go("disk", &[c::INFO_NAME])]));

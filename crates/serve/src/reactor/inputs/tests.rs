@@ -88,7 +88,7 @@ fn the_same_program_does_the_same_on_the_same_inputs() {
 }
 
 #[test]
-fn another_program_departs_and_it_is_told_where() {
+fn where_another_program_diverges_is_reported() {
     for kind in [Kind::Uring, Kind::Threads] {
         let Some(inputs) = recorded(kind) else { continue };
         let (found, given) = replayed(inputs.path(), 4);

@@ -178,7 +178,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
 }
 
 #[test]
-fn what_is_written_while_somebody_asks_is_told_as_data() {
+fn what_is_written_during_a_query_is_reported_as_data() {
     let states = Runtime::new(1)
         .run(async {
             let device = slow();

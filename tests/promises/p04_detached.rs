@@ -29,7 +29,7 @@ fn disk() -> Rc<dyn BlockDevice> {
 }
 
 /// Writes scattered pages, some of them twice, detaches the layer, and reads the device below.
-async fn written_and_taken_away(layer: &dyn Layer, below: &dyn BlockDevice, pages: u64) -> Nanos {
+async fn write_and_detach(layer: &dyn Layer, below: &dyn BlockDevice, pages: u64) -> Nanos {
     let place = |page: u64| Extent::of_pages(page * 7_919 % 100_000, 1);
     for write in 1..=pages {
         layer.write(place(write), check::stamped(place(write), write), Hints::default()).await.unwrap();
@@ -52,13 +52,13 @@ async fn written_and_taken_away(layer: &dyn Layer, below: &dyn BlockDevice, page
 }
 
 #[test]
-fn a_volatile_cache_is_written_home_in_the_time_that_its_contents_take() {
+fn a_volatile_cache_is_written_back_in_the_time_that_its_contents_take() {
     let took = |pages| {
         Runtime::new(1)
             .run(async {
                 let disk = disk();
                 let options = powercut::Options { nth: u64::MAX, ..powercut::Options::default() };
-                written_and_taken_away(&PowerCut::new(disk.clone(), options), &*disk, pages).await
+                write_and_detach(&PowerCut::new(disk.clone(), options), &*disk, pages).await
             })
             .unwrap()
     };
@@ -68,13 +68,13 @@ fn a_volatile_cache_is_written_home_in_the_time_that_its_contents_take() {
 }
 
 #[test]
-fn a_buffer_cache_is_written_home_in_the_time_that_what_is_dirty_takes() {
+fn a_buffer_cache_is_written_back_in_the_time_that_what_is_dirty_takes() {
     let took = |pages| {
         Runtime::new(1)
             .run(async {
                 let disk = disk();
                 let cache = Cache::new(disk.clone(), cache::Options::default());
-                written_and_taken_away(&*cache, &*disk, pages).await
+                write_and_detach(&*cache, &*disk, pages).await
             })
             .unwrap()
     };
@@ -90,13 +90,13 @@ fn layers_that_hold_nothing_back_leave_all_in_its_place() {
             let disk = disk();
             let slow = delay::Options { time: Nanos::from_millis(1), ..delay::Options::default() };
             let slow = Faulty::new(disk.clone(), delay::Delay::new(slow));
-            assert_eq!(written_and_taken_away(&slow, &*disk, 40).await, Nanos::ZERO);
+            assert_eq!(write_and_detach(&slow, &*disk, 40).await, Nanos::ZERO);
             let fails: error::Options = toml::from_str("ops = [\"discard\"]").unwrap();
             let fails = Faulty::new(disk.clone(), error::Error::new(&fails));
-            assert_eq!(written_and_taken_away(&fails, &*disk, 40).await, Nanos::ZERO);
+            assert_eq!(write_and_detach(&fails, &*disk, 40).await, Nanos::ZERO);
             let loses = lose::Options { nth: 1 << 40, ..lose::Options::default() };
             let loses = Faulty::new(disk.clone(), lose::Lose::new(&loses));
-            assert_eq!(written_and_taken_away(&loses, &*disk, 40).await, Nanos::ZERO);
+            assert_eq!(write_and_detach(&loses, &*disk, 40).await, Nanos::ZERO);
         })
         .unwrap();
 }
@@ -148,7 +148,7 @@ async fn borg_with(volume: &Description) -> (Tree, Rc<dyn BlockDevice>) {
 }
 
 /// Runs the command, which may time out while clients write that fast.
-async fn told(topmost: &Topmost, command: &str) {
+async fn send(topmost: &Topmost, command: &str) {
     let done = topmost.command(command, Hints::default()).await;
     let too_fast = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout);
     assert!(done.is_ok() || (too_fast && command == "drain"), "{command}: {done:?}");
@@ -173,7 +173,7 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
             let mut came_back = 0;
             while clients.iter().any(|client| !client.is_finished()) {
                 for command in ["reconfigure", "remove", "reconfigure", "insert", "drain"] {
-                    told(&topmost, command).await;
+                    send(&topmost, command).await;
                     runtime::sleep(Nanos::from_millis(300)).await;
                 }
                 came_back += 1;
@@ -190,7 +190,7 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
             };
             let (dirty, volume) = (dirty(&topmost), read(&*tree.top).await);
             expect(&holds, whole, &volume);
-            told(&topmost, "remove").await;
+            send(&topmost, "remove").await;
             let home = read(&*disk).await;
             println!("BORG came back {came_back} times, and took {dirty} dirty pages home");
             assert!(came_back >= 3 && dirty > 0, "{came_back} times, {dirty} dirty pages");
@@ -219,7 +219,7 @@ fn borg_goes_in_the_time_that_its_dirty_pages_take() {
             }
             assert_eq!(dirty(&topmost), pages);
             let began = runtime::now();
-            told(&topmost, "remove").await;
+            send(&topmost, "remove").await;
             runtime::now().since(began)
         });
         removal.unwrap()
