@@ -52,7 +52,7 @@ pub struct Setup {
     #[arg(long, value_name = "WINDOW")]
     training: Option<Training>,
     /// Number of reconfigurations, after equal numbers of requests, unless a volume file sets an interval
-    #[arg(long, value_name = "TIMES", default_value_t = 4)]
+    #[arg(long, value_name = "TIMES", default_value_t = 8)]
     reconfigure: u32,
     /// Size of the clients' volume, from the start of the drive [default: what the trace reaches, in whole GiB]
     #[arg(long, value_name = "SIZE", value_parser = whole_sectors)]

@@ -286,7 +286,7 @@ mod tests {
             }),
             queue: QueueOptions::default(),
             pace: Pace::Closed { outstanding: 8 },
-            reconfigure: 4,
+            reconfigure: 8,
             clock: Clock::Run,
             seed: 1,
         }

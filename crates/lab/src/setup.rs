@@ -33,7 +33,7 @@ pub struct Play {
 impl Default for Play {
     /// The defaults of `seekless lab compare`.
     fn default() -> Play {
-        Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 4, clock: Clock::Run, seed: 1 }
+        Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 8, clock: Clock::Run, seed: 1 }
     }
 }
 

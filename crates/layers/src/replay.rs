@@ -15,8 +15,8 @@ use std::task::{Poll, Waker};
 use rustc_hash::FxHashMap;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, Mode, Nanos, Op, ProcessId, RangeLocks,
-    Record, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, Mode, Nanos, Op, ProcessId,
+    RangeLocks, Record, Zeroes, runtime,
 };
 
 /// When requests are issued.

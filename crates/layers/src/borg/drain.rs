@@ -25,6 +25,10 @@ impl Borg {
     async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
         let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
+        if self.store.is_empty() {
+            // A BOPT that never held a page is not formatted for this.
+            return self.store.flush_origin(&mover.with_ticket()).await;
+        }
         self.store.begin_mapping(&mover.with_ticket()).await?;
         for _ in 0..TRIES {
             let left = self.store.pages_where(|_, entry| accepts(entry.dirty));

@@ -264,7 +264,7 @@ impl Default for Options {
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
             eager: true,
-            rehearse: false,
+            rehearse: true,
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

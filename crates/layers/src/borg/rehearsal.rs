@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use seekless_core::runtime::Runtime;
 use seekless_core::{
-    Account, BlockDevice, Extent, Flags, IoError, Latency, Modelled, Nanos, Op, Origin, PAGE_SECTORS,
+    Account, BlockDevice, Extent, Flags, Hints, IoError, Latency, Modelled, Nanos, Op, Origin, PAGE_SECTORS,
     Reconfigured, Record, Twins,
 };
 
@@ -76,6 +76,9 @@ impl Tally for Uncounted {
 impl Rehearsal {
     /// Busy time of draining all that is dirty now; `None` without a result.
     pub fn drain(&self) -> Option<Nanos> {
+        if self.fork.map().dirty() == 0 {
+            return Some(Nanos::ZERO);
+        }
         let drain = async {
             let twins = Twins::new(&self.models);
             let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
@@ -109,7 +112,11 @@ impl Rehearsal {
                 borg.carry_out(&mover, course, plan, self.verdict, &mut Reconfigured::default()).await?;
             }
         }
-        // What the store did on its own account, such as creating the BOPT, is paid for the course too.
+        if course.absorbs {
+            // A BOPT is formatted once, not again and again.
+            borg.store.begin_mapping(&Hints { account: MOVED, ..Hints::default() }).await?;
+        }
+        // What the store did on its own account is paid for the course too.
         let before = twins.busy(PLAYED);
         let (records, total) = (self.records(window), window.requests());
         let pace = Pace::Answered;
@@ -127,8 +134,10 @@ impl Rehearsal {
             slot.is_some_and(|slot| slot < cached || self.fork.holds_dirty(*page, slot))
         };
         let (owed, new): (Vec<u64>, Vec<u64>) = dirty.into_iter().partition(is_owed);
-        if let Some(mover) = Mover::start(&borg, DRAINED, Throttle::Unthrottled).await? {
-            mover.outgoing(&new).await?;
+        if !new.is_empty() {
+            if let Some(mover) = Mover::start(&borg, DRAINED, Throttle::Unthrottled).await? {
+                mover.outgoing(&new).await?;
+            }
         }
         let (moves, draining) = (twins.busy(MOVED) + before, twins.busy(DRAINED));
         let overwritten_pages = dirty_before.saturating_sub(owed.len()) as u64;
