@@ -7,13 +7,15 @@
 //! If both are readable but differ, it is unknown which is right: this is reported, and both stay.
 //!
 //! Invariants: only data of the other side is written, under the lock of its page and while that is clean, so no newer
-//! write is overwritten. The origin is repaired durably, or the copy could be dropped before. Requests of others are
-//! not profiled: a scrub is not part of the workload.
+//! write is overwritten. Repairs are durable: the copy could be dropped before that of the origin is, and that of a
+//! copy counts alone once its page is marked dirty. Requests of others are not profiled: a scrub is not part of the
+//! workload.
 //!
 //! Faults: a failed repair leaves the readable side. If that is the copy, it counts as dirty from then on, so that it
 //! is not dropped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
@@ -76,13 +78,34 @@ pub(super) struct Verifier {
     /// Limits the memory used to compare origin and copies: the largest request, twice.
     comparing: Limits,
     found: Cell<Verified>,
+    /// Pages that are compared and repaired under their locks.
+    settling: RefCell<BTreeSet<u64>>,
+}
+
+/// A page that is compared and repaired under its lock.
+struct Settling<'a>(&'a Verifier, u64);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling.borrow_mut().remove(&self.1);
+    }
 }
 
 impl Verifier {
     /// Without results.
     pub fn new() -> Verifier {
         let comparing = Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX);
-        Verifier { comparing, found: Cell::default() }
+        Verifier { comparing, found: Cell::default(), settling: RefCell::default() }
+    }
+
+    /// Whether some of these pages are being compared and repaired under their locks.
+    pub fn is_settling(&self, at: Extent) -> bool {
+        self.settling.borrow().range(at.pages()).next().is_some()
+    }
+
+    fn settle(&self, page: u64) -> Settling<'_> {
+        self.settling.borrow_mut().insert(page);
+        Settling(self, page)
     }
 
     /// Results so far.
@@ -231,6 +254,7 @@ impl Borg {
         let locks = !mutant::is("borg: a repair without the lock");
         let held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket));
         let _held = if locks { Some(held.await) } else { None };
+        let _settling = self.verifier.settle(at.start.page());
         let parts = self.parts(at);
         let Some((Part { copy: Some(start), dirty, .. }, [])) = parts.split_first() else {
             return self.origin.read(at, into.clone(), how).await.map(drop);
@@ -300,7 +324,8 @@ impl Borg {
     /// Repairs a block of a copy from the origin. If that fails, reads of it go to the origin as before.
     async fn repair_copy(&self, (at, there): (Extent, Extent), from: &Buffer, how: &Hints) {
         did("copy repaired", at, there.start.0);
-        let done = rewrite(&*self.bopt, there, from, how).await.is_ok();
+        // Durably: the page may count as dirty by now, if another of its blocks could not be repaired on the origin.
+        let done = rewrite(&*self.bopt, there, from, &Hints { fua: true, ..how.clone() }).await.is_ok();
         if done {
             edge("a copy is repaired from the origin");
         } else {
