@@ -75,7 +75,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            let Conditions { clients, seed, pace, faults, numbers } = segment.conditions;
+            let Conditions { clients, seed, pace, faults, numbers, weak } = segment.conditions;
             writeln!(f, "run clients {clients} seed {seed}")?;
             segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
             pace.line().map_or(Ok(()), |line| writeln!(f, "{line}"))?;
@@ -84,6 +84,9 @@ impl fmt::Display for Case {
             }
             if numbers > 0 {
                 writeln!(f, "numbers from {numbers}")?;
+            }
+            if weak > 0 {
+                writeln!(f, "weak {weak}")?;
             }
             if segment.fill {
                 writeln!(f, "fill")?;
@@ -165,7 +168,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, fail \
+                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -198,6 +201,10 @@ fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
         ["numbers", "from", first] => {
             let first = first.parse().ok().filter(|first| (1..1 << 62).contains(first));
             first.map(|first| conditions.numbers = first)
+        }
+        ["weak", one_in] => {
+            let one_in = one_in.parse().ok().filter(|one_in| (1..=1 << 20).contains(one_in));
+            one_in.map(|one_in| conditions.weak = one_in)
         }
         ["fail", "component", component, "request", nth, for_ever @ ..] => {
             let fault = fault(component, nth, for_ever);
@@ -272,6 +279,7 @@ set borg.write_buffer = 0.5
 pace tail 40 100
 faults reads 0 writes 9 flushes 70
 numbers from 250
+weak 4
 fill
 fail component 0 request 9 for ever
 write 0+8 fua

@@ -18,6 +18,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoE
 use super::conditions::Conditions;
 use super::image::{Content, Image};
 use super::log::{Event, Shared, Write};
+use super::weak::WeakSectors;
 
 /// Latest time at which a failed write is carried out.
 const LATEST: Nanos = Nanos::from_millis(5);
@@ -29,6 +30,7 @@ struct Records {
     conditions: Conditions,
     /// Failed writes that will still be carried out.
     late: RefCell<Vec<(Extent, Vec<Content>)>>,
+    weak: WeakSectors,
 }
 
 /// The component.
@@ -58,7 +60,8 @@ impl Component {
         log: Shared,
     ) -> Rc<Component> {
         let rng = RefCell::new(runtime::rng("component"));
-        let records = Records { rng, log, conditions, late: RefCell::default() };
+        let records =
+            Records { rng, log, conditions, late: RefCell::default(), weak: WeakSectors::default() };
         Component::new(number, sectors, image, Some(records))
     }
 
@@ -93,7 +96,27 @@ impl Component {
     }
 
     fn failed(&self, at: Option<Extent>) -> IoError {
-        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "an injected failure")
+        self.error(at, "an injected failure")
+    }
+
+    fn error(&self, at: Option<Extent>, what: &'static str) -> IoError {
+        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, what)
+    }
+
+    /// Reads, or fails for a sector that cannot be read, or that a verifying read finds weak.
+    fn read_image(&self, at: Extent, into: Buffer, verify: bool) -> Result<Buffer, IoError> {
+        let sector = |sector| Some(Extent::new(sector, 1));
+        if let Some(bad) = self.image.borrow().first_unreadable(at) {
+            return Err(self.error(sector(bad), "a sector whose repair was lost"));
+        }
+        let weak = self.records.as_ref().filter(|_| verify).and_then(|records| {
+            records.weak.found(at, records.conditions.weak, &mut records.rng.borrow_mut())
+        });
+        if let Some(weak) = weak {
+            return Err(self.error(sector(weak), "a weak sector"));
+        }
+        self.image.borrow().read(at, &into);
+        Ok(into)
     }
 
     async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) -> Result<(), IoError> {
@@ -137,28 +160,27 @@ impl Component {
             now
         };
         for (at, contents) in late {
-            let number = records.began(self.number, at, &contents, false);
+            let number = self.began(records, at, &contents, false);
             self.image.borrow_mut().put(at.start.0, &contents, |_| true);
             records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
 
     async fn carry_out(&self, at: Extent, contents: Vec<Content>, fua: bool) {
-        let logged = self.records.as_ref().map(|records| records.began(self.number, at, &contents, fua));
+        let logged = self.records.as_ref().map(|records| self.began(records, at, &contents, fua));
         self.takes_time().await;
         self.image.borrow_mut().put(at.start.0, &contents, |_| true);
         if let (Some(records), Some(number)) = (&self.records, logged) {
             records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
-}
 
-impl Records {
     /// Logs the start of a write; returns its number.
-    fn began(&self, component: u32, at: Extent, contents: &[Content], fua: bool) -> usize {
-        let mut log = self.log.borrow_mut();
+    fn began(&self, records: &Records, at: Extent, contents: &[Content], fua: bool) -> usize {
+        let repairs = records.weak.written(at, contents, &self.image.borrow());
+        let mut log = records.log.borrow_mut();
         let number = log.writes.len();
-        log.writes.push(Write { component, at, contents: contents.to_vec(), fua });
+        log.writes.push(Write { component: self.number, at, contents: contents.to_vec(), fua, repairs });
         log.events.push(Event::WriteBegan(number));
         number
     }
@@ -169,19 +191,17 @@ impl BlockDevice for Component {
         Geometry { volatile_cache: true, discard_sectors: 1, ..Geometry::of_memory(self.sectors) }
     }
 
-    fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         if self.records.is_none() {
             self.read.borrow_mut().push(at);
-            self.image.borrow().read(at, &into);
-            return io(ready(Ok(into)));
+            return io(ready(self.read_image(at, into, false)));
         }
         io(async move {
             self.takes_time().await;
             if self.fails(|records| records.conditions.faults.reads) {
                 return Err(self.failed(Some(at)));
             }
-            self.image.borrow().read(at, &into);
-            Ok(into)
+            self.read_image(at, into, how.verify)
         })
     }
 

@@ -14,6 +14,8 @@ const USUAL: Nanos = Nanos::from_micros(200);
 const MOST_CLIENTS: u64 = 32;
 /// One in this many runs has components that fail occasionally.
 const RUNS_WITH_FAULTS: u64 = 10;
+/// One in this many runs has weak sectors.
+const RUNS_WITH_WEAK: u64 = 2;
 
 /// Start values of generations and the like: from the beginning, or close enough to these to pass them, except for the
 /// last.
@@ -57,6 +59,8 @@ pub struct Conditions {
     pub faults: Faults,
     /// Start value of a new volume's generations.
     pub numbers: u64,
+    /// One in this many verifying reads finds a weak sector ([`super::weak`]); 0 for none.
+    pub weak: u64,
 }
 
 impl Pace {
@@ -148,7 +152,8 @@ impl Conditions {
         let which = rng.below(NUMBERS.len() as u64) as usize;
         let before = BEFORE[which].div_ceil(1 << rng.below(5));
         let numbers = NUMBERS[which].saturating_sub(before) & !1;
-        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers }
+        let weak = if rng.chance(1, RUNS_WITH_WEAK) { 4 << rng.below(5) } else { 0 };
+        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak }
     }
 }
 

@@ -24,12 +24,14 @@ pub enum Content {
     Stamp([u8; STAMP]),
     /// Any bytes, with their hash.
     Bytes(Rc<(u64, [u8; SECTOR])>),
+    /// Nothing that could be read.
+    Unreadable,
 }
 
 impl PartialEq for Content {
     fn eq(&self, other: &Content) -> bool {
         match (self, other) {
-            (Content::Zero, Content::Zero) => true,
+            (Content::Zero, Content::Zero) | (Content::Unreadable, Content::Unreadable) => true,
             (Content::Stamp(one), Content::Stamp(other)) => one == other,
             (Content::Bytes(one), Content::Bytes(other)) => Rc::ptr_eq(one, other) || one.1 == other.1,
             _ => false,
@@ -59,6 +61,7 @@ impl Content {
             Content::Zero => 0,
             Content::Stamp(stamp) => hash(stamp),
             Content::Bytes(bytes) => bytes.0,
+            Content::Unreadable => u64::MAX,
         }
     }
 
@@ -95,6 +98,8 @@ pub struct Image {
     height: u32,
     hash: u64,
     metadata: u64,
+    /// Number of unreadable sectors.
+    unreadable: u64,
 }
 
 impl Image {
@@ -135,6 +140,8 @@ impl Image {
                         self.metadata = change(self.metadata);
                     }
                 }
+                self.unreadable += u64::from(*content == Content::Unreadable);
+                self.unreadable -= u64::from(old == Content::Unreadable);
             }
             index = behind;
         }
@@ -152,6 +159,22 @@ impl Image {
                 }
             }
         }
+    }
+
+    /// Content of a sector; `None` for one of a page that was never written.
+    pub fn content(&self, sector: u64) -> Option<&Content> {
+        self.page(sector / PAGE_SECTORS).map(|sectors| &sectors[(sector % PAGE_SECTORS) as usize])
+    }
+
+    /// The first sector that cannot be read, if any.
+    pub fn first_unreadable(&self, at: Extent) -> Option<u64> {
+        let unreadable = |sector: &u64| self.content(*sector) == Some(&Content::Unreadable);
+        (self.unreadable > 0).then(|| (at.start.0..at.end().0).find(unreadable))?
+    }
+
+    /// Whether any sector cannot be read.
+    pub fn has_unreadable(&self) -> bool {
+        self.unreadable > 0
     }
 
     /// Sectors with metadata, in order.
@@ -179,7 +202,7 @@ impl Image {
                         into.put(offset, stamp);
                         into.put(offset + STAMP, &zeroes[STAMP..]);
                     }
-                    Some(Content::Zero) | None => into.put(offset, &zeroes),
+                    Some(Content::Zero | Content::Unreadable) | None => into.put(offset, &zeroes),
                 }
             }
         }

@@ -41,6 +41,8 @@ pub struct Write {
     pub contents: Vec<Content>,
     /// Whether it is FUA.
     pub fua: bool,
+    /// Weak sectors that it repairs, counted from its first: unreadable after a power cut that loses it.
+    pub repairs: Vec<usize>,
 }
 
 /// A command to the topmost layer, and its result.

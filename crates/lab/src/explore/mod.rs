@@ -30,6 +30,7 @@ pub mod spent;
 pub mod stream;
 mod swarm;
 mod tally;
+mod weak;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -115,6 +116,8 @@ const PROMISED: u64 = 4;
 const TORN: u64 = 8;
 /// States at a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
+/// Where only some moments are examined: one in this many of a run that began after a crash.
+const ONE_IN_AFTER: u64 = 3;
 /// One in this many of the crashes that are continued from leaves the components their caches, or one of them.
 const KILLS: u64 = 2;
 /// In a run in which one request fails, one in this many moments is examined.
@@ -175,6 +178,7 @@ struct Begin {
 }
 
 /// A run whose log is replayed, and its depth.
+#[derive(Clone, Copy)]
 struct Followed<'a> {
     plan: &'a Plan,
     log: &'a Log,
@@ -366,18 +370,22 @@ impl<'a> Explorer<'a> {
             let changed = power.follow(followed.log, event) || less;
             // Runs in which one request fails are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
-            let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
+            let few = !followed.all && self.options.one_in > 1;
+            let one_in = if followed.depth == 0 { self.options.one_in } else { ONE_IN_AFTER };
+            let promised = less || Power::has_repaired(followed.log, event);
             // What was just guaranteed may depend on something that is not durable yet.
-            let one_in = if less { self.options.one_in.div_ceil(PROMISED) } else { self.options.one_in };
+            let one_in = if promised { one_in.div_ceil(PROMISED) } else { one_in };
             let looks = !few || last || self.rng.chance(1, one_in);
             let one = followed.plan.fault.is_some();
             let looks = looks && (!one || last || self.rng.chance(1, FAULT_MOMENTS));
+            // The first state of a moment is the one in which nothing survives that is not durable.
+            let each =
+                if looks { followed.each } else { u64::from(few && promised && !one).min(followed.each) };
             // What was in the caches before belongs to the previous run.
-            let looks = looks && followed.each > 0 && index >= 2 * followed.plan.cached.len();
-            if changed && looks {
+            if changed && each > 0 && index >= 2 * followed.plan.cached.len() {
                 self.judge.spent.on(part);
                 self.tally.moments += 1;
-                self.moment(followed, index + 1, &power, &registers)?;
+                self.moment(&Followed { each, ..*followed }, index + 1, &power, &registers)?;
                 // A run without crashes, or with a fault, is checked to its end.
                 if self.is_done() && followed.each > 0 && !followed.plan.fails() {
                     break;

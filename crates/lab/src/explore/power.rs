@@ -4,7 +4,8 @@
 //! answered, or when it is answered and was FUA. Fault model: a sector is written in full or not at all; of a
 //! non-durable write any sectors may survive, answered or not; of two overlapping ones either may, unless the later one
 //! is durable and began when the earlier one had ended. What a failed flush should have made durable may have been
-//! dropped: no later flush makes it so.
+//! dropped: no later flush makes it so. A weak sector whose repair is lost after it was answered is unreadable
+//! ([`super::weak`]).
 
 use seekless_core::Extent;
 
@@ -89,7 +90,13 @@ impl Pending {
                 continue;
             }
             let (component, contents) = (write.component, vec![content]);
-            parts.push(Write { component, at: Extent::new(sector, 1), contents, fua: false });
+            parts.push(Write {
+                component,
+                at: Extent::new(sector, 1),
+                contents,
+                fua: false,
+                repairs: Vec::new(),
+            });
         }
         parts
     }
@@ -132,6 +139,12 @@ impl Power {
         true
     }
 
+    /// Whether a repair of weak sectors was just answered that is not durable.
+    pub fn has_repaired(log: &Log, event: &Event) -> bool {
+        let repairs = |write: usize| !log.writes[write].repairs.is_empty() && !log.writes[write].fua;
+        matches!(*event, Event::WriteEnded(write) if repairs(write))
+    }
+
     /// Makes these writes durable, in the order in which they ended.
     fn settle(&mut self, log: &Log, which: impl Fn(&Pending) -> bool) {
         let (mut settled, pending): (Vec<_>, Vec<_>) =
@@ -171,12 +184,26 @@ impl Power {
             log.writes.get(survivor.write).is_some_and(|write| !keeps(write.component))
         };
         let survivors: Vec<Survivor> = crash.survivors.iter().filter(lost).copied().collect();
-        (self.cut(log, &survivors), cached)
+        (self.cut_where(log, &survivors, |component| !keeps(component)), cached)
     }
 
     /// State after a restart if these survive, applied in order.
     pub fn cut(&self, log: &Log, survivors: &[Survivor]) -> Vec<Image> {
+        self.cut_where(log, survivors, |_| true)
+    }
+
+    /// As `cut`, if components lose their caches for which `loses` holds.
+    fn cut_where(&self, log: &Log, survivors: &[Survivor], loses: impl Fn(u32) -> bool) -> Vec<Image> {
         let mut images = self.durable.clone();
+        for pending in self.pending.iter().filter(|pending| pending.ended.is_some()) {
+            let write = &log.writes[pending.write];
+            for &index in
+                write.repairs.iter().filter(|index| !pending.buried[**index] && loses(write.component))
+            {
+                let image = &mut images[write.component as usize];
+                image.put(write.at.start.0 + index as u64, &[Content::Unreadable], |_| true);
+            }
+        }
         for survivor in survivors {
             // A script may name a write that does not exist.
             let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else {

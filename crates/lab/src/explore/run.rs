@@ -56,7 +56,8 @@ impl Plan {
 
     /// Whether a request to a component may fail.
     pub fn fails(&self) -> bool {
-        self.fault.is_some() || !self.conditions.faults.is_none()
+        let unreadable = self.images.iter().any(Image::has_unreadable);
+        self.fault.is_some() || !self.conditions.faults.is_none() || unreadable
     }
 
     /// Carries it out.

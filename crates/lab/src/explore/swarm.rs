@@ -16,8 +16,10 @@ use seekless_volume::settings::{self, Setting};
 
 /// Consecutive runs on the same volume.
 const RUNS_A_VOLUME: u64 = 16;
-/// Fewest pages that requests share.
-const FEWEST_PAGES: u64 = 8;
+/// Fewest pages that requests share: on few, they meet each other and background work often.
+const FEWEST_PAGES: [u64; 4] = [1, 2, 4, 8];
+/// One in this many volumes has the options of its file.
+const VOLUMES_AS_IN_THE_FILE: u64 = 4;
 /// Largest request sizes, in bytes.
 const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
 /// At the end of a run without a power cut, one in this many steps is a read of what was written.
@@ -31,16 +33,25 @@ fn magnitude(most: u64, rng: &mut Rng) -> u64 {
     rng.below(up_to.max(1)) + 1
 }
 
-/// A share of requests in per cent, often none.
-fn share(most: u64, rng: &mut Rng) -> u64 {
+/// A share of requests in per cent, often none, and sometimes `more` times as large.
+fn share(most: u64, more: u64, rng: &mut Rng) -> u64 {
+    let most = if rng.chance(1, 4) { more * most } else { most };
     if rng.chance(1, 3) { 0 } else { rng.below(most) + 1 }
+}
+
+/// Some of the commands, by chance, or all: after a detach most of what others lead to is gone.
+fn some(mut commands: Vec<&'static str>, rng: &mut Rng) -> Vec<&'static str> {
+    let all = commands.clone();
+    commands.retain(|_| rng.chance(1, 2));
+    if commands.is_empty() { all } else { commands }
 }
 
 /// A workload of all kinds of requests, or some, on a volume of `sectors` sectors.
 fn churn(sectors: u64, rng: &mut Rng) -> String {
     let size =
         SIZES[rng.below(SIZES.len() as u64) as usize].min(sectors / 2 * SECTOR_BYTES).max(SECTOR_BYTES);
-    let least = (FEWEST_PAGES * PAGE_SECTORS).max(size / SECTOR_BYTES).min(sectors);
+    let fewest = FEWEST_PAGES[rng.below(FEWEST_PAGES.len() as u64) as usize];
+    let least = (fewest * PAGE_SECTORS).max(size / SECTOR_BYTES).min(sectors);
     let area = (least - 1 + magnitude(sectors - least + 1, rng)).min(sectors);
     // At the start, at the end, whose last page may be cut short, or anywhere.
     let at = match rng.below(4) {
@@ -50,9 +61,10 @@ fn churn(sectors: u64, rng: &mut Rng) -> String {
     };
     let area = if rng.chance(1, 2) && at > 0 { area.max(sectors - at) } else { area };
     let area = area.min(sectors - at);
-    let (reads, hot) = (5 + rng.below(50), rng.below(10) * 10);
-    let [flushes, fua, discards, zeroes] = [15, 15, 10, 10].map(|most| share(most, rng));
-    let meets = share(60, rng);
+    let (reads, hot) = (2 + rng.below(40), rng.below(10) * 10);
+    let [flushes, fua, discards, zeroes] =
+        [(12, 2), (12, 3), (8, 1), (8, 1)].map(|(most, more)| share(most, more, rng));
+    let meets = share(60, 1, rng);
     format!(
         "churn:size={size}B,reads={reads}%,flushes={flushes}%,fua={fua}%,discards={discards}%,zeroes={zeroes}%,\
          hot={hot}%,meets={meets}%,at={}B,area={}B",
@@ -95,15 +107,19 @@ impl Campaign<'_> {
             Some(load) => script::of_workload(load, sectors, seed, requests)?,
             None => script::of_workload(&workload::parse(&own)?, sectors, seed, requests)?,
         };
-        let steps = script::with_commands(requests, &self.known_commands(), commands, seed).into();
+        let known = if denser > 1 { self.known_commands() } else { some(self.known_commands(), &mut rng) };
+        let steps = script::with_commands(requests, &known, commands, seed).into();
         let numbers = Conditions::drawn(same, components, self.clients).numbers;
         let conditions = Conditions { numbers, ..Conditions::drawn(seed, components, self.clients) };
         Ok(Script { steps, conditions, settings })
     }
 
-    /// Random options of the volume among the values that its file lists; those of the file itself, if they are invalid
-    /// together.
+    /// Random options of the volume among the values that its file lists; sometimes those of the file itself, and
+    /// always if they are invalid together.
     fn settings(&self, rng: &mut Rng) -> Vec<Setting> {
+        if rng.chance(1, VOLUMES_AS_IN_THE_FILE) {
+            return Vec::new();
+        }
         let drawn = settings::drawn(&self.description.explore, rng);
         if settings::check(self.description, &drawn).is_ok() { drawn } else { Vec::new() }
     }

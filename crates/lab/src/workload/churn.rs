@@ -27,7 +27,7 @@ pub const ENTRY: Entry = Entry {
         Opt {
             key: "meets",
             default: "0%",
-            what: "requests at an end of the one before: overlapping it by a sector, or after it",
+            what: "requests at an end of the one before, overlapping it by a sector or after it, or at an end of its pages",
         },
         Opt { key: "outstanding", default: "4", what: "clients, each with one request at a time" },
     ],
@@ -115,14 +115,20 @@ impl Churn {
         at
     }
 
-    /// Over its last sector or its first, right after or before it, or within it.
+    /// Over its last sector or its first, right after or before it, within it, or the last sector or first of one of
+    /// its pages.
     fn near_last(&self, last: Extent, rng: &mut Rng) -> Extent {
         let sectors = rng.below(self.sectors) + 1;
-        match rng.below(5) {
+        match rng.below(7) {
             0 => Extent::new(last.end().0 - 1, sectors),
             1 => Extent::new(last.end().0, sectors),
             2 => Extent::new((last.start.0 + 1).saturating_sub(sectors), sectors),
             3 => Extent::new(last.start.0.saturating_sub(sectors), sectors),
+            4 | 5 => {
+                let page = last.start.page() + rng.below(last.page_count());
+                let ends = [(page + 1) * PAGE_SECTORS - 1, page * PAGE_SECTORS];
+                Extent::new(ends[rng.below(2) as usize], 1)
+            }
             _ => Extent::new(last.start.0 + rng.below(last.sectors), 1),
         }
     }

@@ -38,6 +38,12 @@ impl Borg {
     async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
         let contended = self.movers.holds_any(at);
+        if contended {
+            edge("a request waits for a page that a mover has locked");
+        }
+        if mode == Mode::Exclusive && self.verifier.is_settling(at) {
+            edge("a write waits for the repair of its page");
+        }
         let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
         let guard = self.locks.lock(at, mode, class, None).await;
         if contended {

@@ -88,6 +88,8 @@ pub const EDGES: &[&str] = &[
     "a page is written while it is copied",
     "a write that is not absorbed locks its sectors only",
     "a page is discarded while it is copied",
+    "a request waits for a page that a mover has locked",
+    "a write waits for the repair of its page",
     "a stop while pages are moved",
     "a blank BOPT",
     "a clean start",
