@@ -119,7 +119,13 @@ impl Disk {
         buffer.put(0, bytes);
         let mut log = self.log.borrow_mut();
         let number = log.writes.len();
-        log.writes.push(Write { component: 0, at, contents: Content::of_buffer(&buffer), fua });
+        log.writes.push(Write {
+            component: 0,
+            at,
+            contents: Content::of_buffer(&buffer),
+            fua,
+            repairs: Vec::new(),
+        });
         log.events.push(Event::WriteBegan(number));
         number
     }
