@@ -207,8 +207,11 @@ impl Borg {
 
     async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
         match piece {
-            Piece::Placed { side, at, data } => {
-                self.device(*side).write(*at, data.clone(), how.clone()).await
+            Piece::Placed { side: Side::Origin, at, data } => {
+                self.origin_written(self.origin.write(*at, data.clone(), how.clone()).await)
+            }
+            Piece::Placed { side: Side::Bopt, at, data } => {
+                self.bopt.write(*at, data.clone(), how.clone()).await
             }
             Piece::Appended(appended) => self.store.write_appended(appended, how).await,
         }
@@ -389,7 +392,7 @@ impl Borg {
         if !mutant::is("borg: the mover does not see a discard") && self.invalidate_copies(at) {
             edge("a page is discarded while it is copied");
         }
-        discarded.into_iter().collect()
+        self.origin_written(discarded.into_iter().collect())
     }
 
     /// Reports where a read of whole copies would go, one part per destination.

@@ -11,6 +11,7 @@ use crate::canary::Canary;
 use crate::units::{Bytes, time, time_in_ns};
 
 /// The options of the BORG layer.
+#[allow(clippy::struct_excessive_bools)] // switches, each with its key
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {

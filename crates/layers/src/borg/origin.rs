@@ -38,6 +38,8 @@ pub(super) struct OriginState {
     pub refused: Option<IoError>,
     /// Clean copies that differed.
     pub differed: u64,
+    /// Whether a write to it failed since opening: it may still be carried out, so nothing proves the origin unchanged.
+    pub write_failed: bool,
 }
 
 /// Page, slot of its copy, and whether the copy equals the origin.
@@ -69,6 +71,9 @@ impl Borg {
     /// The origin's mark, by which it is known to be unchanged; `None` if the BOPT is in the same file, since writing
     /// the BOPT changes it.
     pub(super) async fn origin_mark(&self) -> Option<Mark> {
+        if self.origin_state.borrow().write_failed {
+            return None;
+        }
         let (origin, bopt) = join(self.origin.mark(), self.bopt.mark()).await;
         let (origin, bopt) = (origin.ok()?, bopt.ok()?);
         origin.filter(|origin| bopt.is_none_or(|bopt| bopt.inode != origin.inode))
@@ -113,9 +118,18 @@ impl Borg {
         IoError::new(ErrorKind::Corrupt, "borg", page.map(|page| Extent::of_pages(page, 1)), why)
     }
 
+    /// Notes whether a write to the origin failed.
+    pub(super) fn origin_written<T>(&self, written: Result<T, IoError>) -> Result<T, IoError> {
+        self.origin_state.borrow_mut().write_failed |= written.is_err();
+        written
+    }
+
     /// Samples for the super page: checksums of some pages of the origin under dirty ones, to detect writes to the
     /// origin without this layer.
     pub(super) async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
+        if self.origin_state.borrow().write_failed {
+            return Ok(Vec::new());
+        }
         let every = self.store.dirty().div_ceil(SAMPLES).max(1);
         let pages = self.store.pages_where(|_, entry| entry.dirty).into_iter().step_by(every);
         let mut samples = Vec::new();

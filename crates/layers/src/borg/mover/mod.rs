@@ -261,7 +261,7 @@ impl<'a> Mover<'a> {
             // Newer copies become durable before the origin does: otherwise an older entry could count again, for a
             // copy that differs from the origin.
             borg.store.flush_bopt(&self.how).await?;
-            self.write(&*borg.origin, &data).await?;
+            borg.origin_written(self.write(&*borg.origin, &data).await)?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush the origin") {
                 borg.store.flush_origin(&self.how).await?;

@@ -103,17 +103,23 @@ impl Store {
 }
 
 /// The pages that the headers in a segment describe, of batches from `first` on, which may lie in any order: headers of
-/// earlier batches were left by the last use of the segment.
+/// earlier batches were left by the last use of the segment. A session fills segments from their beginning, so the first
+/// header names the session of all; others lost batches whose numbers were given again. Without it none counts.
 fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<Appended> {
     let earlier = mutant::is("borg: headers of the last use of a segment count");
-    let (mut all, mut offset, least) = (Vec::new(), 0, if earlier { 0 } else { first });
-    while (offset as usize + 1) * PAGE < bytes.len() {
+    let least = if earlier { 0 } else { first };
+    let header = |offset: u32| {
         let at = layout.page(start + offset);
         let decode =
             |bytes: &[u8]| BatchHeader::of_any(at, identity, bytes).filter(|(number, _)| *number >= least);
         let found = parity::head(&bytes[offset as usize * PAGE..], batch::MAGIC, decode);
+        found.map(|((_, page), _)| page)
+    };
+    let Some(session) = header(0).map(|page| page.session) else { return Vec::new() };
+    let (mut all, mut offset) = (Vec::new(), 0);
+    while (offset as usize + 1) * PAGE < bytes.len() {
         // A batch that failed may have left no header.
-        let Some(((_, page), _)) = found else {
+        let Some(page) = header(offset).filter(|page| page.session == session) else {
             offset += 1;
             continue;
         };

@@ -118,7 +118,7 @@ mod tests {
         );
         free.move_to(3);
         assert_eq!((free.begin(), free.pages()), (Some((3, 2)), 6), "page 2 alone is no hole");
-        assert_eq!(free.begins(3).collect::<Vec<_>>(), [8..10]);
+        assert_eq!(free.begins(3).flatten().collect::<Vec<_>>(), [8, 9]);
         free.take();
         assert_eq!(free.begin(), Some((8, 3)));
     }

@@ -8,6 +8,7 @@ use seekless_core::runtime::rng;
 use super::super::store::format::{OLD, PAGE, SEALED};
 use super::versions::old_one;
 use super::*;
+use crate::fault::powercut::{self, Keep, PowerCut};
 
 const PAGES: u64 = 120;
 const BOPT: u64 = 76;
@@ -35,6 +36,11 @@ fn options() -> Options {
 
 fn parts(disk: &Rc<Disk>) -> (Rc<Slice>, Rc<Slice>) {
     (slice(disk, 0, PAGES * 8), slice(disk, PAGES * 8, BOPT * 8))
+}
+
+/// A device whose power is cut when asked, and that has lost nothing then.
+fn cut_later(below: Rc<Slice>) -> Rc<PowerCut> {
+    Rc::new(PowerCut::new(below, powercut::Options { nth: u64::MAX, keep: Keep::All }))
 }
 
 fn at(page: u64) -> Extent {
@@ -221,7 +227,10 @@ fn what_is_overwritten_in_place_is_no_damage_after_a_start() {
         run(seed, async {
             let (disk, options) = (disk(), Options { overwrite, ..options() });
             let (origin, bopt) = parts(&disk);
-            let mut borg = formatted(origin.clone(), bopt.clone(), options.clone()).await;
+            // What one start began in the background must not go on beside the next one.
+            let cuts = || [&origin, &bopt].map(|below| cut_later(below.clone()));
+            let mut powered = cuts();
+            let mut borg = formatted(powered[0].clone(), powered[1].clone(), options.clone()).await;
             let mut sectors = vec![0; 12 * 8];
             for (version, (page, first, count)) in (1..).zip(writes) {
                 let part = Extent::new(page * 8 + first, count.min(8 - first));
@@ -234,8 +243,11 @@ fn what_is_overwritten_in_place_is_no_damage_after_a_start() {
                         let stops = if stopped { borg.stop() } else { borg.flush(Hints::default()) };
                         stops.await.unwrap();
                         drop(borg);
-                        borg =
-                            Borg::open(origin.clone(), bopt.clone(), options.clone(), false).await.unwrap();
+                        for cut in std::mem::replace(&mut powered, cuts()) {
+                            cut.cut().await.unwrap();
+                        }
+                        let [origin, bopt] = powered.clone();
+                        borg = Borg::open(origin, bopt, options.clone(), false).await.unwrap();
                     }
                     _ => {}
                 }

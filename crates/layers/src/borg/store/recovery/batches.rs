@@ -64,8 +64,9 @@ impl SegmentBytes {
         let headers = bytes.look(|bytes| {
             let pages = (0..).zip(bytes.chunks_exact(PAGE)).filter(|_| disk.fill() == Fill::Anywhere);
             let header = |(offset, page): (u32, &[u8])| {
-                let (sequence, _) = BatchHeader::of_any(first + u64::from(offset), disk.identity, page)?;
-                Some((sequence, offset))
+                // A batch that an earlier session lost has a number that was given again.
+                let (sequence, header) = BatchHeader::of_any(first + u64::from(offset), disk.identity, page)?;
+                (header.session == disk.session).then_some((sequence, offset))
             };
             pages.filter_map(header).collect()
         });
