@@ -15,7 +15,7 @@ use seekless_promises as common;
 fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
     for (name, work) in [("borg", "churn:reads=40%"), ("borg-paper", "churn:reads=60%,size=8KiB,area=1MiB")] {
         let (volume, load) = (common::volume(name), workload::parse(work).unwrap());
-        let bound = Nanos::from_millis(1_000);
+        let bound = Nanos::from_millis(4_000);
         let options =
             Options { plain: Some(30), states: 6_000, each: 24, goes_on: 60, bound, ..Options::default() };
         let (requests, commands, fault_requests) = (150, 6, 0);

@@ -139,7 +139,8 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
         assert_eq!(variant.phases.iter().map(|phase| phase.requests).sum::<u64>(), 1_000);
         assert_eq!(variant.response_ms.all.requests, 1_000, "{}", variant.name);
         let longest = variant.response_ms.all.longest;
-        assert!(longest >= variant.response_ms.all.spread.p999 && longest > 0.0);
+        // Percentiles are rounded to three digits.
+        assert!(longest * 1.002 >= variant.response_ms.all.spread.p999 && longest > 0.0);
     }
     let stack = &comparison.variants[1];
     assert_eq!(stack.sides.as_ref().unwrap().layer, "borg");

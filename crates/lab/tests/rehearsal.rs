@@ -52,7 +52,7 @@ fn copied(variant: &Variant) -> Vec<u64> {
 #[test]
 fn a_plan_of_what_never_comes_again_is_declined() {
     let trace = reads((0..6_000).map(scattered));
-    let as_planned = played(&trace, volume("", ""));
+    let as_planned = played(&trace, volume("", "rehearse = false"));
     assert!(copied(&as_planned).iter().all(|pages| *pages > 1_000), "{:?}", copied(&as_planned));
     let rehearsed = played(&trace, volume("", "rehearse = true"));
     assert_eq!(copied(&rehearsed), [0, 0]);
@@ -73,7 +73,7 @@ fn a_plan_of_what_comes_again_and_again_is_carried_out_at_the_cost_that_was_fore
     assert!(rehearsed.served_from_bopt_pct > 60.0, "{}", rehearsed.served_from_bopt_pct);
     // The second plan has nothing to move.
     assert_eq!(copied(&rehearsed)[1], 0);
-    let again = played(&trace, volume("", ""));
+    let again = played(&trace, volume("", "rehearse = false"));
     assert!(
         rehearsed.work.head.busy_s < again.work.head.busy_s * 1.02,
         "{} {}",
