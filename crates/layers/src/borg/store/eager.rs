@@ -27,11 +27,13 @@ impl Store {
         if !self.eager || !self.has_room(pages + 2) {
             return;
         }
-        let begins = self.table.borrow().log.begins(pages);
         let reach = |slot| self.bopt.estimate(Op::Write, Extent::of_pages(self.layout.page(slot), 1), how);
-        let Some((best, slot)) = reached_first(&begins, reach) else { return };
+        // First, since many devices cannot tell, and the next place is often near enough.
         let next = self.table.borrow().log.next_slot().and_then(reach);
-        if next.is_some_and(|next| next > best + WORTH_IT) {
+        let Some(next) = next.filter(|next| *next > WORTH_IT) else { return };
+        let begins = self.table.borrow().log.begins(pages);
+        let Some((best, slot)) = reached_first(&begins, reach) else { return };
+        if next > best + WORTH_IT {
             edge("a batch is placed where the head arrives first");
             self.table.borrow_mut().log.begin_at(slot);
         }
