@@ -60,6 +60,7 @@ pub const ALL: &[&str] = &[
     "borg: one batch more than the log has is replayed",
     "borg: an eviction does not flush the origin",
     "borg: an eviction drops a dirty page",
+    "borg: a page is drained before its mark is durable",
     "borg: a failed batch is mapped",
     "borg: a read in parts misses dirty pages",
     "borg: torn pages stay",

@@ -248,6 +248,14 @@ impl<'a> Mover<'a> {
     /// Copies dirty pages to the origin, then unmaps those of `pages` that were not written since.
     async fn evict(&self, pages: &[u64], buffered: &Pages) -> Result<u64, IoError> {
         let borg = self.borg;
+        // A page that is just being written or repaired may be marked dirty in memory alone. The origin must not be
+        // written before its dirty bit is durable.
+        let pages = if mutant::is("borg: a page is drained before its mark is durable") {
+            pages.to_vec()
+        } else {
+            self.unlocked(pages)
+        };
+        let pages = &pages[..];
         let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
         let dirty: Vec<u64> = pages.iter().copied().filter(is_dirty).collect();
         if !dirty.is_empty() && !mutant::is("borg: an eviction drops a dirty page") {
@@ -380,6 +388,26 @@ impl<'a> Mover<'a> {
     /// Begins optimistic copies of these pages: from now on, writes to them are noticed.
     pub(super) fn begin_copies(&self, pages: &[u64]) {
         self.borg.movers.state.borrow_mut().optimistic = pages.iter().map(|page| (*page, false)).collect();
+    }
+
+    /// Those of these pages that no request has locked to change them.
+    fn unlocked(&self, pages: &[u64]) -> Vec<u64> {
+        let is_free = |at: &Extent| {
+            let class = self.how.class;
+            self.borg.locks.try_lock(*at, Mode::Shared, class, None).is_some()
+        };
+        let pages_of = |strand: Extent| strand.pages().map(|page| Extent::of_pages(page, 1));
+        let locked: BTreeSet<u64> = destage::strands(pages.iter().copied())
+            .into_iter()
+            .filter(|strand| !is_free(strand))
+            .flat_map(pages_of)
+            .filter(|page| !is_free(page))
+            .map(|page| page.start.page())
+            .collect();
+        if !locked.is_empty() {
+            edge("a page is changed as it is to be evicted: it stays");
+        }
+        pages.iter().copied().filter(|page| !locked.contains(page)).collect()
     }
 
     /// Locks pages whose copies are valid, except those locked by a request, to avoid waiting for it.
