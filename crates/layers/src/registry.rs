@@ -19,6 +19,7 @@ use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
+use crate::proximal::{self, Proximal};
 use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
@@ -210,7 +211,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 10] = [
+pub const LAYERS: [Entry; 11] = [
     Entry {
         title: "BORG",
         readme: include_str!("borg/README.md"),
@@ -362,6 +363,33 @@ pub const LAYERS: [Entry; 10] = [
         )
     },
     Entry {
+        transparent: false,
+        readme: include_str!("proximal/README.md"),
+        devices: &["flash"],
+        commands: proximal::COMMANDS,
+        edges: proximal::EDGES,
+        canaries: proximal::CANARIES,
+        sealed: true,
+        check: |table| parse_options(table, proximal::Options::check).map(drop),
+        defaults: defaults::<proximal::Options>,
+        sectors: Some(|table, over| {
+            let options = parse_options(table, proximal::Options::check)?;
+            Ok(options.shape(over)?.pages * PAGE_SECTORS)
+        }),
+        ..Entry::new(
+            "proximal",
+            "collects small writes in flash, and writes them to free blocks near their neighbours, several per revolution",
+            |below, table| {
+                Box::pin(async move {
+                    let options = options("proximal", table, proximal::Options::check)?;
+                    let flash = device(&below, "proximal", "flash")?;
+                    let (create, timing_only) = (below.create, below.timing_only);
+                    Ok(Built::new(Proximal::open(below.over, flash, &options, create, timing_only).await?))
+                })
+            },
+        )
+    },
+    Entry {
         readme: include_str!("scrub/README.md"),
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
@@ -394,8 +422,16 @@ async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError
 }
 
 fn bopt(below: &Below) -> Result<Rc<dyn BlockDevice>, IoError> {
-    let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
-    below.devices.get("bopt").cloned().ok_or_else(lacks)
+    device(below, "borg", "bopt")
+}
+
+/// Another device of a layer.
+fn device(below: &Below, layer: &'static str, key: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
+    let lacks = || {
+        let why = format!("{key}: found nothing, expected a device");
+        IoError::new(ErrorKind::Invalid, layer, None, why)
+    };
+    below.devices.get(key).cloned().ok_or_else(lacks)
 }
 
 /// The layer that the laboratory compares by default.

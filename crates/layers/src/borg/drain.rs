@@ -96,6 +96,10 @@ impl Borg {
                     edge("the write buffer is drained in the background");
                     drop(borg.drain(goal).await);
                 }
+                Maintenance::DrainAll => {
+                    edge("the write buffer is drained in the background");
+                    drop(borg.drain_in_order().await);
+                }
                 Maintenance::Checkpoint => {
                     edge("a checkpoint in the background");
                     let (class, ticket) = (Class::Background, Some(Ticket::new()));
@@ -105,6 +109,15 @@ impl Borg {
             borg.idle.borrow_mut().maintaining = false;
         };
         runtime::spawn(work).detach();
+    }
+
+    /// Drains the pages that are dirty now, in the order of their addresses.
+    async fn drain_in_order(self: &Rc<Self>) -> Result<(), IoError> {
+        let mover =
+            Mover::start(self, Account::default(), Throttle::Throttled).await?.map(Mover::in_its_class);
+        let Some(mover) = mover else { return Ok(()) };
+        mover.outgoing(&self.store.pages_where(|_, entry| entry.dirty)).await?;
+        self.store.checkpoint(&mover.with_ticket()).await
     }
 
     /// Drains until `goal` slots are free, or there is no progress.

@@ -56,7 +56,7 @@ impl Borg {
     /// written together can then be merged in the queue, as they are without this layer.
     pub(super) async fn lock_for_write(&self, at: Extent, how: &Hints) -> WriteLock<'_> {
         // Only writes that lock pages, and movers, give a page a copy.
-        let (absorbs, writes) = (self.absorbs.get(), &self.page_writes);
+        let (absorbs, writes) = (self.absorbs_of(at), &self.page_writes);
         if !absorbs && writes.get() == 0 && !self.movers.holds_any(at.whole_pages()) && !self.has_copies(at) {
             let guard = self.lock(at, Mode::Exclusive, how).await;
             edge("a write that is not absorbed locks its sectors only");
@@ -65,7 +65,13 @@ impl Borg {
         writes.set(writes.get() + 1);
         let page_write = Some(PageWrite(writes));
         let guard = self.lock_pages(at, Mode::Exclusive, how).await;
-        WriteLock { absorbs: self.absorbs.get(), _guard: guard, _page_write: page_write }
+        WriteLock { absorbs: self.absorbs_of(at), _guard: guard, _page_write: page_write }
+    }
+
+    /// Whether a write of pages without copies is absorbed: not a large one, if the options say so.
+    fn absorbs_of(&self, at: Extent) -> bool {
+        let limit = self.options.absorb_below.0;
+        self.absorbs.get() && (limit == 0 || at.bytes() < limit)
     }
 
     /// Whether any of these pages has a copy, proven or not.

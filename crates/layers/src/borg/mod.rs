@@ -51,7 +51,7 @@ use idle::Idle;
 use learned::Learned;
 use mover::Movers;
 pub use options::{
-    AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
+    AtStop, CANARIES, Drain, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };
 use origin::OriginState;
 pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};

@@ -21,6 +21,8 @@ pub struct Options {
     /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are. With `rehearse`, what
     /// a rehearsal found to be better.
     pub absorb: bool,
+    /// Only writes of fewer bytes are absorbed, if none of their pages has a copy; 0 for no limit.
+    pub absorb_below: Bytes,
     /// Size of a segment of the BOPT: at most 2MiB, whole pages, at least four. A small BOPT has smaller segments, so
     /// that it has at least 16 of them.
     pub segment: Bytes,
@@ -28,6 +30,8 @@ pub struct Options {
     pub overwrite: Overwrite,
     /// The write buffer is drained in the background when less than this share of it is free, 0 to 1.
     pub drain_below: f64,
+    /// What is drained then.
+    pub drain: Drain,
     /// Rate limit of reconfigurations and background draining, in bytes per second; 0 for none.
     pub move_rate: Bytes,
     /// Both continue after this time without client requests, or after a hundred times as long.
@@ -178,6 +182,17 @@ pub enum Placement {
     Planned,
 }
 
+/// What is drained when little of the write buffer is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Drain {
+    /// The segments that free most for their cost.
+    #[default]
+    Segments,
+    /// All of it, in the order of addresses.
+    All,
+}
+
 /// Fate of dirty pages when the layer is stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -251,9 +266,11 @@ impl Default for Options {
         Options {
             write_buffer: 0.4,
             absorb: true,
+            absorb_below: Bytes(0),
             segment: Bytes(2 << 20),
             overwrite: Overwrite::Logged,
             drain_below: 0.25,
+            drain: Drain::Segments,
             move_rate: Bytes(0),
             move_idle: Nanos::ZERO,
             idle_after: Nanos::from_millis(30_000),

@@ -5,7 +5,7 @@
 use seekless_core::runtime::edge;
 
 use super::Borg;
-use super::options::{MoveClass, Training};
+use super::options::{Drain, MoveClass, Training};
 
 /// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;
@@ -29,6 +29,8 @@ pub(super) enum Maintenance {
         /// Free slots.
         goal: u64,
     },
+    /// Drain all dirty pages.
+    DrainAll,
     /// A checkpoint, so that recovery has less of the log to read.
     Checkpoint,
 }
@@ -70,6 +72,9 @@ impl Borg {
         // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };
         let low = times * self.low_water();
+        if self.store.room() < low && self.options.drain == Drain::All {
+            return Some(Maintenance::DrainAll);
+        }
         if self.store.room() < low {
             return Some(Maintenance::Drain { goal: low.saturating_mul(3) / 2 });
         }

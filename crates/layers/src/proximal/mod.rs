@@ -1,0 +1,128 @@
+//! Proximal I/O: small writes are collected in flash, and go to the data device in strands, several per revolution,
+//! next to the data that they belong to (Schindler et al., FAST 2011).
+//!
+//! Two devices, one over the other: `placed` puts pages into blocks near their neighbours, with a map on flash; over it
+//! a log of BORG's write buffer is the staging area (section 4.2), in the rest of the flash. Writes of 168 KB and more
+//! go past it. When it is nearly full, all of it is destaged in the order of addresses (section 4.3).
+//!
+//! Invariants and fault model: as of `placed`, and of BORG's store.
+
+mod format;
+mod map;
+mod opening;
+mod options;
+mod placed;
+mod ranges;
+
+use std::future::ready;
+use std::rc::Rc;
+
+use seekless_core::device::{io, unknown_command};
+use seekless_core::slice::Slice;
+use seekless_core::{
+    Account, BlockDevice, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer, LayerTraffic,
+    PAGE_SECTORS,
+};
+
+pub use options::{CANARIES, EDGES, Options};
+use placed::Placed;
+
+use crate::Borg;
+
+/// Commands of the layer.
+pub const COMMANDS: &[&str] = &["destage"];
+
+/// A volume of proximal I/O.
+pub struct Proximal {
+    placed: Rc<Placed>,
+    staging: Rc<Borg>,
+}
+
+impl Proximal {
+    /// Opens the volume on `data` with its `flash`. With `create`, flash of zeroes gets a new volume; otherwise it is
+    /// refused. With `timing_only`, data is hollow.
+    ///
+    /// # Errors
+    /// Devices that are too small or do not belong together, damaged metadata, and the devices' errors.
+    pub async fn open(
+        data: Rc<dyn BlockDevice>,
+        flash: Rc<dyn BlockDevice>,
+        options: &Options,
+        create: bool,
+        timing_only: bool,
+    ) -> Result<Rc<Proximal>, IoError> {
+        let opened = opening::open(&data, &flash, options, create).await?;
+        let start = opened.shape.staging() * PAGE_SECTORS;
+        let staging = Extent::new(start, flash.geometry().sectors.saturating_sub(start));
+        let too_small = || {
+            let why =
+                format!("flash: found {} sectors, expected more than {start}", flash.geometry().sectors);
+            IoError::new(ErrorKind::Invalid, "proximal", None, why)
+        };
+        let staging = Rc::new(Slice::new(flash.clone(), staging).ok_or_else(too_small)?);
+        let placed = Placed::open(data, flash, opened, options, timing_only).await?;
+        // A volume without what was staged is not served: its staging area may be created only with it, or if a crash
+        // came before its first change.
+        let staging =
+            Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
+        Ok(Rc::new(Proximal { placed, staging }))
+    }
+}
+
+impl BlockDevice for Proximal {
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.staging)
+    }
+}
+
+impl Layer for Proximal {
+    fn counters(&self) -> Counters {
+        let (free, counts) = self.placed.counts();
+        let of = |name: &str| self.staging.counters().into_iter().find(|(known, _)| *known == name);
+        let staging = ["pages_dirty", "write_buffer_free", "pages_absorbed", "pages_drained"];
+        let names = ["pages_staged", "staging_free", "pages_staged_in_all", "pages_destaged"];
+        let staged = staging.iter().zip(names).filter_map(|(name, ours)| Some((ours, of(name)?.1)));
+        let placed = [
+            ("blocks_free", free),
+            ("pages_placed", counts.pages_placed),
+            ("pages_displaced", counts.pages_displaced),
+            ("data_writes", counts.data_writes),
+            ("map_pages_written", counts.map_pages_written),
+        ];
+        staged.chain(placed).collect()
+    }
+
+    /// Identity of the volume, on both devices.
+    fn identity(&self) -> Option<u128> {
+        Some(self.placed.identity)
+    }
+
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            self.staging.stop().await?;
+            self.placed.stop().await
+        })
+    }
+
+    fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
+        match name {
+            "destage" => self.staging.write_back(how.account),
+            _ => io(ready(Err(unknown_command("proximal", name, COMMANDS)))),
+        }
+    }
+
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        self.staging.write_back(account)
+    }
+
+    fn traffic(&self, account: Account) -> Option<LayerTraffic> {
+        self.staging.traffic(account)
+    }
+
+    fn cost(&self) -> Cost {
+        self.staging.cost()
+    }
+}
+
+#[cfg(test)]
+mod tests;

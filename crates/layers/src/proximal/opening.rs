@@ -1,0 +1,192 @@
+//! Opening a volume, and creating one.
+//!
+//! Faults: a creation that ends early leaves zeroes or a blank super page on flash, and is done again; the map is read
+//! whole, and a page of which both copies are unusable is an error that names the sector.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, edge, first_number};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES};
+
+use super::Options;
+use super::format::{self, ENTRIES, LABEL_PAGES, NONE, Shape};
+use super::map::Map;
+use super::ranges::Ranges;
+use crate::canary::Canary;
+use crate::durable::{Choice, CopyState, Pair, region};
+
+/// Pages of the map that are read at once: 4 MiB.
+const READ_AT_ONCE: u64 = 512;
+
+/// State of a volume, read from its devices.
+pub struct Opened {
+    pub shape: Shape,
+    pub identity: u128,
+    pub map: Map,
+    pub ranges: Ranges,
+}
+
+fn failed(kind: ErrorKind, at: Option<Extent>, why: String) -> IoError {
+    IoError::new(kind, "proximal", at, why)
+}
+
+/// Reads the volume; with `create`, flash that has none gets a new one.
+pub async fn open(
+    data: &Rc<dyn BlockDevice>,
+    flash: &Rc<dyn BlockDevice>,
+    options: &Options,
+    create: bool,
+) -> Result<Opened, IoError> {
+    let both = region::read(&**flash, Extent::of_pages(0, 2)).await?;
+    let state = |copy: usize| {
+        let at = format::super_at(copy);
+        both.cut_sectors(at.start.0, at.sectors).look(|bytes| CopyState::of(format::super_part(), at, bytes))
+    };
+    let pair = Pair([state(0), state(1)]);
+    let at = match pair.choose() {
+        Choice::Copy(copy) => format::super_at(copy),
+        Choice::Blank if create => return new(data, flash, options, pair.newest()).await,
+        Choice::Blank => {
+            let why = "found a flash device without a volume, expected the one that was created with the data device; \
+                       if there never was one: seekless volume create";
+            return Err(failed(ErrorKind::Invalid, Some(format::super_at(0)), why.to_owned()));
+        }
+        Choice::Refused(sector, _) => {
+            let why = "found a sector of the super page that is not as it was written, expected it whole";
+            return Err(failed(ErrorKind::Corrupt, Some(Extent { start: sector, sectors: 1 }), why.to_owned()));
+        }
+        Choice::Neither => {
+            let why = "found no super page that is whole, expected one of two".to_owned();
+            return Err(failed(ErrorKind::Corrupt, Some(Extent::of_pages(0, 2)), why));
+        }
+    };
+    let found = both.cut_sectors(at.start.0, at.sectors).look(format::decode_super);
+    let (shape, identity) = found.map_err(|found| {
+        let why = format!("found {found}, expected a volume of this version");
+        failed(ErrorKind::Corrupt, Some(at), why)
+    })?;
+    fits(&**data, &**flash, &shape)?;
+    let label = region::read(&**data, Extent::of_pages(0, LABEL_PAGES)).await?;
+    if !label.look(|bytes| format::is_label(bytes, identity)) {
+        let why = "found a data device without this volume's label, expected the one that was created with the flash \
+                   device";
+        return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
+    }
+    let (map, ranges) = read_map(&**flash, &shape, identity, options).await?;
+    Ok(Opened { shape, identity, map, ranges })
+}
+
+/// Whether the devices are as large as the volume.
+fn fits(data: &dyn BlockDevice, flash: &dyn BlockDevice, shape: &Shape) -> Result<(), IoError> {
+    for (key, device, pages) in [("over", data, shape.blocks()), ("flash", flash, shape.staging() + 1)] {
+        let (found, expected) = (device.geometry().sectors, Extent::of_pages(0, pages).sectors);
+        if found < expected {
+            let why = format!("{key}: found a device of {found} sectors, expected at least {expected}");
+            return Err(failed(ErrorKind::Invalid, None, why));
+        }
+    }
+    Ok(())
+}
+
+/// Creates a volume: the label, then the super page in both copies.
+async fn new(
+    data: &Rc<dyn BlockDevice>,
+    flash: &Rc<dyn BlockDevice>,
+    options: &Options,
+    newest: u64,
+) -> Result<Opened, IoError> {
+    let shape = options
+        .shape(data.geometry().sectors)
+        .map_err(|refused| failed(ErrorKind::Invalid, None, refused.to_string()))?;
+    fits(&**data, &**flash, &shape)?;
+    edge("a new volume");
+    let identity = {
+        let mut rng = runtime::rng("proximal identity");
+        (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1)
+    };
+    let how = Hints::default();
+    let label = Buffer::from_vec(format::encode_label(identity));
+    data.write(Extent::of_pages(0, LABEL_PAGES), label, how.clone()).await?;
+    data.flush(how.clone()).await?;
+    for copy in 0..2 {
+        let page = format::encode_super(&shape, identity, copy, newest + 1);
+        flash.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
+        flash.flush(how.clone()).await?;
+    }
+    let ranges = Ranges::new(shape.range, shape.ranges, options.span);
+    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges })
+}
+
+/// Reads the map, and derives the free blocks from it.
+async fn read_map(
+    flash: &dyn BlockDevice,
+    shape: &Shape,
+    identity: u128,
+    options: &Options,
+) -> Result<(Map, Ranges), IoError> {
+    let canary = options.canary();
+    let mut map = Map::new(shape, first_number());
+    let mut ranges = Ranges::new(shape.range, shape.ranges, options.span);
+    for first in (0..shape.maps).step_by(READ_AT_ONCE as usize / 2) {
+        let last = (first + READ_AT_ONCE / 2).min(shape.maps) - 1;
+        let (start, end) = (format::map_pair(first).start, format::map_pair(last).end());
+        let bytes = region::read(flash, Extent { start, sectors: end.0 - start.0 }).await?;
+        bytes.look(|bytes| {
+            let pairs = bytes.chunks(2 * PAGE_BYTES as usize).zip(first..);
+            pairs.into_iter().try_for_each(|(pair, number)| {
+                read_pair(&mut map, &mut ranges, number, pair, (shape, identity), &canary)
+            })
+        })?;
+    }
+    Ok((map, ranges))
+}
+
+/// Reads both copies of a map page.
+fn read_pair(
+    map: &mut Map,
+    ranges: &mut Ranges,
+    number: u64,
+    bytes: &[u8],
+    (shape, identity): (&Shape, u128),
+    canary: &Canary,
+) -> Result<(), IoError> {
+    let corrupt = |at: Extent, why: String| Err(failed(ErrorKind::Corrupt, Some(at), why));
+    let copies: Vec<&[u8]> = bytes.chunks(PAGE_BYTES as usize).collect();
+    let state =
+        |copy: usize| CopyState::of(format::map_part(identity), format::map_at(number, copy), copies[copy]);
+    let pair = Pair([state(0), state(1)]);
+    let copy = match pair.choose() {
+        Choice::Copy(copy) => copy,
+        Choice::Blank => {
+            map.set_blank(number, pair.newest().max(first_number()));
+            return Ok(());
+        }
+        Choice::Refused(sector, _) => {
+            let why = "found a sector of the map that is not as it was written, expected it whole: what was flushed last \
+                       may be lost";
+            return corrupt(Extent { start: sector, sectors: 1 }, why.to_owned());
+        }
+        Choice::Neither => {
+            let why = "found no copy of this map page that is whole, expected one of two".to_owned();
+            return corrupt(format::map_pair(number), why);
+        }
+    };
+    let torn = matches!(pair.0[1 - copy], CopyState::Torn(_) | CopyState::Rotten(..));
+    if torn {
+        edge("a torn copy of a map page: the other counts");
+    }
+    let copy = if torn && canary.is("torn metadata accepted") { 1 - copy } else { copy };
+    let leaf = format::decode_map(copies[copy]);
+    let pages = number * ENTRIES as u64..shape.pages;
+    let mapped = pages.zip(leaf.iter()).filter(|(_, block)| **block != NONE);
+    for (page, &block) in mapped {
+        let block = u64::from(block);
+        if block >= shape.blocks() || !ranges.is_free(block) {
+            let why = format!("found page {page} in block {block}, expected a block of its own");
+            return corrupt(format::map_at(number, copy), why);
+        }
+        ranges.take(block);
+    }
+    map.set(number, leaf, copy, pair.newest(), pair.0[0] == pair.0[1]);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Options of the layer.
+
+use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
+use serde::{Deserialize, Serialize};
+
+use super::format::{LABEL_PAGES, Shape, maps_of};
+use crate::Refused;
+use crate::borg;
+use crate::canary::Canary;
+use crate::units::Bytes;
+
+/// Free blocks that a volume needs at least, whatever its reserve: those of the largest write of one piece, twice.
+pub const LEAST_SPARE: u64 = 64;
+
+/// The options of proximal I/O.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Share of the data device kept free, above 0 and below 1, in every allocation range: the room for updates. Used at
+    /// creation.
+    pub reserve: f64,
+    /// Size of an allocation range (section 4.3), a multiple of 256KiB: about a track. Used at creation.
+    pub range: Bytes,
+    /// Ranges on either side that are tried when the range of a page's neighbours is full, before any other (section 4.3).
+    pub span: u64,
+    /// Writes of this size and larger go to the data device directly (section 4.3), unless one of their pages is staged.
+    pub direct: Bytes,
+    /// A read continues through up to this many bytes of other data, instead of being divided.
+    pub read_gap: Bytes,
+    /// The staging area is destaged when less than this share of it is free, 0 to 1.
+    pub destage_below: f64,
+    /// The canary to enable.
+    #[cfg(feature = "canaries")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            reserve: 0.11,
+            range: Bytes(1 << 20),
+            span: 50,
+            direct: Bytes(168 << 10),
+            read_gap: Bytes(64 << 10),
+            destage_below: 0.05,
+            #[cfg(feature = "canaries")]
+            canary: None,
+        }
+    }
+}
+
+/// Rare code paths that an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "a new volume",
+    "part of a block is joined with the rest of it",
+    "a page that has no block",
+    "the range of a page's neighbours is full: another one takes it",
+    "blocks ran out: a flush frees some",
+    "a page moves while the map is written",
+    "a second flush waits for the first",
+    "a flush failed: all later ones fail",
+    "a write failed: its blocks are free again",
+    "a torn copy of a map page: the other counts",
+    "map pages are written to their other copies",
+    "a read continues through other data",
+];
+
+/// Canaries of the layer.
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &[
+        "a map before its data",
+        "a map that is not flushed",
+        "a block is free too early",
+        "an opening is not flushed",
+        "a failed write counts",
+        "torn metadata accepted",
+    ]
+} else {
+    &[]
+};
+
+impl Options {
+    /// Checks options that are invalid on any device.
+    pub fn check(&self) -> Result<(), Refused> {
+        let share = |key, value: f64, most: f64| {
+            let fits = value > 0.0 && value < most;
+            let refused = || Refused::new(key, value.to_string(), format!("more than 0 and less than {most}"));
+            fits.then_some(()).ok_or_else(refused)
+        };
+        share("reserve", self.reserve, 1.0)?;
+        share("destage_below", self.destage_below, 0.9)?;
+        let Bytes(range) = self.range;
+        if range == 0 || range % (64 * PAGE_BYTES) != 0 {
+            return Err(Refused::new("range", format!("{range} bytes"), "a multiple of 256KiB"));
+        }
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// The enabled canary: none, except in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "proximal"), CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
+    }
+
+    /// Shape of a new volume on a data device of this many sectors.
+    ///
+    /// # Errors
+    /// The device is too small, or larger than 16 TiB.
+    pub fn shape(&self, sectors: u64) -> Result<Shape, Refused> {
+        self.check()?;
+        let range = self.range.0 / PAGE_BYTES;
+        let ranges = sectors / PAGE_SECTORS / range;
+        let blocks = ranges * range;
+        let spare = ((blocks as f64 * self.reserve).ceil() as u64).max(LEAST_SPARE);
+        let pages = blocks.saturating_sub(LABEL_PAGES + spare);
+        if pages == 0 || blocks >= u64::from(u32::MAX) {
+            let found = format!("a data device of {sectors} sectors");
+            let expected = format!("a range of {} KiB or more, and less than 16 TiB", self.range.0 >> 10);
+            return Err(Refused::new("over", found, expected));
+        }
+        Ok(Shape { range, ranges, pages, maps: maps_of(pages) })
+    }
+
+    /// Options of the staging area: BORG's write buffer over all of it, which is the home of what it holds.
+    pub(super) fn staging(&self) -> borg::Options {
+        borg::Options {
+            write_buffer: 1.0,
+            absorb: true,
+            absorb_below: self.direct,
+            drain_below: self.destage_below,
+            drain: borg::Drain::All,
+            idle_after: seekless_core::Nanos::ZERO,
+            dirty_max_age: seekless_core::Nanos::ZERO,
+            eager: false,
+            rehearse: false,
+            at_stop: borg::AtStop::Keep,
+            trust_origin: true,
+            ..borg::Options::default()
+        }
+    }
+}
