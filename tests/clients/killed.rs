@@ -8,18 +8,18 @@ use crate::raw::{FUA, Raw};
 use crate::server::{KINDS, Server, volume};
 
 const PAGE: usize = 4096;
-const PAGES: u64 = 2_000;
+pub const PAGES: u64 = 2_000;
 const ROUNDS: u64 = 6;
 
 /// Expected contents of a page: the number of a write that is at least the first and at most the second.
-type Known = Vec<(u64, u64)>;
+pub type Known = Vec<(u64, u64)>;
 
 fn stamped(page: u64, number: u64) -> Vec<u8> {
     [page.to_le_bytes(), number.to_le_bytes()].concat().repeat(PAGE / 16)
 }
 
 /// Writes pages until the server is gone; the numbers that were issued, answered, and synced.
-fn load(folder: &Path, export: &str, round: u64, known: &mut Known, started: &Sender<()>) {
+pub fn load(folder: &Path, export: &str, round: u64, known: &mut Known, started: &Sender<()>) {
     let mut raw = Raw::open(folder, export);
     let mut state = round * 0x9e37_79b9 + 1;
     let mut unsynced: Vec<(u64, u64)> = Vec::new();
@@ -56,7 +56,7 @@ fn load(folder: &Path, export: &str, round: u64, known: &mut Known, started: &Se
 }
 
 /// Contents have to be possible; from then on they are known to be there.
-fn look(server: &Server, export: &str, known: &mut Known) {
+pub fn look(server: &Server, export: &str, known: &mut Known) {
     let mut raw = Raw::open(&server.folder, export);
     for page in 0..PAGES {
         let bytes = raw.read(page * PAGE as u64, PAGE as u32).unwrap();

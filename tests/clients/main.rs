@@ -3,6 +3,7 @@
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod attached;
 mod below;
 mod contexts;
 mod devices;

@@ -60,7 +60,12 @@ impl Server {
 
     /// As above, with more arguments.
     pub fn start_with(folder: &Path, kind: &str, more: &[&str]) -> Option<Server> {
-        let mut child = serve(folder, kind).args(more).spawn().unwrap();
+        Server::start_command(serve(folder, kind).args(more), folder, kind)
+    }
+
+    /// Starts one with this command.
+    pub fn start_command(command: &mut Command, folder: &Path, kind: &str) -> Option<Server> {
+        let mut child = command.spawn().unwrap();
         let (send, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {

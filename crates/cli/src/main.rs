@@ -80,11 +80,15 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Activates the bug that `SEEKLESS_MUTANT` names; an empty name is an error that lists all names.
+/// Activates the bug that `SEEKLESS_MUTANT` names; an empty name is an error that lists all names. `SEEKLESS_HALT_AT`
+/// names a place at which to stand still.
 #[cfg(feature = "mutants")]
 fn let_loose() -> Result<(), String> {
     use seekless_core::mutant;
     use seekless_layers::registry::LAYERS;
+    if let Ok(place) = std::env::var("SEEKLESS_HALT_AT") {
+        mutant::choose_halt(place);
+    }
     let Ok(name) = std::env::var("SEEKLESS_MUTANT") else { return Ok(()) };
     let canaries = LAYERS
         .iter()

@@ -468,7 +468,7 @@ pub fn pace_line(pace: Pace) -> String {
 }
 
 /// An option's value in its layer's type: a string where the option is one, otherwise by its form.
-fn typed(entry: &Entry, key: &str, value: &str) -> toml::Value {
+pub fn typed(entry: &Entry, key: &str, value: &str) -> toml::Value {
     let text = || toml::Value::from(value);
     if let Some(default) = (entry.defaults)().get(key) {
         // A size may be a plain number, and is still a string.

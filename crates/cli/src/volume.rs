@@ -1,6 +1,8 @@
 //! `seekless volume`: serves volumes live.
 
+mod attach;
 mod create;
+mod detach;
 pub mod replay;
 mod serve;
 mod status;
@@ -12,9 +14,15 @@ use clap::Subcommand;
 /// Subcommands of `volume`.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Attach a layer to a running volume, clients connected
+    #[command(after_help = attach::HELP)]
+    Attach(attach::Arguments),
     /// Initialise the metadata of a volume file's layers, on unused files and devices
     #[command(after_help = create::HELP)]
     Create(create::Arguments),
+    /// Detach a layer from a running volume, clients connected
+    #[command(after_help = detach::HELP)]
+    Detach(detach::Arguments),
     /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
@@ -32,7 +40,9 @@ pub enum Command {
 /// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Attach(arguments) => attach::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
+        Command::Detach(arguments) => detach::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),

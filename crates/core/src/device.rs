@@ -294,6 +294,12 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Ok(())))
     }
 
+    /// Invalidates its metadata on devices of its own, which are not used any more. Only after everything was written
+    /// back, and when nothing uses the layer.
+    fn give_up(&self) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
     /// Traffic above and below it for one account; `None` if it does not count.
     fn traffic(&self, _account: Account) -> Option<LayerTraffic> {
         None

@@ -141,3 +141,29 @@ pub const fn chosen() -> Option<&'static str> {
 pub const fn is(_name: &str) -> bool {
     false
 }
+
+#[cfg(feature = "mutants")]
+static HALT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+/// From now on the program stands still where [`halt_at`] is called with this name.
+#[cfg(feature = "mutants")]
+pub fn choose_halt(name: String) {
+    let _ = HALT.set(name);
+}
+
+/// In a build with mutants, if the name was chosen: says so on standard error, and stands still, so that a test kills the
+/// program exactly here.
+#[cfg(feature = "mutants")]
+pub fn halt_at(name: &str) {
+    if HALT.get().is_some_and(|chosen| chosen == name) {
+        eprintln!("halted at {name}");
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Does nothing, except in a build with mutants.
+#[cfg(not(feature = "mutants"))]
+#[inline]
+pub const fn halt_at(_name: &str) {}

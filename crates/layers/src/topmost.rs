@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use seekless_core::device::unknown_command;
-use seekless_core::{BlockDevice, Gate, Hints, IoError, Layer, SECTOR_BYTES, Switch};
+use seekless_core::{Account, BlockDevice, Gate, Hints, IoError, Layer, SECTOR_BYTES, Switch};
 
-use crate::registry::{Building, Built, Entry, LAYERS};
+use crate::registry::{Building, Entry, LAYERS};
 use crate::split::{self, Split};
 use crate::units::Bytes;
 
@@ -19,9 +19,10 @@ const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
 /// The topmost layer, attached or detached.
 pub struct Topmost {
     entry: &'static Entry,
-    switch: Rc<Switch>,
+    /// The switch directly above it.
+    switch: RefCell<Rc<Switch>>,
     /// The device below, which gets whole requests in order of arrival: a component promises no order.
-    over: Rc<Split>,
+    over: Rc<dyn BlockDevice>,
     build: Box<dyn Fn(bool) -> Building>,
     /// `None` while detached.
     layer: RefCell<Option<Rc<dyn Layer>>>,
@@ -37,16 +38,37 @@ impl Topmost {
         over: Rc<dyn BlockDevice>,
         build: impl Fn(bool) -> Building + 'static,
     ) -> Result<Topmost, IoError> {
-        let Built { device, layer } = build(false).await?;
-        let (switch, layer) = (Rc::new(Switch::new(device)), RefCell::new(Some(layer)));
-        let largest = Bytes(over.geometry().sectors * SECTOR_BYTES);
-        let over = Rc::new(Split::new(over, &split::Options { largest }));
-        Ok(Topmost { entry, switch, over, build: Box::new(build), layer, gate: Gate::default() })
+        let built = build(false).await?;
+        let switch = Rc::new(Switch::new(built.device.clone()));
+        Ok(Topmost::built(entry, over, built.layer, switch, build))
     }
 
-    /// The switch above it.
+    /// The layer `layer`, built over `over`; its device is the child of `switch`.
+    pub fn built(
+        entry: &'static Entry,
+        over: Rc<dyn BlockDevice>,
+        layer: Rc<dyn Layer>,
+        switch: Rc<Switch>,
+        build: impl Fn(bool) -> Building + 'static,
+    ) -> Topmost {
+        let over = in_order(over);
+        let (switch, layer) = (RefCell::new(switch), RefCell::new(Some(layer)));
+        Topmost { entry, switch, over, build: Box::new(build), layer, gate: Gate::default() }
+    }
+
+    /// The kind of layer.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The switch directly above it.
     pub fn switch(&self) -> Rc<Switch> {
-        self.switch.clone()
+        self.switch.borrow().clone()
+    }
+
+    /// From now on `switch` is directly above it: its child is the layer's device.
+    pub fn lies_below(&self, switch: Rc<Switch>) {
+        self.switch.replace(switch);
     }
 
     /// The layer, if attached.
@@ -72,7 +94,7 @@ impl Topmost {
                 match (self.layer(), name) {
                     (Some(layer), "stop") => layer.stop().await,
                     (Some(layer), _) => layer.command(name, how).await,
-                    (None, "stop") => self.switch.enter().await.flush(how).await,
+                    (None, "stop") => self.switch().enter().await.flush(how).await,
                     (None, _) => Ok(()),
                 }
             }
@@ -91,11 +113,46 @@ impl Topmost {
         let Some(layer) = self.layer() else { return Ok(()) };
         let detached = async {
             layer.detach().await?;
-            Ok(self.over.clone() as Rc<dyn BlockDevice>)
+            Ok(self.over.clone())
         };
-        self.switch.swap(detached).await?;
+        self.switch().swap(detached).await?;
         self.layer.replace(None);
         Ok(())
+    }
+
+    /// Detaches the layer, so that `below` takes its place, and `commit` decides it: a crash before `commit` has ended is
+    /// to open the volume with the layer, a later one without. Everything is written back when `commit` is awaited, the
+    /// first part of it while clients continue; what follows on the layer's own devices delays no request.
+    ///
+    /// # Errors
+    /// Those of the layer and of `commit`: it stays in use. One of giving up the layer's devices is the second part of
+    /// the result: it is detached.
+    pub async fn detach(
+        &self,
+        below: Rc<dyn BlockDevice>,
+        commit: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<Result<(), IoError>, IoError> {
+        {
+            let _inside = self.gate.pass().await;
+            let Some(layer) = self.layer() else { return Ok(Ok(())) };
+            // Fails if clients write as fast as it is written back; retried below without them.
+            let _ = layer.write_back(Account::default()).await;
+        }
+        let _alone = self.gate.close().await;
+        let Some(layer) = self.layer() else { return Ok(Ok(())) };
+        let detached = async {
+            if self.entry.holds_newer {
+                layer.write_back(Account::default()).await?;
+            } else {
+                layer.detach().await?;
+            }
+            below.flush(Hints::default()).await?;
+            commit.await?;
+            Ok(below.clone())
+        };
+        self.switch().swap(detached).await?;
+        self.layer.replace(None);
+        Ok(layer.give_up().await)
     }
 
     /// Attaches the layer. Requests are held back while it opens.
@@ -110,10 +167,16 @@ impl Topmost {
             layer = Some(built.layer);
             Ok(built.device)
         };
-        self.switch.swap(built).await?;
+        self.switch().swap(built).await?;
         self.layer.replace(layer);
         Ok(())
     }
+}
+
+/// A component, with whole requests that take effect in order of arrival, as those of layers do.
+pub fn in_order(component: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+    let largest = Bytes(component.geometry().sectors * SECTOR_BYTES);
+    Rc::new(Split::new(component, &split::Options { largest }))
 }
 
 /// Commands of a topmost layer of this kind.
@@ -137,7 +200,7 @@ mod tests {
     use seekless_drive::{Disk, QueueOptions, spec};
 
     use super::*;
-    use crate::registry;
+    use crate::registry::{self, Built};
 
     /// A layer that holds nothing, logs its calls, and takes a while for each.
     struct Logged {

@@ -107,13 +107,18 @@ fn one_export(volume: Description) -> Result<Description, VolumeError> {
 
 /// Reads and checks the file at `path`, a volume of any components.
 pub fn read_of<C: Leaf>(path: &Path) -> Result<Description<C>, VolumeError> {
+    read_text_of(path).map(|(description, _)| description)
+}
+
+/// As [`read_of`], with the text.
+pub fn read_text_of<C: Leaf>(path: &Path) -> Result<(Description<C>, String), VolumeError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| VolumeError {
         place: file.clone(),
         found: error.to_string(),
         expected: "a volume file".to_owned(),
     })?;
-    parse_of(&file, &text)
+    Ok((parse_of(&file, &text)?, text))
 }
 
 /// Reads and checks a description of any components; `file` is for messages.

@@ -3,6 +3,8 @@
 
 pub mod component;
 pub mod description;
+#[cfg(feature = "live")]
+pub mod edit;
 pub mod file;
 #[cfg(feature = "live")]
 pub mod live;

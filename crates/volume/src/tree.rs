@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use seekless_core::Top;
-use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
+use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice, Switch, Top};
 use seekless_layers::registry::{Below, Building};
 use seekless_layers::{Joined, Topmost};
 
@@ -32,6 +31,15 @@ pub struct Tree {
     pub layers: BTreeMap<String, Rc<dyn Layer>>,
 }
 
+/// Places of a served tree where layers are attached and detached.
+#[derive(Default)]
+pub struct Seams {
+    /// The switch directly above each device that a layer is over or an export shows.
+    pub switches: BTreeMap<String, Rc<Switch>>,
+    /// The layers.
+    pub layers: BTreeMap<String, Rc<Topmost>>,
+}
+
 /// Builds the tree of a checked description over these components. On-disk state of layers may be missing.
 pub async fn build<C>(
     description: &Description<C>,
@@ -53,7 +61,8 @@ pub async fn build_device<C>(
     // Layers decide what a failed flush means; a bare component reports it to its clients once, as a disk does.
     let layered = description.layers.contains_key(name);
     let components = if layered { guarded(components) } else { components };
-    let mut builder = Builder { description, components, bytes, is_new, layers: BTreeMap::new() };
+    let mut builder =
+        Builder { description, components, bytes, is_new, layers: BTreeMap::new(), seams: None };
     let (top, topmost) = builder.top(name).await?;
     Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers })
 }
@@ -67,11 +76,54 @@ pub async fn below<C>(
     is_new: &dyn Fn(&str) -> bool,
 ) -> Result<Below, IoError> {
     let components = guarded(components);
-    Builder { description, components, bytes, is_new, layers: BTreeMap::new() }.below(layer).await
+    Builder { description, components, bytes, is_new, layers: BTreeMap::new(), seams: None }
+        .below(layer)
+        .await
+}
+
+/// Builds the device `name` over these components, which are guarded if it is a layer ([`guarded`]), with a switch
+/// wherever a layer can be attached later. The switches and layers are added to `seams`; the topmost switch is returned.
+pub async fn build_with_seams<C>(
+    description: &Description<C>,
+    name: &str,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+    is_new: &dyn Fn(&str) -> bool,
+    seams: &mut Seams,
+) -> Result<Rc<Switch>, IoError> {
+    let (bytes, layers) = (Bytes::Real, BTreeMap::new());
+    let seams = Some(seams);
+    Builder { description, components, bytes, is_new, layers, seams }.switched(name).await
+}
+
+/// The devices that `layer` lies on, over these components, which are guarded; a device above components is taken from
+/// them too, if they have one of its name.
+pub async fn below_guarded<C>(
+    description: &Description<C>,
+    layer: &description::Layer,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+    is_new: &dyn Fn(&str) -> bool,
+) -> Result<Below, IoError> {
+    let (bytes, layers) = (Bytes::Real, BTreeMap::new());
+    Builder { description, components, bytes, is_new, layers, seams: None }.below(layer).await
+}
+
+/// The component or slice of this name, over these components.
+pub fn leaf<C>(
+    description: &Description<C>,
+    name: &str,
+    components: &BTreeMap<String, Rc<dyn BlockDevice>>,
+) -> Result<Rc<dyn BlockDevice>, IoError> {
+    if let Some(component) = components.get(name) {
+        return Ok(component.clone());
+    }
+    let window = description.slices.get(name).ok_or_else(|| refused(name, "there is no such device"))?;
+    let of = components.get(&window.of).ok_or_else(|| refused(name, "the slice is of no component"))?;
+    let slice = Slice::new(of.clone(), window.extent);
+    Ok(Rc::new(slice.ok_or_else(|| refused(name, "the slice reaches past the end"))?))
 }
 
 /// These components for layers: after a failed flush, all later ones fail.
-fn guarded(components: BTreeMap<String, Rc<dyn BlockDevice>>) -> BTreeMap<String, Rc<dyn BlockDevice>> {
+pub fn guarded(components: BTreeMap<String, Rc<dyn BlockDevice>>) -> BTreeMap<String, Rc<dyn BlockDevice>> {
     let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
     components.into_iter().map(|(name, component)| (name, guarded(component))).collect()
 }
@@ -82,6 +134,8 @@ struct Builder<'a, C> {
     bytes: Bytes,
     is_new: &'a dyn Fn(&str) -> bool,
     layers: BTreeMap<String, Rc<dyn Layer>>,
+    /// `None`: without switches.
+    seams: Option<&'a mut Seams>,
 }
 
 fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
@@ -103,25 +157,35 @@ impl<C> Builder<'_, C> {
 
     /// Builds the device `name`. Errors in the description were reported before; here they are errors still.
     async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
-        if let Some(component) = self.components.get(name) {
-            return Ok(component.clone());
-        }
-        if let Some(window) = self.description.slices.get(name) {
-            let of = self.components.get(&window.of);
-            let of = of.ok_or_else(|| refused(name, "the slice is of no component"))?;
-            let slice = Slice::new(of.clone(), window.extent);
-            return Ok(Rc::new(slice.ok_or_else(|| refused(name, "the slice reaches past the end"))?));
-        }
-        let layer = self.description.layers.get(name);
-        let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
+        let layer = self.description.layers.get(name).filter(|_| !self.components.contains_key(name));
+        let Some(layer) = layer else { return leaf(self.description, name, &self.components) };
         let below = self.below(layer).await?;
-        let built = builder(layer, below)(false).await?;
-        self.layers.insert(name.to_owned(), built.layer);
-        Ok(built.device)
+        let (over, build) = (below.over.clone(), builder(layer, below));
+        let built = build(false).await?;
+        let Some(seams) = &mut self.seams else {
+            self.layers.insert(name.to_owned(), built.layer);
+            return Ok(built.device);
+        };
+        let switch = Rc::new(Switch::new(built.device));
+        let topmost = Topmost::built(layer.entry, over, built.layer, switch.clone(), build);
+        seams.switches.insert(name.to_owned(), switch.clone());
+        seams.layers.insert(name.to_owned(), Rc::new(topmost));
+        Ok(switch)
+    }
+
+    /// As `device`, with a switch above it.
+    async fn switched(&mut self, name: &str) -> Result<Rc<Switch>, IoError> {
+        let device = self.device(name).await?;
+        let seams = self.seams.as_mut().ok_or_else(|| refused(name, "the tree has no switches"))?;
+        let switch = seams.switches.entry(name.to_owned()).or_insert_with(|| Rc::new(Switch::new(device)));
+        Ok(switch.clone())
     }
 
     async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
-        let over = Box::pin(self.device(&layer.over)).await?;
+        let over: Rc<dyn BlockDevice> = match self.seams {
+            Some(_) => Box::pin(self.switched(&layer.over)).await?,
+            None => Box::pin(self.device(&layer.over)).await?,
+        };
         let mut devices = BTreeMap::new();
         for (key, pieces) in &layer.devices {
             let mut parts = Vec::new();
@@ -141,7 +205,7 @@ impl<C> Builder<'_, C> {
 }
 
 /// Builds a layer each time it is called.
-fn builder(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
+pub fn builder(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
     let (entry, options) = (layer.entry, layer.options.clone());
     move |create| {
         let below = Below { create: below.create || create, ..below.clone() };

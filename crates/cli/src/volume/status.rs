@@ -8,15 +8,17 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use seekless_core::Size;
-use seekless_volume::live::{Question, Status, control_path};
+use seekless_volume::live::{Doing, Question, Status, control_path};
 
 use crate::output;
 use crate::table::Table;
+use crate::text::count;
 
 /// Examples.
 pub const HELP: &str = "\
 Examples:
   seekless volume status home.toml
+  seekless volume status home.toml --watch
   seekless volume status home.toml --json | jq .layers
 
 The server's control socket is home.control next to home.toml, or as set by control = \"...\".";
@@ -30,17 +32,81 @@ pub struct Arguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    /// Print a line every second: requests, dirty data, what is going on and how long it will take
+    #[arg(long)]
+    watch: bool,
+    /// Stop after this many lines
+    #[arg(long, value_name = "N", requires = "watch")]
+    lines: Option<u64>,
 }
 
 /// Asks for the status, and prints it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let answer = query(&arguments.volume, &Question::Status, Some(Duration::from_secs(10)))?;
-    let answer = answer.get("status").cloned().unwrap_or_default();
+    if arguments.watch {
+        return watch(arguments);
+    }
+    let answer = status(&arguments.volume)?;
     if arguments.json {
         return output::json(&answer);
     }
-    let status: Status = serde_json::from_value(answer).context("an answer of another version")?;
-    output::print(&text(&status))
+    output::print(&text(&parsed(answer)?))
+}
+
+/// The status as the server sends it.
+fn status(volume: &Path) -> anyhow::Result<serde_json::Value> {
+    let answer = query(volume, &Question::Status, Some(Duration::from_secs(10)))?;
+    Ok(answer.get("status").cloned().unwrap_or_default())
+}
+
+fn parsed(answer: serde_json::Value) -> anyhow::Result<Status> {
+    serde_json::from_value(answer).context("an answer of another version")
+}
+
+/// Prints a line every second, until the server is gone.
+fn watch(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut before: Option<Status> = None;
+    for number in 1.. {
+        let answer = status(&arguments.volume)?;
+        let now = parsed(answer.clone())?;
+        if arguments.json {
+            output::json(&answer)?;
+        } else {
+            output::print(&(line(before.as_ref(), &now) + "\n"))?;
+        }
+        before = Some(now);
+        if arguments.lines == Some(number) {
+            break;
+        }
+        // The program waits here, not a volume.
+        #[allow(clippy::disallowed_methods)]
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+/// What happened since the last line, and what is going on.
+fn line(before: Option<&Status>, now: &Status) -> String {
+    let passed = before.map_or(now.up_s, |before| now.up_s - before.up_s).max(f64::MIN_POSITIVE);
+    let rate = |of: fn(&Status) -> u64| {
+        (of(now).saturating_sub(before.map_or(0, of)) as f64 / passed).round() as u64
+    };
+    let mut parts = vec![format!(
+        "{:.0} s: {} requests/s, {}/s read, {}/s written",
+        now.up_s,
+        count(rate(|status| status.requests)),
+        Size(rate(|status| status.read_bytes)),
+        Size(rate(|status| status.written_bytes))
+    )];
+    let dirty = now.layers.iter().filter(|layer| layer.dirty_bytes > 0);
+    parts.extend(dirty.map(|layer| format!("{}: {} dirty", layer.name, Size(layer.dirty_bytes))));
+    parts.extend(now.doing.iter().map(doing));
+    parts.join("; ")
+}
+
+/// Something that is going on, in words.
+fn doing(doing: &Doing) -> String {
+    let left = doing.left_s.map_or(String::new(), |left| format!(", about {left:.0} s left"));
+    format!("{} {} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
 }
 
 /// Sends a question to the server of a volume file, and waits for the answer, up to `timeout`.
@@ -58,7 +124,11 @@ pub fn query(
         format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
     })?;
     match answer.get("error") {
-        Some(error) => anyhow::bail!("{}: {}", volume.display(), error.as_str().unwrap_or_default()),
+        Some(error) => {
+            let (volume, error) = (volume.display().to_string(), error.as_str().unwrap_or_default());
+            let error = error.strip_prefix(&volume).map_or(error, |rest| rest.trim_start_matches(": "));
+            anyhow::bail!("{volume}: {error}")
+        }
         None => Ok(answer),
     }
 }
@@ -90,7 +160,11 @@ fn text(status: &Status) -> String {
         let line = format!("{}{how}, {}, at {}", bytes(export.bytes), export.made_of, export.nbd);
         table.row([format!("export {}", export.name), line]);
     }
+    for what in &status.doing {
+        table.row(["doing", &doing(what)]);
+    }
     for layer in &status.layers {
+        table.row([format!("{} dirty", layer.name), bytes(layer.dirty_bytes)]);
         for (counter, count) in &layer.counters {
             table.row([format!("{} {counter}", layer.name), count.to_string()]);
         }

@@ -1,9 +1,11 @@
-//! A switch: its child can be replaced while clients use it. It is in the top of a volume ([`crate::Top`]), so that a
-//! layer can be attached and detached.
+//! A switch: its child can be replaced while clients use it. It is in the top of a volume ([`crate::Top`]), and in a
+//! served volume below layers, so that a layer can be attached and detached.
 //!
 //! Invariants: while the child is replaced nothing is in flight, and everything answered before is durable. Requests
 //! held meanwhile go to the new child in order of arrival. No request is lost, and none fails because of the swap.
 //! Fault model: a swap that fails, or is dropped, has no effect: the old child stays, and requests continue.
+
+mod device;
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -60,6 +62,14 @@ impl Switch {
     pub async fn enter(&self) -> InFlight<'_> {
         let guard = self.gate.pass().await;
         InFlight { child: self.child(), _guard: guard }
+    }
+
+    /// Whether the child can be replaced by this one.
+    ///
+    /// # Errors
+    /// `Invalid` if it is smaller than the child, or takes smaller requests or coarser ones.
+    pub fn check(&self, new: &dyn BlockDevice) -> Result<(), IoError> {
+        fits(&self.geometry(), &new.geometry())
     }
 
     /// Holds new requests, waits for those in flight, flushes the child, and awaits `change`, which returns the new

@@ -43,7 +43,26 @@ fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
     known.map(|(name, ..)| *name).or(data.then_some("data"))
 }
 
+/// Both ends of a BOPT, where something would be found.
+fn ends(bopt: &dyn BlockDevice) -> [Extent; 2] {
+    let pages = bopt.geometry().sectors / PAGE_SECTORS;
+    let looked_at = LOOKED_AT.min(pages);
+    [Extent::of_pages(0, looked_at), Extent::of_pages(pages - looked_at, looked_at)]
+}
+
+async fn blank(bopt: &dyn BlockDevice, ends: [Extent; 2]) -> Result<(), IoError> {
+    for at in ends {
+        bopt.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+    }
+    bopt.flush(Hints::default()).await
+}
+
 impl Borg {
+    /// Overwrites both ends of a BOPT that was given up, so that nothing is found there.
+    pub(super) async fn blank_ends(&self) -> Result<(), IoError> {
+        blank(&*self.bopt, ends(&*self.bopt)).await
+    }
+
     /// Upgrades a BOPT from version 1 to version 2, which older programs do not open. One of version 2 is unchanged.
     /// Fails as opening does, or with its devices' errors: then it is of either version, and can be opened and upgraded
     /// again.
@@ -70,9 +89,7 @@ impl Borg {
         options: Options,
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
-        let pages = bopt.geometry().sectors / PAGE_SECTORS;
-        let begin = Extent::of_pages(0, LOOKED_AT.min(pages));
-        let end = Extent::of_pages(pages - LOOKED_AT.min(pages), LOOKED_AT.min(pages));
+        let [begin, end] = ends(&*bopt);
         let how = Hints::default();
         let read = async |at: Extent| {
             Ok::<_, IoError>(bopt.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?.to_vec())
@@ -82,10 +99,7 @@ impl Borg {
                 let why = format!("found {found}, expected zeroes: --replace discards the present contents");
                 return Err(IoError::new(ErrorKind::Invalid, "bopt", Some(begin), why));
             }
-            for at in [begin, end] {
-                bopt.write(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-            }
-            bopt.flush(how.clone()).await?;
+            blank(&*bopt, [begin, end]).await?;
         }
         let borg = Borg::open_creating(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;

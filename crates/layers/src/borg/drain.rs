@@ -54,6 +54,17 @@ impl Borg {
         self.store.erase(&Hints::default()).await
     }
 
+    /// Marks the BOPT as detached, with the clean copies in it: nothing is moved. A new one can be created there.
+    pub(super) async fn give_up_now(&self) -> Result<(), IoError> {
+        let dirty = self.store.dirty();
+        if dirty > 0 {
+            let why = format!("found {dirty} dirty pages, expected none: write them back first");
+            return Err(IoError::new(ErrorKind::Invalid, "borg", None, why));
+        }
+        self.store.erase(&Hints::default()).await?;
+        self.blank_ends().await
+    }
+
     /// Pages of the segments to drain to free `goal` slots: best ratio of freed slots to cost first, older before
     /// younger. Only pages that `accepts` accepts, and about `most`.
     pub(super) fn best_to_drain(&self, goal: u64, most: usize, accepts: impl Fn(u64) -> bool) -> Vec<u64> {

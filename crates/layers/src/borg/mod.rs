@@ -401,6 +401,10 @@ impl Layer for Borg {
         io(self.drain_all(account))
     }
 
+    fn give_up(&self) -> IoFuture<'_, ()> {
+        io(self.give_up_now())
+    }
+
     fn traffic(&self, account: Account) -> Option<LayerTraffic> {
         Some(self.traffic_of(account))
     }

@@ -10,9 +10,9 @@ use seekless_serve::component::Numbered;
 use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
-use super::error::{At, LiveError};
+use super::error::LiveError;
 use crate::description::{self, Description};
-use crate::tree::{self, Bytes, Tree};
+use crate::tree::{self, Bytes};
 
 /// Seed of all random choices of a live volume.
 const SEED: u64 = 1;
@@ -42,24 +42,8 @@ pub fn components(reactor: &Rc<Reactor>, description: &Description<Live>) -> Res
     Ok(components)
 }
 
-/// Builds the tree under each exported device, by the device's name.
-pub async fn trees(
-    description: &Description<Live>,
-    components: &Components,
-) -> Result<BTreeMap<String, Tree>, LiveError> {
-    let (mut trees, is_new) = (BTreeMap::new(), is_new(description));
-    for export in &description.exports {
-        if !trees.contains_key(&export.top) {
-            let tree = tree::build_device(description, &export.top, components.clone(), Bytes::Real, &is_new);
-            let tree = tree.await.at(|| format!("{}: {}", description.file, export.top))?;
-            trees.insert(export.top.clone(), tree);
-        }
-    }
-    Ok(trees)
-}
-
 /// Whether a component holds only zeroes when it is built.
-fn is_new(description: &Description<Live>) -> impl Fn(&str) -> bool {
+pub fn is_new(description: &Description<Live>) -> impl Fn(&str) -> bool {
     |name| description.components.get(name).is_some_and(Live::is_new)
 }
 

@@ -2,6 +2,7 @@
 //! optionally emulating a drive's speed.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::component::{Component, Keys, TrustKeys, existing_path, memory};
@@ -30,6 +31,8 @@ pub struct Live {
     model: Option<Component>,
     /// Time limit of a request.
     timeout: Option<Nanos>,
+    /// Path of its file.
+    path: Option<PathBuf>,
 }
 
 /// Storage of its data.
@@ -181,7 +184,13 @@ impl Live {
         let emulated = keys.emulated(file, name)?;
         let model = keys.modelled(file, name)?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
-        let live = Live { store: store(file, name, keys)?, emulated, model, timeout };
+        let store = store(file, name, keys)?;
+        let path = match &store {
+            Store::File(opened, ..) => opened.borrow().as_ref().map(|opened| opened.probe().path.clone()),
+            _ => None,
+        };
+        let path = path.and_then(|path| std::path::absolute(path).ok());
+        let live = Live { store, emulated, model, timeout, path };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -230,6 +239,11 @@ impl Live {
     /// Whether it holds only zeroes, since it is created when it is built.
     pub fn is_new(&self) -> bool {
         matches!(self.store, Store::Memory(_))
+    }
+
+    /// Absolute path of its file or block device, if it is one.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.path.clone()
     }
 
     /// Whether it is read-only.

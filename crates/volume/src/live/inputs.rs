@@ -124,9 +124,11 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
         environment: Environment::Replay,
         process: run.process,
         reactor: &reactor,
+        recorded: true,
     };
+    let text = run.text.clone();
     let served = async {
-        let served = std::pin::pin!(serve(&serving, &description, addresses, None));
+        let served = std::pin::pin!(serve(&serving, description, text, addresses, None));
         let over = std::pin::pin!(reactor.replay_end());
         futures_util::future::select(served, over).await;
     };

@@ -8,13 +8,14 @@
 //! that is reported, and the volume is served.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use seekless_core::{Extent, Layer};
 use serde::{Deserialize, Serialize};
 
-use super::component::{Live, Probed};
+use super::component::Live;
 use super::environment::Environment;
 use super::error::LiveError;
 use super::names;
@@ -65,7 +66,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// The part of a component that the sectors of a device are on, without layers.
-fn part(description: &Description<Live>, name: &str) -> Option<(String, Extent)> {
+fn part<C: Leaf>(description: &Description<C>, name: &str) -> Option<(String, Extent)> {
     let mut name = name;
     while let Some(layer) = description.layers.get(name) {
         name = &layer.over;
@@ -75,14 +76,6 @@ fn part(description: &Description<Live>, name: &str) -> Option<(String, Extent)>
     }
     let sectors = description.components.get(name)?.sectors();
     Some((name.to_owned(), Extent::new(0, sectors)))
-}
-
-/// The file of a component, until it is built.
-fn path(description: &Description<Live>, component: &str) -> Option<PathBuf> {
-    match description.components.get(component)?.probed().ok()? {
-        Probed::File(facts) => std::path::absolute(facts.path).ok(),
-        _ => None,
-    }
 }
 
 /// The records of a file or device, of its disk, and of its partitions, with extents as they are on it.
@@ -112,19 +105,30 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
 
 /// The records that a volume file's layers need.
 pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
-    let Some(folder) = folder() else { return Pairs { each: Vec::new() } };
-    let layers = description.layers.iter().filter(|(_, layer)| layer.entry.holds_newer);
-    let each = layers.filter_map(|(name, layer)| {
-        let (component, at) = part(description, &layer.over)?;
-        let path = path(description, &component)?;
-        let known = names::own(&path)?;
-        let file = folder.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));
-        let volume = std::path::absolute(volume).ok()?;
-        let (layer, start, sectors, device) = (name.clone(), at.start.0, at.sectors, known.device);
-        let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
-        Some((name.clone(), file, record))
-    });
+    let path = |component: &str| description.components.get(component)?.path();
+    let each = description.layers.keys().flat_map(|name| of_layer(volume, description, name, path).each);
     Pairs { each: each.collect() }
+}
+
+/// The record that a layer needs, if any; `path` gives the path of a component's file.
+pub fn of_layer<C: Leaf>(
+    volume: &Path,
+    description: &Description<C>,
+    name: &str,
+    path: impl Fn(&str) -> Option<PathBuf>,
+) -> Pairs {
+    let record = || {
+        let layer = description.layers.get(name).filter(|layer| layer.entry.holds_newer)?;
+        let (component, at) = part(description, &layer.over)?;
+        let path = path(&component)?;
+        let known = names::own(&path)?;
+        let file = folder()?.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));
+        let volume = std::path::absolute(volume).ok()?;
+        let (layer, start, sectors, device) = (name.to_owned(), at.start.0, at.sectors, known.device);
+        let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
+        Some((name.to_owned(), file, record))
+    };
+    Pairs { each: record().into_iter().collect() }
 }
 
 /// Refuses a device that would be served without the BOPT that has newer pages of it. To be called before components
@@ -139,7 +143,7 @@ pub fn look(
     };
     for export in &description.exports {
         let Some((component, at)) = part(description, &export.top) else { continue };
-        let Some(path) = path(description, &component) else { continue };
+        let Some(path) = description.components.get(&component).and_then(Live::path) else { continue };
         let over = description.downwards(&export.top);
         let held = over.iter().any(|name| description.layers[name].entry.holds_newer);
         let newer =
@@ -214,11 +218,36 @@ impl Pairs {
     }
 
     /// Records that a layer has no newer pages left.
-    /// Records that the BOPT of this identity belongs to the layer's device.
     pub fn set_clean(&self, name: &str, layer: &dyn Layer, environment: Environment) {
         self.set(name, layer.identity(), false, environment);
     }
 
+    /// The identity in the record, if the host knows that there are no newer pages.
+    pub fn clean_identity(&self) -> Option<u128> {
+        let (_, file, record) = self.each.first()?;
+        let before = read(file).filter(|before| !before.newer && before.device == record.device)?;
+        u128::from_str_radix(&before.bopt?, 16).ok()
+    }
+
+    /// Adds the records of another layer.
+    pub fn extend(&mut self, other: Pairs) {
+        self.each.extend(other.each);
+    }
+
+    /// Removes the records of a layer that was detached.
+    pub fn remove(&mut self, name: &str, environment: Environment) {
+        for (layer, file, _) in self.each.iter().filter(|(layer, ..)| layer == name) {
+            let removed = std::fs::remove_file(file).and_then(|()| sync_folder(file));
+            if let Err(error) =
+                removed.or_else(|error| if error.kind() == NotFound { Ok(()) } else { Err(error) })
+            {
+                environment.print(&format!("layer.{layer}: {}: {error}", file.display()));
+            }
+        }
+        self.each.retain(|(layer, ..)| layer != name);
+    }
+
+    /// Records that the BOPT of this identity belongs to the layer's device, and whether it may have newer pages.
     pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
@@ -257,5 +286,10 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     std::fs::write(&new, text)?;
     std::fs::File::open(&new)?.sync_all()?;
     std::fs::rename(&new, file)?;
-    std::fs::File::open(folder)?.sync_all()
+    sync_folder(file)
+}
+
+/// Makes the entry of a file in its folder durable.
+fn sync_folder(file: &Path) -> std::io::Result<()> {
+    std::fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

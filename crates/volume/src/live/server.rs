@@ -6,31 +6,25 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::{Either, select};
-use seekless_core::runtime::{sleep, spawn};
-use seekless_core::{Hints, Layer, Nanos, PAGE_BYTES, Size};
-use seekless_layers::schedule::reconfigure_every;
+use seekless_core::Size;
+use seekless_core::runtime::spawn;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
 use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control};
 use seekless_serve::wire::Keys;
 
-use super::build::{bytes_of, components, is_read_only, runtime, trees};
+use super::answerer::Answerer;
+use super::build::{bytes_of, is_read_only, runtime};
 use super::component::Live;
-use super::control::{Answerer, control_path};
+use super::control::control_path;
 use super::environment::{Environment, Program};
 use super::error::{At, LiveError};
 use super::inputs;
-use super::pairs::{self, Pairs};
+use super::pairs;
+use super::running::Running;
 use crate::component::existing_path;
 use crate::description::{self, Description, Tls};
 use crate::file;
-use crate::tree::Tree;
-
-/// Longest drain before a layer is stopped: service managers wait for 90 s.
-const DRAIN_LIMIT: Nanos = Nanos::from_millis(60_000);
-/// Interval of progress messages of a drain.
-const PROGRESS_INTERVAL: Nanos = Nanos::from_millis(2_000);
 
 /// A request to serve a volume file.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +50,8 @@ pub struct Serving<'a> {
     pub process: u32,
     /// The reactor.
     pub reactor: &'a Rc<Reactor>,
+    /// Whether its inputs are recorded.
+    pub recorded: bool,
 }
 
 /// Serves the exports of a volume file until a signal to stop arrives.
@@ -63,7 +59,7 @@ pub struct Serving<'a> {
 /// # Errors
 /// A file that is no volume, a device in use, an address that cannot be bound, or a stop that was not clean.
 pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveError> {
-    let description: Description<Live> = file::read_of(request.volume)?;
+    let (description, text): (Description<Live>, _) = file::read_text_of(request.volume)?;
     let addresses = addresses(&description, request.allow_plain_tcp)?;
     let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
@@ -86,9 +82,10 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
         environment: Environment::Live(program),
         process: std::process::id(),
         reactor: &reactor,
+        recorded: request.log_inputs.is_some(),
     };
-    let work = serve(&serving, &description, addresses, keys);
-    let served = runtime.run_live(work, &*reactor).at(|| &description.file)?;
+    let work = serve(&serving, description, text, addresses, keys);
+    let served = runtime.run_live(work, &*reactor).at(|| request.volume.display())?;
     reactor.end(runtime.event_hash());
     served
 }
@@ -143,45 +140,34 @@ pub fn addresses(
 /// Serves until a signal to stop arrives.
 pub(super) async fn serve(
     serving: &Serving<'_>,
-    description: &Description<Live>,
+    description: Description<Live>,
+    text: String,
     addresses: Vec<(Address, Vec<usize>)>,
     keys: Option<Keys>,
 ) -> Result<(), LiveError> {
     let Serving { environment, reactor, .. } = *serving;
     let signals = environment.signals().at(|| "signals")?;
-    let pairs = pairs::look(serving.volume, description, environment)?;
-    let trees = open(serving, description).await?;
-    trees.values().try_for_each(|tree| pairs.check(&description.file, &tree.layers))?;
-    for tree in trees.values() {
-        pairs.write(&tree.layers, environment);
-        let report = |(name, layer): (&String, &Rc<dyn Layer>)| {
-            report_copies(description, name, &**layer, environment);
-        };
-        tree.layers.iter().for_each(report);
-    }
-    let trees = Rc::new(trees);
-    for tree in trees.values() {
-        reconfigure_periodically(description, tree, environment);
-    }
-    let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
+    let pairs = pairs::look(serving.volume, &description, environment)?;
+    let (exports, clients) = (description.exports.clone(), description.clients);
+    let control_at = control_path(serving.volume, description.control.as_deref());
+    let file = description.file.clone();
+    let running = Running::open(serving, description, text, pairs).await?;
+    let clients = clients.map_or(CLIENTS, |clients| clients.get() as usize);
     environment.room_for(clients);
     let server = Server::new(reactor, clients, move |line| environment.print(line));
-    let path = control_path(serving.volume, description.control.as_deref());
-    let answerer = Answerer::new(serving, description, &server, &trees);
-    let listener = environment.listen(&Address::Unix(path))?;
+    let answerer = Answerer::new(serving.process, &server, &running);
+    let listener = environment.listen(&Address::Unix(control_at))?;
     control(reactor, listener, move |line| answerer.answer(&line));
-    listen(serving, description, &server, addresses, keys.as_ref(), &trees)?;
-    let uri = description.exports.first().and_then(|export| {
-        Some(address(&description.file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
+    listen(serving, &running, &server, addresses, keys.as_ref())?;
+    let uri = exports.first().and_then(|export| {
+        Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
     environment.print(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
     environment.print("stopping; a second signal ends it at once");
     spawn(abort_at_signal(reactor.clone(), signals, environment)).detach();
     server.stop().await;
-    for tree in trees.values() {
-        stop(description, tree, &pairs, environment).await?;
-    }
+    running.stop().await?;
     let served = server.served();
     environment.print(&format!(
         "stopped: {} requests answered, {} of them with an error; {} read, {} written",
@@ -193,29 +179,13 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Opens the components and builds a tree for each device that clients see.
-async fn open(
-    Serving { environment, reactor, .. }: &Serving<'_>,
-    description: &Description<Live>,
-) -> Result<BTreeMap<String, Tree>, LiveError> {
-    if description.components.values().any(Live::is_direct) {
-        if let Err(error) = reactor.register() {
-            environment
-                .print(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
-        }
-    }
-    let components = components(reactor, description)?;
-    trees(description, &components).await
-}
-
 /// Listens at all addresses, on passed sockets if there are any, and reports each export.
 fn listen(
     Serving { environment, .. }: &Serving<'_>,
-    description: &Description<Live>,
+    running: &Running,
     server: &Rc<Server>,
     addresses: Vec<(Address, Vec<usize>)>,
     keys: Option<&Keys>,
-    trees: &BTreeMap<String, Tree>,
 ) -> Result<(), LiveError> {
     let mut given = environment.activated_sockets().at(|| "the inherited sockets (LISTEN_FDS)")?;
     if !given.is_empty() && given.len() != addresses.len() {
@@ -225,7 +195,8 @@ fn listen(
             addresses.len()
         )));
     }
-    let tops = trees.iter().map(|(name, tree)| (name, ByteAdapter::new(tree.top.clone())));
+    let description = &*running.description.borrow();
+    let tops = running.tops.iter().map(|(name, top)| (name, ByteAdapter::new(top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in addresses {
         let listener = if given.is_empty() { environment.listen(&address)? } else { given.remove(0) };
@@ -277,97 +248,6 @@ fn place_without_layers(description: &Description<Live>, top: &str) -> Option<Or
     let (component, start) = description.origin_of(top);
     let number = description.components.keys().position(|name| *name == component)?;
     Some(OriginPlace { component: number as u32, start })
-}
-
-/// Starts the periodic reconfiguration of layers that have an interval.
-fn reconfigure_periodically(description: &Description<Live>, tree: &Tree, environment: Environment) {
-    for (name, layer) in &tree.layers {
-        let interval = description.layers.get(name).and_then(|layer| layer.reconfigure);
-        let Some(interval) = interval else { continue };
-        let name = name.clone();
-        let report = move |result: Result<_, _>| {
-            if let Err(error) = result {
-                environment.print(&format!("layer.{name}: not reconfigured: {error}"));
-            }
-        };
-        reconfigure_every(layer.clone(), interval, report).detach();
-    }
-}
-
-/// Value of a layer's counter; 0 if it has none of this name.
-fn counter(layer: &dyn Layer, name: &str) -> u64 {
-    layer.counters().iter().find(|(counter, _)| *counter == name).map_or(0, |(_, count)| *count)
-}
-
-/// Number of pages whose only current version the layer holds.
-fn dirty_pages(layer: &dyn Layer) -> u64 {
-    counter(layer, "pages_dirty")
-}
-
-/// Reports clean copies that are compared before use, or that are trusted unseen.
-fn report_copies(description: &Description<Live>, name: &str, layer: &dyn Layer, environment: Environment) {
-    let options = description.layers.get(name).map(|layer| &layer.options);
-    let copies = counter(layer, "copies_not_compared");
-    if copies > 0 {
-        environment.print(&format!(
-            "layer.{name}: the device below may have been written without this layer: \
-             {copies} copies are compared with it before they are served"
-        ));
-    }
-    if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool) == Some(true) {
-        environment.print(&format!("layer.{name}: trust_origin: copies are served without being compared"));
-    }
-}
-
-/// Drains a layer before it is stopped, and reports progress.
-async fn drain(name: &str, layer: &Rc<dyn Layer>, environment: Environment) {
-    let mut drained = layer.drain_to_stop(DRAIN_LIMIT);
-    loop {
-        match select(drained, Box::pin(sleep(PROGRESS_INTERVAL))).await {
-            Either::Left((Ok(()), _)) => return,
-            // The stop reports what remains.
-            Either::Left((Err(error), _)) => {
-                return environment.print(&format!("layer.{name}: not drained: {error}"));
-            }
-            Either::Right(((), going_on)) => {
-                let left = dirty_pages(&**layer);
-                let bytes = Size(left * PAGE_BYTES);
-                environment.print(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
-                drained = going_on;
-            }
-        }
-    }
-}
-
-/// Stops the layers of a tree, from the top down: everything acknowledged is durable afterwards.
-async fn stop(
-    description: &Description<Live>,
-    tree: &Tree,
-    pairs: &Pairs,
-    environment: Environment,
-) -> Result<(), LiveError> {
-    let mut failed = None;
-    for name in description.downwards(&tree.name) {
-        let Some(layer) = tree.layers.get(&name) else { continue };
-        drain(&name, layer, environment).await;
-        let stopped = layer.stop().await;
-        let left = dirty_pages(&**layer);
-        if left == 0 && stopped.is_ok() {
-            pairs.set_clean(&name, &**layer, environment);
-        } else if stopped.is_ok() {
-            environment.print(&format!(
-                "layer.{name}: {left} pages ({}) are on this layer's own device only: \
-                 without it, the device below holds stale data",
-                Size(left * PAGE_BYTES)
-            ));
-        }
-        if let Err(error) = stopped {
-            environment.print(&format!("layer.{name}: {error}"));
-            failed = Some(error);
-        }
-    }
-    tree.top.flush(Hints::default()).await.at(|| "the last flush")?;
-    failed.map_or(Ok(()), |error| Err(error).at(|| "the volume did not stop clean"))
 }
 
 async fn signal(reactor: &Rc<Reactor>, signals: &Arc<OwnedFd>) {

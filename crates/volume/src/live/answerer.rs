@@ -1,0 +1,106 @@
+//! The server's end of the control socket.
+
+use std::rc::Rc;
+
+use seekless_core::{SECTOR_BYTES, runtime};
+use seekless_serve::server::{ControlReply, Server};
+use serde_json::json;
+
+use super::build::{bytes_of, is_read_only};
+use super::control::{LayerStatus, Question, ServedExport, Status};
+use super::error::LiveError;
+use super::running::Running;
+
+/// See the file's header.
+pub(super) struct Answerer {
+    process: u32,
+    server: Rc<Server>,
+    running: Rc<Running>,
+}
+
+impl Answerer {
+    /// Answers for this server.
+    pub fn new(process: u32, server: &Rc<Server>, running: &Rc<Running>) -> Answerer {
+        Answerer { process, server: server.clone(), running: running.clone() }
+    }
+
+    /// Answers a line.
+    pub fn answer(&self, line: &str) -> ControlReply {
+        let running = self.running.clone();
+        match serde_json::from_str(line) {
+            Ok(Question::Status) => {
+                let status = json!({ "status": self.status() }).to_string();
+                Box::pin(std::future::ready(status))
+            }
+            Ok(Question::Tell { layer, command }) => Box::pin(async move {
+                let done = running.command(&layer, &command).await;
+                answer(done.map(|()| command))
+            }),
+            Ok(Question::Attach(attach)) => Box::pin(async move {
+                let done = running.attach(attach).await;
+                answer(done.map(|()| "attach".to_owned()))
+            }),
+            Ok(Question::Detach { layer }) => Box::pin(async move {
+                let done = running.detach(&layer).await;
+                answer(done.map(|()| "detach".to_owned()))
+            }),
+            Err(error) => {
+                let expected = r#""status" or {"tell": {"layer": "...", "command": "..."}}"#;
+                let error = format!("found {line}: {error}; expected {expected}");
+                Box::pin(std::future::ready(json!({ "error": error }).to_string()))
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let running = &self.running;
+        let (served, (clients, clients_so_far)) = (self.server.served(), self.server.clients());
+        let description = running.description.borrow();
+        let layer = |(name, layer): (&String, &Rc<dyn seekless_core::Layer>)| LayerStatus {
+            name: name.clone(),
+            is: description.layers.get(name).map_or("", |layer| layer.entry.name).to_owned(),
+            dirty_bytes: running.dirty_bytes(name),
+            counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+        };
+        Status {
+            file: description.file.clone(),
+            process: self.process,
+            io: running.reactor.kind().to_string(),
+            up_s: runtime::now().seconds(),
+            clients,
+            clients_so_far,
+            requests: served.requests,
+            failed: served.failed,
+            read_bytes: served.read_bytes,
+            written_bytes: served.written_bytes,
+            turns: running.reactor.turns(),
+            components: running.numbers.borrow().clone(),
+            exports: self.exports(),
+            layers: running.layers().iter().map(layer).collect(),
+            doing: running.log.all(|layer| running.dirty_bytes(layer)),
+        }
+    }
+
+    fn exports(&self) -> Vec<ServedExport> {
+        let description = self.running.description.borrow();
+        let each = description.exports.iter().zip(&self.running.shown).map(|(export, shown)| {
+            let sectors = self.running.tops.get(shown).map_or(0, |top| top.geometry().sectors);
+            ServedExport {
+                name: export.name.clone(),
+                nbd: export.nbd.clone().unwrap_or_default(),
+                bytes: bytes_of(&description, &export.top, sectors * SECTOR_BYTES),
+                read_only: is_read_only(&description, export),
+                made_of: description.line_of(&export.top),
+            }
+        });
+        each.collect()
+    }
+}
+
+/// The answer to a command that has ended.
+fn answer(done: Result<String, LiveError>) -> String {
+    match done {
+        Ok(done) => json!({ "done": done }).to_string(),
+        Err(error) => json!({ "error": error.to_string() }).to_string(),
+    }
+}

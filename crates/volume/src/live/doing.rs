@@ -1,0 +1,101 @@
+//! What a server is doing besides serving: commands, attaching and detaching, with progress.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use seekless_core::runtime;
+use serde::{Deserialize, Serialize};
+
+/// Something that is going on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doing {
+    /// What: a command.
+    pub what: String,
+    /// The layer.
+    pub layer: String,
+    /// Seconds since it began.
+    pub for_s: f64,
+    /// Dirty bytes of the layer when it began.
+    pub dirty_bytes_before: u64,
+    /// Seconds that it will still take, by its progress so far; unknown before there is any.
+    pub left_s: Option<f64>,
+}
+
+/// What is going on, by number.
+#[derive(Default)]
+pub struct Log {
+    last: Cell<u64>,
+    going_on: RefCell<BTreeMap<u64, Begun>>,
+}
+
+/// What began.
+struct Begun {
+    what: String,
+    layer: String,
+    at_s: f64,
+    dirty: u64,
+    /// Whether it changes the tree: one at a time does.
+    changes: bool,
+}
+
+/// Something that is going on until this is dropped.
+pub struct Going {
+    log: Rc<Log>,
+    number: u64,
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.log.going_on.borrow_mut().remove(&self.number);
+    }
+}
+
+/// Seconds that draining to zero still takes, after `took` seconds from `before` to `now`.
+fn left(before: u64, now: u64, took: f64) -> Option<f64> {
+    (now < before).then(|| took * now as f64 / (before - now) as f64)
+}
+
+impl Log {
+    /// Something begins, on a layer with this many dirty bytes.
+    pub fn begin(self: &Rc<Self>, what: &str, layer: &str, dirty: u64, changes: bool) -> Going {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        let (what, layer, at_s) = (what.to_owned(), layer.to_owned(), runtime::now().seconds());
+        self.going_on.borrow_mut().insert(number, Begun { what, layer, at_s, dirty, changes });
+        Going { log: self.clone(), number }
+    }
+
+    /// What changes the tree now, if anything does, in words.
+    pub fn change(&self) -> Option<String> {
+        let going_on = self.going_on.borrow();
+        let begun = going_on.values().find(|begun| begun.changes)?;
+        let since = runtime::now().seconds() - begun.at_s;
+        Some(format!("{} of {} going on for {since:.0} s", begun.what, begun.layer))
+    }
+
+    /// All that is going on; `dirty` gives the dirty bytes of a layer now.
+    pub fn all(&self, dirty: impl Fn(&str) -> u64) -> Vec<Doing> {
+        let each = |begun: &Begun| {
+            let for_s = runtime::now().seconds() - begun.at_s;
+            let empties = matches!(begun.what.as_str(), "detach" | "drain");
+            let left_s = left(begun.dirty, dirty(&begun.layer), for_s).filter(|_| empties);
+            let (what, layer) = (begun.what.clone(), begun.layer.clone());
+            Doing { what, layer, for_s, dirty_bytes_before: begun.dirty, left_s }
+        };
+        self.going_on.borrow().values().map(each).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_progress() {
+        assert_eq!(left(100, 75, 5.0), Some(15.0));
+        assert_eq!(left(100, 0, 5.0), Some(0.0));
+        assert_eq!(left(100, 100, 5.0), None);
+        assert_eq!(left(0, 40, 5.0), None, "clients write faster than it is drained");
+    }
+}

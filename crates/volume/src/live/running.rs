@@ -1,0 +1,270 @@
+//! A served volume as it is now: its description, components and layers, which attaching and detaching change
+//! ([`super::change`]).
+//!
+//! Invariant: between changes, the text of the volume file describes the layers in use.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use seekless_core::device::unknown_command;
+use seekless_core::runtime::{sleep, spawn};
+use seekless_core::{BlockDevice, Class, Hints, IoError, Layer, Nanos, PAGE_BYTES, Size, Top};
+use seekless_layers::Topmost;
+use seekless_serve::reactor::Reactor;
+
+use super::build::{Components, components, is_new};
+use super::component::Live;
+use super::doing::Log;
+use super::environment::Environment;
+use super::error::{At, LiveError};
+use super::pairs::Pairs;
+use super::server::Serving;
+use crate::description::Description;
+use crate::tree::{self, Seams};
+
+/// Longest drain before a layer is stopped: service managers wait for 90 s.
+const DRAIN_LIMIT: Nanos = Nanos::from_millis(60_000);
+/// Interval of progress messages of a drain.
+const PROGRESS_INTERVAL: Nanos = Nanos::from_millis(2_000);
+
+/// See the file's header.
+pub(super) struct Running {
+    pub environment: Environment,
+    pub reactor: Rc<Reactor>,
+    /// The volume file.
+    pub file: PathBuf,
+    /// Its text.
+    pub text: RefCell<String>,
+    pub description: RefCell<Description<Live>>,
+    /// Components by name, as layers use them.
+    pub components: RefCell<Components>,
+    /// Names of components by number; those that are gone keep theirs.
+    pub numbers: RefCell<Vec<String>>,
+    pub seams: RefCell<Seams>,
+    pub pairs: RefCell<Pairs>,
+    pub log: Rc<Log>,
+    /// The devices that exports show, by the names that they had at the start.
+    pub tops: BTreeMap<String, Rc<dyn BlockDevice>>,
+    /// The name at the start of the device of each export.
+    pub shown: Vec<String>,
+    /// Whether layers cannot be attached and detached, since the server's inputs are recorded or replayed.
+    pub fixed: bool,
+}
+
+impl Running {
+    /// Opens the components and builds what exports show; `text` is the volume file's.
+    pub async fn open(
+        serving: &Serving<'_>,
+        description: Description<Live>,
+        text: String,
+        pairs: Pairs,
+    ) -> Result<Rc<Running>, LiveError> {
+        let Serving { environment, reactor, .. } = *serving;
+        if description.components.values().any(Live::is_direct) {
+            if let Err(error) = reactor.register() {
+                environment.print(&format!(
+                    "io: without registered buffers ({error}), which is slower; see ulimit -l"
+                ));
+            }
+        }
+        let bare = components(reactor, &description)?;
+        let guarded = tree::guarded(bare.clone());
+        let (mut seams, mut tops) = (Seams::default(), BTreeMap::new());
+        for export in &description.exports {
+            if tops.contains_key(&export.top) {
+                continue;
+            }
+            // Layers decide what a failed flush means; a bare component reports it to its clients once, as a disk does.
+            let layered = description.layers.contains_key(&export.top);
+            let components = if layered { &guarded } else { &bare };
+            let (is_new, top) = (is_new(&description), &export.top);
+            let switch =
+                tree::build_with_seams(&description, top, components.clone(), &is_new, &mut seams).await;
+            let switch = switch.at(|| format!("{}: {}", description.file, export.top))?;
+            tops.insert(export.top.clone(), Rc::new(Top::over(switch)) as Rc<dyn BlockDevice>);
+        }
+        let numbers = description.components.keys().cloned().collect();
+        let shown = description.exports.iter().map(|export| export.top.clone()).collect();
+        let running = Rc::new(Running {
+            environment,
+            reactor: reactor.clone(),
+            file: serving.volume.to_owned(),
+            text: RefCell::new(text),
+            description: RefCell::new(description),
+            components: RefCell::new(guarded),
+            numbers: RefCell::new(numbers),
+            seams: RefCell::new(seams),
+            pairs: RefCell::new(pairs),
+            log: Rc::default(),
+            tops,
+            shown,
+            fixed: serving.recorded || environment.is_replay(),
+        });
+        running.begin()?;
+        Ok(running)
+    }
+
+    /// Checks and records which BOPTs are used, reports on copies, and starts periodic reconfigurations.
+    fn begin(self: &Rc<Self>) -> Result<(), LiveError> {
+        let layers = self.layers();
+        let (pairs, description) = (self.pairs.borrow(), self.description.borrow());
+        pairs.check(&description.file, &layers)?;
+        pairs.write(&layers, self.environment);
+        for (name, layer) in &layers {
+            self.report_copies(name, &**layer);
+            self.reconfigure_periodically(&description, name);
+        }
+        Ok(())
+    }
+
+    /// The layers in use, by name.
+    pub fn layers(&self) -> BTreeMap<String, Rc<dyn Layer>> {
+        let seams = self.seams.borrow();
+        seams.layers.iter().filter_map(|(name, layer)| Some((name.clone(), layer.layer()?))).collect()
+    }
+
+    /// The layer of this name.
+    pub fn layer(&self, name: &str) -> Result<Rc<Topmost>, LiveError> {
+        let seams = self.seams.borrow();
+        seams.layers.get(name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = seams.layers.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none: there is none".to_owned() } else { known.join(" or ") };
+            LiveError::new(format!("found the layer '{name}', expected {known}"))
+        })
+    }
+
+    /// Carries out a command of a layer.
+    pub async fn command(&self, name: &str, command: &str) -> Result<(), LiveError> {
+        let layer = self.layer(name)?;
+        let entry = layer.entry();
+        if !entry.commands.contains(&command) {
+            return Err(unknown_command(entry.name, command, entry.commands).into());
+        }
+        let _going = self.log.begin(command, name, self.dirty_bytes(name), false);
+        Ok(layer.command(command, Hints { class: Class::Background, ..Hints::default() }).await?)
+    }
+
+    /// Bytes whose only current version the layer holds.
+    pub fn dirty_bytes(&self, name: &str) -> u64 {
+        let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
+        layer.map_or(0, |layer| dirty_pages(&*layer) * PAGE_BYTES)
+    }
+
+    /// Starts the periodic reconfiguration of a layer that has an interval, until it is detached.
+    pub fn reconfigure_periodically(&self, description: &Description<Live>, name: &str) {
+        let interval = description.layers.get(name).and_then(|layer| layer.reconfigure);
+        let layer = self.seams.borrow().layers.get(name).cloned();
+        let Some((interval, topmost)) = interval.zip(layer) else { return };
+        let (name, environment) = (name.to_owned(), self.environment);
+        let work = async move {
+            loop {
+                sleep(interval).await;
+                if topmost.layer().is_none() {
+                    return;
+                }
+                if let Err(error) = topmost.command("reconfigure", Hints::default()).await {
+                    environment.print(&format!("layer.{name}: not reconfigured: {error}"));
+                }
+            }
+        };
+        spawn(work).detach();
+    }
+
+    /// Reports clean copies that are compared before use, or that are trusted unseen.
+    fn report_copies(&self, name: &str, layer: &dyn Layer) {
+        let description = self.description.borrow();
+        let options = description.layers.get(name).map(|layer| &layer.options);
+        let copies = counter(layer, "copies_not_compared");
+        if copies > 0 {
+            self.environment.print(&format!(
+                "layer.{name}: the device below may have been written without this layer: \
+                 {copies} copies are compared with it before they are served"
+            ));
+        }
+        if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool)
+            == Some(true)
+        {
+            self.environment
+                .print(&format!("layer.{name}: trust_origin: copies are served without being compared"));
+        }
+    }
+
+    /// Stops the layers, from the top down: everything acknowledged is durable afterwards.
+    pub async fn stop(&self) -> Result<(), LiveError> {
+        let mut failed = None;
+        for name in self.downwards() {
+            let Ok(layer) = self.layer(&name) else { continue };
+            if let Err(error) = self.stop_layer(&name, &layer).await {
+                self.environment.print(&format!("layer.{name}: {error}"));
+                failed = Some(error);
+            }
+        }
+        for top in self.tops.values() {
+            top.flush(Hints::default()).await.at(|| "the last flush")?;
+        }
+        failed.map_or(Ok(()), |error| Err(error).at(|| "the volume did not stop clean"))
+    }
+
+    /// Names of all layers, each before those below it.
+    fn downwards(&self) -> Vec<String> {
+        let description = self.description.borrow();
+        let mut names = Vec::new();
+        for name in description.exports.iter().flat_map(|export| description.downwards(&export.top)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    async fn stop_layer(&self, name: &str, topmost: &Topmost) -> Result<(), IoError> {
+        let Some(layer) = topmost.layer() else { return Ok(()) };
+        self.drain(name, &layer).await;
+        topmost.command("stop", Hints::default()).await?;
+        let left = dirty_pages(&*layer);
+        if left > 0 {
+            self.environment.print(&format!(
+                "layer.{name}: {left} pages ({}) are on this layer's own device only: \
+                 without it, the device below holds stale data",
+                Size(left * PAGE_BYTES)
+            ));
+        } else if topmost.layer().is_some() {
+            self.pairs.borrow().set_clean(name, &*layer, self.environment);
+        }
+        Ok(())
+    }
+
+    /// Drains a layer before it is stopped, and reports progress.
+    async fn drain(&self, name: &str, layer: &Rc<dyn Layer>) {
+        let mut drained = layer.drain_to_stop(DRAIN_LIMIT);
+        loop {
+            match select(drained, Box::pin(sleep(PROGRESS_INTERVAL))).await {
+                Either::Left((Ok(()), _)) => return,
+                // The stop reports what remains.
+                Either::Left((Err(error), _)) => {
+                    return self.environment.print(&format!("layer.{name}: not drained: {error}"));
+                }
+                Either::Right(((), going_on)) => {
+                    let left = dirty_pages(&**layer);
+                    let bytes = Size(left * PAGE_BYTES);
+                    self.environment
+                        .print(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
+                    drained = going_on;
+                }
+            }
+        }
+    }
+}
+
+/// Value of a layer's counter; 0 if it has none of this name.
+pub(super) fn counter(layer: &dyn Layer, name: &str) -> u64 {
+    layer.counters().iter().find(|(counter, _)| *counter == name).map_or(0, |(_, count)| *count)
+}
+
+/// Number of pages whose only current version the layer holds.
+pub(super) fn dirty_pages(layer: &dyn Layer) -> u64 {
+    counter(layer, "pages_dirty")
+}

@@ -1,0 +1,217 @@
+//! Layers that are attached and detached while clients are connected, and servers that are killed at every step of it.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::killed::{Known, PAGES, load, look};
+use crate::raw::Raw;
+use crate::server::{KINDS, Server, volume};
+
+const DISK: &str = "[component.disk]\nfile = \"disk.img\" # the disk\n";
+
+/// A folder with a disk, and a volume file that serves it as `disk`; without layers, or with these.
+fn folder(layers: &str, top: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::File::create(at.join("disk.img")).unwrap().set_len(24 << 20).unwrap();
+    std::fs::File::create(at.join("bopt.img")).unwrap().set_len(16 << 20).unwrap();
+    volume(at, &format!("{DISK}{layers}"), &[(top, "name = \"disk\"")]);
+    // The tests attach what has to be created.
+    std::fs::write(at.join("created"), "").unwrap();
+    folder
+}
+
+fn command(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(["volume", words[0]]).arg(folder.join("volume.toml")).args(&words[1..]);
+    command.env("STATE_DIRECTORY", folder.join("state")).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(folder: &Path, words: &[&str]) -> Output {
+    command(folder, words).output().unwrap()
+}
+
+/// Runs a command that has to succeed.
+fn done(folder: &Path, words: &[&str]) {
+    let done = run(folder, words);
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Runs a command that has to fail with these words, and change nothing.
+fn refused(folder: &Path, words: &[&str], expected: &[&str]) {
+    let before = file(folder);
+    let failed = run(folder, words);
+    let error = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!failed.status.success(), "{words:?}");
+    for word in expected {
+        assert!(error.contains(word), "{words:?}: no '{word}' in {error}");
+    }
+    assert_eq!(file(folder), before, "{words:?}");
+}
+
+fn file(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("volume.toml")).unwrap()
+}
+
+const ATTACH: &[&str] = &["attach", "borg", "--over", "disk", "--device", "bopt=bopt.img"];
+const DETACH: &[&str] = &["detach", "borg"];
+
+/// Writes under load while `change` runs on another thread; nothing that was synced is lost.
+fn under_load(server: Server, round: u64, known: &mut Known, change: impl FnOnce(&Path)) {
+    let folder = server.folder.clone();
+    let (started, waits) = channel();
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| load(&folder, "disk", round, known, &started));
+        waits.recv_timeout(Duration::from_secs(30)).unwrap();
+        change(&folder);
+        server.kill();
+        load.join().unwrap();
+    });
+}
+
+#[test]
+fn layers_come_and_go_under_load_and_a_kill_loses_nothing_that_was_synced() {
+    for kind in KINDS {
+        let folder = folder("[layer.scrub]\nover = \"disk\"\n", "scrub");
+        let folder = folder.path();
+        let mut known: Known = vec![(0, 0); PAGES as usize];
+        for round in 1..=3 {
+            let Some(server) = Server::start(folder, kind) else { break };
+            look(&server, "disk", &mut known);
+            under_load(server, round, &mut known, |folder| {
+                if file(folder).contains("layer.borg") {
+                    done(folder, DETACH);
+                }
+                for _ in 0..3 {
+                    done(folder, ATTACH);
+                    done(folder, &["attach", "cache", "--over", "borg", "--option", "size=1MiB"]);
+                    std::thread::sleep(Duration::from_millis(100));
+                    done(folder, DETACH);
+                    done(folder, &["detach", "cache"]);
+                }
+                if round == 2 {
+                    done(folder, ATTACH);
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            });
+            assert_eq!(file(folder).contains("layer.borg"), round == 2);
+        }
+        let Some(server) = Server::start(folder, kind) else { continue };
+        look(&server, "disk", &mut known);
+        server.stop();
+        assert!(file(folder).starts_with(DISK), "comments stay: {}", file(folder));
+    }
+}
+
+/// Kills a server that stands at a step of attaching or detaching, under load.
+#[cfg(feature = "mutants")]
+fn killed_at(step: &str, kind: &str) {
+    let detaches = step.starts_with("detach");
+    let folder = folder("", "disk");
+    let folder = folder.path();
+    let mut known: Known = vec![(0, 0); PAGES as usize];
+    let mut serve = crate::server::serve(folder, kind);
+    let Some(server) = Server::start_command(serve.env("SEEKLESS_HALT_AT", step), folder, kind) else {
+        return;
+    };
+    let (started, waits) = channel();
+    std::thread::scope(|scope| {
+        let mut server = server;
+        let load = scope.spawn(|| load(folder, "disk", 1, &mut known, &started));
+        waits.recv_timeout(Duration::from_secs(30)).unwrap();
+        if detaches {
+            done(folder, ATTACH);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let words = if detaches { DETACH } else { ATTACH };
+        let mut change: Child = command(folder, words).spawn().unwrap();
+        while server.line() != format!("halted at {step}") {}
+        server.kill();
+        assert!(!change.wait().unwrap().success());
+        load.join().unwrap();
+    });
+    let Some(server) = Server::start(folder, kind) else { return };
+    look(&server, "disk", &mut known);
+    // What was interrupted is done again, unless it was done.
+    if detaches == file(folder).contains("layer.borg") {
+        done(folder, if detaches { DETACH } else { ATTACH });
+    }
+    let mut raw = Raw::open(folder, "disk");
+    assert_eq!(raw.write(0, 0, &[7; 4096]).unwrap(), 0);
+    assert_eq!(raw.flush().unwrap(), 0);
+    drop(raw);
+    if !detaches {
+        done(folder, DETACH);
+    }
+    assert!(!file(folder).contains("layer.borg") && !file(folder).contains("bopt"), "{}", file(folder));
+    done(folder, ATTACH);
+    done(folder, DETACH);
+    server.stop();
+    let mut first = [0; 4096];
+    std::io::Read::read_exact(&mut std::fs::File::open(folder.join("disk.img")).unwrap(), &mut first)
+        .unwrap();
+    assert_eq!(first, [7; 4096], "{step}: it is on the disk");
+}
+
+#[test]
+#[cfg(feature = "mutants")]
+fn a_server_that_is_killed_at_any_step_opens_the_tree_that_has_the_data() {
+    for step in seekless_volume::live::STEPS {
+        for kind in KINDS {
+            killed_at(step, kind);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_attached_or_detached_is_refused_with_what_to_do() {
+    let folder = folder("", "disk");
+    let folder = folder.path();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    std::fs::write(folder.join("short.img"), vec![0; 8192]).unwrap();
+    let mut data = vec![0; 16 << 20];
+    data[1080..1082].copy_from_slice(b"\x53\xef");
+    std::fs::write(folder.join("ext4.img"), data).unwrap();
+    let attach = |more: &[&'static str]| [&["attach", "borg"], more].concat();
+    refused(folder, &["attach", "mapper"], &["its data is lost", "a new volume with mapper"]);
+    refused(folder, &["attach", "dance"], &["'dance'", "borg"]);
+    refused(folder, &attach(&[]), &["devices.bopt", "bopt=FILE"]);
+    refused(folder, &attach(&["--device", "bopt=none.img"]), &["none.img", "No such file"]);
+    refused(folder, &attach(&["--device", "bopt=short.img"]), &["2 pages", "at least 8"]);
+    refused(folder, &attach(&["--device", "bopt=ext4.img"]), &["ext4 file system", "--replace"]);
+    refused(folder, &attach(&["--device", "bopt=disk.img"]), &["in use"]);
+    refused(folder, &attach(&["--device", "bopt=disk"]), &["sectors of disk", "nothing else uses"]);
+    refused(folder, &attach(&["--device", "dance=bopt.img"]), &["'dance'", "bopt"]);
+    refused(folder, &attach(&["--over", "none", "--device", "bopt=bopt.img"]), &["'none'", "disk"]);
+    refused(folder, &attach(&["--device", "bopt=bopt.img", "--option", "dance=1"]), &["dance"]);
+    refused(folder, DETACH, &["'borg'", "there is none"]);
+    done(folder, &attach(&["--device", "bopt=ext4.img", "--replace"]));
+    refused(folder, ATTACH, &["'borg'", "has not yet"]);
+    let served = file(folder);
+    std::fs::write(folder.join("volume.toml"), format!("{served}# by hand\n")).unwrap();
+    refused(folder, DETACH, &["changed since", "restart the server"]);
+    std::fs::write(folder.join("volume.toml"), served).unwrap();
+    done(folder, DETACH);
+    server.stop();
+}
+
+#[test]
+fn a_layer_that_owns_the_order_stays_and_recorded_servers_do_not_change() {
+    let folder = folder("[layer.mapper]\nover = \"disk\"\n", "mapper");
+    let folder = folder.path();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    refused(folder, &["detach", "mapper"], &["owns the order", "copy the data"]);
+    done(folder, &["attach", "scrub"]);
+    done(folder, &["attach", "borg", "--over", "mapper", "--device", "bopt=bopt.img"]);
+    done(folder, DETACH);
+    done(folder, &["detach", "scrub"]);
+    server.stop();
+    let inputs = folder.join("inputs").display().to_string();
+    let Some(server) = Server::start_with(folder, "threads", &["--log-inputs", &inputs]) else { return };
+    refused(folder, &["attach", "scrub"], &["--log-inputs"]);
+    server.stop();
+}
