@@ -136,7 +136,7 @@ fn killed_at(step: &str, kind: &str) {
     });
     let Some(server) = Server::start(folder, kind) else { return };
     look(&server, "disk", &mut known);
-    // What was interrupted is done again, unless it was done.
+    // An interrupted command is given again, unless it had its effect.
     if detaches == file(folder).contains("layer.borg") {
         done(folder, if detaches { DETACH } else { ATTACH });
     }

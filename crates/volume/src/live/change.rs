@@ -174,9 +174,9 @@ impl Running {
         let below = below.at(place)?;
         let pairs = pairs::of_layer(&self.file, offered, &new.name, |name| self.path(offered, name));
         if let Some(create) = layer.entry.create.filter(|_| !below.create) {
-            let found = if replace { Found::Nothing } else { found(layer, &below, &pairs).await };
-            if found != Found::Empty {
-                let give_up = replace || found == Found::LeftBehind;
+            let contents = if replace { Contents::Nothing } else { contents(layer, &below, &pairs).await };
+            if contents != Contents::Empty {
+                let give_up = replace || contents == Contents::LeftBehind;
                 create(below.clone(), layer.options.clone(), give_up).await.at(place)?;
             }
         }
@@ -286,7 +286,7 @@ impl Running {
 
 /// What the devices of a layer hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum Contents {
     /// Nothing, or what the layer does not open.
     Nothing,
     /// Its metadata, which holds no page: as an interrupted attaching leaves it.
@@ -298,15 +298,15 @@ enum Found {
     Pages,
 }
 
-async fn found(layer: &description::Layer, below: &Below, pairs: &Pairs) -> Found {
+async fn contents(layer: &description::Layer, below: &Below, pairs: &Pairs) -> Contents {
     let Ok(Built { layer: found, .. }) = layer.entry.build(below.clone(), &layer.options).await else {
-        return Found::Nothing;
+        return Contents::Nothing;
     };
     let known = pairs.clean_identity().is_some_and(|known| found.identity() == Some(known));
     match counter(&*found, "pages_mapped") {
-        _ if found.identity().is_none() => Found::Nothing,
-        0 => Found::Empty,
-        _ if known && dirty_pages(&*found) == 0 => Found::LeftBehind,
-        _ => Found::Pages,
+        _ if found.identity().is_none() => Contents::Nothing,
+        0 => Contents::Empty,
+        _ if known && dirty_pages(&*found) == 0 => Contents::LeftBehind,
+        _ => Contents::Pages,
     }
 }

@@ -1,4 +1,4 @@
-//! Replaces a volume file by a new text, so that whoever reads it finds the old text or the new one, whole.
+//! Replaces a volume file by a new text, so that a reader finds the old text or the new one, whole.
 //!
 //! Fault model: power may fail at any time; a replacement that was not committed leaves at most a temporary file beside
 //! the volume file, which the next one overwrites.
