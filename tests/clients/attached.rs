@@ -199,6 +199,37 @@ fn what_cannot_be_attached_or_detached_is_refused_with_what_to_do() {
     server.stop();
 }
 
+/// A detach of dirty data on a slow disk: it is shown, a second change waits, and the first goes on without its command.
+#[test]
+fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused() {
+    let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
+    let folder = folder.path();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    done(folder, ATTACH);
+    let mut raw = Raw::open(folder, "disk");
+    for page in 0..600_u64 {
+        assert_eq!(raw.write(0, page * 7919 % 6_000 * 4096, &[9; 4096]).unwrap(), 0);
+    }
+    assert_eq!(raw.flush().unwrap(), 0);
+    let mut detach = command(folder, DETACH).spawn().unwrap();
+    let status = || {
+        let status = run(folder, &["status", "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&status.stdout).unwrap()
+    };
+    while status()["doing"].as_array().is_none_or(Vec::is_empty) {}
+    refused(folder, DETACH, &["detach of borg going on", "one change at a time"]);
+    refused(folder, &["attach", "scrub"], &["one change at a time"]);
+    let line = run(folder, &["status", "--watch", "--lines", "1"]);
+    assert!(String::from_utf8_lossy(&line.stdout).contains("detach borg for"), "{line:?}");
+    detach.kill().unwrap();
+    detach.wait().unwrap();
+    while !status()["doing"].as_array().unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!file(folder).contains("borg") && status()["layers"].as_array().unwrap().is_empty());
+    server.stop();
+}
+
 #[test]
 fn a_layer_that_owns_the_order_stays_and_recorded_servers_do_not_change() {
     let folder = folder("[layer.mapper]\nover = \"disk\"\n", "mapper");

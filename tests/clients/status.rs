@@ -56,7 +56,40 @@ fn a_server_says_how_it_is() {
         let mut endless = UnixStream::connect(&place).unwrap();
         let refused = (0..1000).any(|_| endless.write_all(&[b'x'; 1024]).is_err());
         assert!(refused, "a line without an end is not read for ever");
+        let mut long = UnixStream::connect(&place).unwrap();
+        long.write_all(&[b'x'; 64 << 10]).unwrap();
+        let mut refusal = String::new();
+        BufReader::new(long).read_line(&mut refusal).unwrap();
+        assert!(refusal.contains("error") && refusal.contains("without an end"), "{refusal}");
+        let mut events = BufReader::new(UnixStream::connect(&place).unwrap());
+        events.get_mut().write_all(b"\"subscribe\"\n").unwrap();
+        let mut event = || {
+            let mut line = String::new();
+            events.read_line(&mut line).unwrap();
+            line
+        };
+        assert!(event().contains("subscribed"));
+        let file = folder.join("volume.toml").display().to_string();
+        let tell = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+            command
+                .arg("volume")
+                .arg(words[0])
+                .arg(&file)
+                .args(&words[1..])
+                .output()
+                .unwrap()
+                .status
+                .success()
+        };
+        assert!(tell(&["attach", "scrub"]) && tell(&["tell", "scrub", "scrub"]));
+        assert!(!tell(&["attach", "borg", "--device", "bopt=none"]));
+        for expected in ["began", r#""error":null"#, "began", "ended", "began", "none"] {
+            let line = event();
+            assert!(line.contains(expected), "{line}, expected {expected}");
+        }
         server.stop();
+        assert!(event().contains("stopping") && event().is_empty());
         let (fine, status_text) = status(&[]);
         assert!(!fine && status_text.contains("is the volume served?"), "{status_text}");
     }

@@ -3,6 +3,7 @@
 //! them; the test replays the seeds, and inputs found before.
 
 mod bopt;
+mod control;
 mod history;
 mod inputs;
 mod lld;
@@ -17,6 +18,7 @@ mod volume;
 pub fn read(name: &str, input: &[u8]) {
     match name {
         "bopt" => bopt::run(input),
+        "control" => control::run(input),
         "history" => history::run(input),
         "inputs" => inputs::run(input),
         "lld" => lld::run(input),

@@ -47,6 +47,16 @@ const VOLUMES: [&str; 3] = [
          [[export]]\ntop = \"disk\"\nname = \"d\"\nread_only = true\nnbd = \"tcp:[::1]:9\"\n",
 ];
 
+/// Questions at a control socket.
+const QUESTIONS: [&str; 5] = [
+    "\"status\"",
+    "\"subscribe\"",
+    "{\"tell\": {\"layer\": \"borg\", \"command\": \"drain\"}}",
+    "{\"attach\": {\"layer\": \"a\", \"is\": \"borg\", \"over\": \"disk\", \"devices\": {\"bopt\": [\"/dev/sdb\"]}, \"options\": \
+     {\"write_buffer\": 0.5, \"absorb\": true}, \"replace\": true}}",
+    "{\"detach\": {\"layer\": \"borg\"}}",
+];
+
 /// All of them: names of readers, and an input.
 pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     let mut seeds = traces()?;
@@ -54,6 +64,7 @@ pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     seeds.extend(metadata());
     seeds.extend(clients().map(|bytes| ("nbd", bytes)));
     seeds.extend(VOLUMES.map(|text| ("volume", text.as_bytes().to_vec())));
+    seeds.extend(QUESTIONS.map(|line| ("control", line.as_bytes().to_vec())));
     seeds.extend(inputs()?.map(|bytes| ("inputs", bytes)));
     Ok(seeds)
 }

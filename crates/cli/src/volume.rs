@@ -3,6 +3,7 @@
 mod attach;
 mod create;
 mod detach;
+mod events;
 pub mod replay;
 mod serve;
 mod status;
@@ -23,6 +24,9 @@ pub enum Command {
     /// Detach a layer from a running volume, clients connected
     #[command(after_help = detach::HELP)]
     Detach(detach::Arguments),
+    /// Print the events of a running volume, a line of JSON each
+    #[command(after_help = events::HELP)]
+    Events(events::Arguments),
     /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
@@ -43,6 +47,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Attach(arguments) => attach::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Detach(arguments) => detach::run(&arguments),
+        Command::Events(arguments) => events::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),

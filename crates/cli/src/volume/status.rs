@@ -1,6 +1,6 @@
 //! `seekless volume status`: asks a server for its status over its control socket.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,14 +115,9 @@ pub fn query(
     question: &Question,
     timeout: Option<Duration>,
 ) -> anyhow::Result<serde_json::Value> {
-    let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
-    // Only where to ask: the file may describe more than is here, or have changed since.
-    let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
-    let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
-    let place = control_path(volume, configured);
-    let answer = ask(&place, question, timeout).with_context(|| {
-        format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
-    })?;
+    let line = connect(volume, question, timeout)?.next().context("the server ended without an answer")?;
+    let answer: serde_json::Value =
+        serde_json::from_str(&line.with_context(|| volume.display().to_string())?)?;
     match answer.get("error") {
         Some(error) => {
             let (volume, error) = (volume.display().to_string(), error.as_str().unwrap_or_default());
@@ -133,13 +128,26 @@ pub fn query(
     }
 }
 
-fn ask(place: &Path, question: &Question, timeout: Option<Duration>) -> anyhow::Result<serde_json::Value> {
-    let mut socket = UnixStream::connect(place)?;
-    socket.set_read_timeout(timeout)?;
-    socket.write_all((serde_json::to_string(question)? + "\n").as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(socket).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+/// Sends a question to the server of a volume file; the lines of its answer.
+pub fn connect(
+    volume: &Path,
+    question: &Question,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Lines<BufReader<UnixStream>>> {
+    let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
+    // Only where to ask: the file may describe more than is here, or have changed since.
+    let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
+    let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
+    let place = control_path(volume, configured);
+    let ask = || {
+        let mut socket = UnixStream::connect(&place)?;
+        socket.set_read_timeout(timeout)?;
+        socket.write_all((serde_json::to_string(question)? + "\n").as_bytes())?;
+        anyhow::Ok(BufReader::new(socket).lines())
+    };
+    ask().with_context(|| {
+        format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
+    })
 }
 
 /// Status as text.

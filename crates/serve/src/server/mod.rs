@@ -38,7 +38,7 @@ use peer::Peer;
 pub use address::{Address, AddressError};
 pub use byte_adapter::{ByteAdapter, Bytes, UnalignedPermit};
 pub use client_slots::CLIENTS;
-pub use control::{ControlReply, control};
+pub use control::{ControlReply, Reply, control};
 pub use export::Export;
 pub use listener::{ListenError, Listener};
 pub use status::OriginPlace;

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::build::{bytes_of, is_read_only};
 use super::control::{LayerStatus, Question, ServedExport, Status};
 use super::error::LiveError;
+use super::events::Event;
 use super::running::Running;
 
 /// See the file's header.
@@ -26,30 +27,38 @@ impl Answerer {
 
     /// Answers a line.
     pub fn answer(&self, line: &str) -> ControlReply {
+        let question = match Question::parse(line) {
+            Ok(Question::Subscribe) => return self.events(),
+            question => question,
+        };
+        let status = matches!(question, Ok(Question::Status)).then(|| json!({ "status": self.status() }));
         let running = self.running.clone();
-        match serde_json::from_str(line) {
-            Ok(Question::Status) => {
-                let status = json!({ "status": self.status() }).to_string();
-                Box::pin(std::future::ready(status))
-            }
-            Ok(Question::Tell { layer, command }) => Box::pin(async move {
-                let done = running.command(&layer, &command).await;
-                answer(done.map(|()| command))
-            }),
-            Ok(Question::Attach(attach)) => Box::pin(async move {
-                let done = running.attach(attach).await;
-                answer(done.map(|()| "attach".to_owned()))
-            }),
-            Ok(Question::Detach { layer }) => Box::pin(async move {
-                let done = running.detach(&layer).await;
-                answer(done.map(|()| "detach".to_owned()))
-            }),
-            Err(error) => {
-                let expected = r#""status" or {"tell": {"layer": "...", "command": "..."}}"#;
-                let error = format!("found {line}: {error}; expected {expected}");
-                Box::pin(std::future::ready(json!({ "error": error }).to_string()))
-            }
-        }
+        ControlReply::Once(Box::pin(async move {
+            let done = |done: Result<(), LiveError>, what: &str| match done {
+                Ok(()) => json!({ "done": what }),
+                Err(error) => json!({ "error": error.to_string() }),
+            };
+            let answer = match question {
+                Ok(Question::Tell { layer, command }) => {
+                    done(running.command(&layer, &command).await, &command)
+                }
+                Ok(Question::Attach(attach)) => done(running.attach(attach).await, "attach"),
+                Ok(Question::Detach { layer }) => done(running.detach(&layer).await, "detach"),
+                Ok(Question::Status | Question::Subscribe) => status.unwrap_or_default(),
+                Err(error) => json!({ "error": error }),
+            };
+            answer.to_string()
+        }))
+    }
+
+    /// Events from now on.
+    fn events(&self) -> ControlReply {
+        let first = Event::Subscribed { at_s: runtime::now().seconds() };
+        let subscriber = self.running.log.events.subscribe(first);
+        ControlReply::Each(Box::new(move || {
+            let subscriber = subscriber.clone();
+            Box::pin(async move { Some(json!({ "event": subscriber.next().await? }).to_string()) })
+        }))
     }
 
     fn status(&self) -> Status {
@@ -94,13 +103,5 @@ impl Answerer {
             }
         });
         each.collect()
-    }
-}
-
-/// The answer to a command that has ended.
-fn answer(done: Result<String, LiveError>) -> String {
-    match done {
-        Ok(done) => json!({ "done": done }).to_string(),
-        Err(error) => json!({ "error": error.to_string() }).to_string(),
     }
 }

@@ -46,7 +46,11 @@ impl Running {
     /// # Errors
     /// A request that does not fit the volume, devices that are in use or hold something, a layer that does not open.
     pub async fn attach(self: &Rc<Self>, request: Attach) -> Result<(), LiveError> {
-        let _going = self.begin_change("attach", &request.layer)?;
+        let going = self.begin_change("attach", &request.layer)?;
+        going.result(self.attach_now(request).await)
+    }
+
+    async fn attach_now(self: &Rc<Self>, request: Attach) -> Result<(), LiveError> {
         step("attach: before anything");
         let replace = request.replace;
         let new = new_layer(self, request)?;
@@ -61,9 +65,14 @@ impl Running {
     /// # Errors
     /// A layer that is not there or owns the order of what is below it, or one that cannot be written back: it stays.
     pub async fn detach(self: &Rc<Self>, name: &str) -> Result<(), LiveError> {
-        let layer = self.layer(name)?;
-        let _going = self.begin_change("detach", name)?;
+        self.layer(name)?;
+        let going = self.begin_change("detach", name)?;
+        going.result(self.detach_now(name).await)
+    }
+
+    async fn detach_now(self: &Rc<Self>, name: &str) -> Result<(), LiveError> {
         step("detach: before anything");
+        let layer = self.layer(name)?;
         let kind = layer.entry();
         if !kind.transparent {
             let found = format!("found {}, which owns the order of the data below it", kind.name);

@@ -10,7 +10,7 @@ use super::doing::Doing;
 use super::server::relative_path;
 
 /// A question to a server, as JSON.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Question {
     /// Its status.
@@ -29,6 +29,27 @@ pub enum Question {
         /// Name of the layer in the volume file.
         layer: String,
     },
+    /// Events from now on, a line each, until the server stops or anything more is sent.
+    Subscribe,
+}
+
+/// The questions, in words.
+const QUESTIONS: &str = r#""status", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}} or {"detach": {"layer": "..."}}"#;
+/// Letters of a bad question that its refusal repeats.
+const REPEATED: usize = 120;
+
+impl Question {
+    /// Reads a question.
+    ///
+    /// # Errors
+    /// What was found, and what was expected.
+    pub fn parse(line: &str) -> Result<Question, String> {
+        serde_json::from_str(line).map_err(|error| {
+            let found: String = line.chars().take(REPEATED).collect();
+            let rest = if found.len() < line.len() { "..." } else { "" };
+            format!("found {found}{rest}: {error}; expected {QUESTIONS}")
+        })
+    }
 }
 
 /// Status of a server.

@@ -2,10 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::rc::Rc;
 
 use seekless_core::runtime;
 use serde::{Deserialize, Serialize};
+
+use super::events::{Event, Events};
 
 /// Something that is going on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +30,8 @@ pub struct Doing {
 pub struct Log {
     last: Cell<u64>,
     going_on: RefCell<BTreeMap<u64, Begun>>,
+    /// Those who subscribed to events.
+    pub events: Events,
 }
 
 /// What began.
@@ -43,11 +48,23 @@ struct Begun {
 pub struct Going {
     log: Rc<Log>,
     number: u64,
+    error: RefCell<Option<String>>,
+}
+
+impl Going {
+    /// Notes why it failed, if it did.
+    pub fn result<T, E: Display>(&self, result: Result<T, E>) -> Result<T, E> {
+        result.inspect_err(|error| drop(self.error.replace(Some(error.to_string()))))
+    }
 }
 
 impl Drop for Going {
     fn drop(&mut self) {
-        self.log.going_on.borrow_mut().remove(&self.number);
+        let Some(Begun { what, layer, .. }) = self.log.going_on.borrow_mut().remove(&self.number) else {
+            return;
+        };
+        let (at_s, error) = (runtime::now().seconds(), self.error.take());
+        self.log.events.put(&Event::Ended { at_s, what, layer, error });
     }
 }
 
@@ -62,8 +79,9 @@ impl Log {
         let number = self.last.get() + 1;
         self.last.set(number);
         let (what, layer, at_s) = (what.to_owned(), layer.to_owned(), runtime::now().seconds());
+        self.events.put(&Event::Began { at_s, what: what.clone(), layer: layer.clone() });
         self.going_on.borrow_mut().insert(number, Begun { what, layer, at_s, dirty, changes });
-        Going { log: self.clone(), number }
+        Going { log: self.clone(), number, error: RefCell::default() }
     }
 
     /// What changes the tree now, if anything does, in words.

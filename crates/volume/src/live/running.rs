@@ -143,8 +143,9 @@ impl Running {
         if !entry.commands.contains(&command) {
             return Err(unknown_command(entry.name, command, entry.commands).into());
         }
-        let _going = self.log.begin(command, name, self.dirty_bytes(name), false);
-        Ok(layer.command(command, Hints { class: Class::Background, ..Hints::default() }).await?)
+        let going = self.log.begin(command, name, self.dirty_bytes(name), false);
+        let how = Hints { class: Class::Background, ..Hints::default() };
+        Ok(going.result(layer.command(command, how).await)?)
     }
 
     /// Bytes whose only current version the layer holds.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use seekless_core::Size;
-use seekless_core::runtime::spawn;
+use seekless_core::runtime::{now, spawn};
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
 use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control};
@@ -19,6 +19,7 @@ use super::component::Live;
 use super::control::control_path;
 use super::environment::{Environment, Program};
 use super::error::{At, LiveError};
+use super::events::Event;
 use super::inputs;
 use super::pairs;
 use super::running::Running;
@@ -166,6 +167,7 @@ pub(super) async fn serve(
     signal(reactor, &signals).await;
     environment.print("stopping; a second signal ends it at once");
     spawn(abort_at_signal(reactor.clone(), signals, environment)).detach();
+    running.log.events.put(&Event::Stopping { at_s: now().seconds() });
     server.stop().await;
     running.stop().await?;
     let served = server.served();
