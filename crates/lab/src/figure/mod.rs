@@ -6,6 +6,7 @@
 mod appendix;
 mod birthday;
 mod cleaning;
+mod engine;
 mod freeblock;
 mod mining;
 mod proximal;
@@ -56,7 +57,7 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 14] = [
+pub const FIGURES: [&Entry; 16] = [
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
@@ -71,6 +72,8 @@ pub const FIGURES: [&Entry; 14] = [
     &proximal::FIGURE_3,
     &proximal::FIGURE_4,
     &proximal::TABLE_1,
+    &engine::TABLE_2,
+    &engine::TABLE_3,
 ];
 
 /// Options of a figure.

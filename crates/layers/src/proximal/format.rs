@@ -62,6 +62,12 @@ impl Shape {
         (u128::from(page) * u128::from(self.ranges) / u128::from(self.pages)) as u64
     }
 
+    /// The first page that belongs in the same range.
+    pub fn home_start(&self, page: u64) -> u64 {
+        let first = u128::from(self.home(page)) * u128::from(self.pages);
+        first.div_ceil(u128::from(self.ranges)) as u64
+    }
+
     /// The first page after this one that belongs in another range.
     pub fn home_end(&self, page: u64) -> u64 {
         let next = u128::from(self.home(page) + 1) * u128::from(self.pages);
@@ -219,6 +225,8 @@ mod tests {
             let page = page.index(pages as usize) as u64;
             let end = shape.home_end(page);
             prop_assert!(end > page && shape.home(page) < ranges);
+            prop_assert!(shape.home_start(page) <= page);
+            prop_assert_eq!(shape.home(shape.home_start(page)), shape.home(page));
             prop_assert_eq!(shape.home(end - 1), shape.home(page));
             prop_assert!(end == pages || shape.home(end) > shape.home(page));
         }

@@ -60,9 +60,12 @@ impl Proximal {
             IoError::new(ErrorKind::Invalid, "proximal", None, why)
         };
         let staging = Rc::new(Slice::new(flash.clone(), staging).ok_or_else(too_small)?);
+        let is_new = opened.is_new;
         let placed = Placed::open(data, flash, opened, options, timing_only).await?;
-        // A volume without what was staged is not served: its staging area may be created only with it, or if a crash
-        // came before its first change.
+        if is_new && !timing_only {
+            Borg::format_new(placed.clone(), staging.clone(), options.staging(), false).await?;
+        }
+        // A crash may have come before the staging area was formatted.
         let staging =
             Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
         Ok(Rc::new(Proximal { placed, staging }))

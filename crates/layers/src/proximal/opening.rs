@@ -24,6 +24,8 @@ pub struct Opened {
     pub identity: u128,
     pub map: Map,
     pub ranges: Ranges,
+    /// Whether the volume is new.
+    pub is_new: bool,
 }
 
 fn failed(kind: ErrorKind, at: Option<Extent>, why: String) -> IoError {
@@ -73,7 +75,7 @@ pub async fn open(
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
     }
     let (map, ranges) = read_map(&**flash, &shape, identity, options).await?;
-    Ok(Opened { shape, identity, map, ranges })
+    Ok(Opened { shape, identity, map, ranges, is_new: false })
 }
 
 /// Whether the devices are as large as the volume.
@@ -114,7 +116,7 @@ async fn new(
         flash.flush(how.clone()).await?;
     }
     let ranges = Ranges::new(shape.range, shape.ranges, options.span);
-    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges })
+    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges, is_new: true })
 }
 
 /// Reads the map, and derives the free blocks from it.

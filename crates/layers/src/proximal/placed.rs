@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES,
+    BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES,
     PAGE_SECTORS, RangeLocks,
 };
 
@@ -56,9 +56,10 @@ struct State {
 }
 
 impl State {
-    /// Takes free blocks for pages that belong in range `home`; `None` if there are too few.
-    fn take(&mut self, home: u64, blocks: u64) -> Option<Vec<Run>> {
-        let (runs, moved) = self.ranges.choose(home, blocks)?;
+    /// Takes free blocks for contiguous pages of one range; `None` if there are too few.
+    fn take(&mut self, shape: &Shape, pages: std::ops::Range<u64>) -> Option<Vec<Run>> {
+        let blocks = pages.end - pages.start;
+        let (runs, moved) = self.ranges.choose(self.near(shape, &pages), blocks)?;
         if moved {
             edge("the range of a page's neighbours is full: another one takes it");
             self.counts.pages_displaced += blocks;
@@ -66,6 +67,18 @@ impl State {
         self.counts.pages_placed += blocks;
         self.counts.data_writes += runs.len() as u64;
         Some(runs)
+    }
+
+    /// The block at which pages would best lie: beside the page before or after them, if that is in their range,
+    /// otherwise where they would be if the range were filled in order.
+    fn near(&self, shape: &Shape, pages: &std::ops::Range<u64>) -> u64 {
+        let home = shape.home(pages.start);
+        let in_range = |block: &u64| *block / shape.range == home;
+        let block = |page: u64| Some(u64::from(self.map.block(page))).filter(in_range);
+        let before = pages.start.checked_sub(1).and_then(block).map(|block| block + 1).filter(in_range);
+        let after = Some(pages.end).filter(|end| *end < shape.pages).and_then(block);
+        let after = after.and_then(|block| block.checked_sub(pages.end - pages.start)).filter(in_range);
+        before.or(after).unwrap_or_else(|| home * shape.range + pages.start - shape.home_start(pages.start))
     }
 }
 
@@ -100,7 +113,7 @@ impl Placed {
         options: &super::Options,
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
-        let (Opened { shape, identity, map, ranges }, canary) = (opened, options.canary());
+        let (Opened { shape, identity, map, ranges, is_new: _ }, canary) = (opened, options.canary());
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
         if !canary.is("an opening is not flushed") {
             data.flush(Hints::default()).await?;
@@ -241,17 +254,17 @@ impl Placed {
         self.write_pages(whole, old.with_sectors(at.start.0 - whole.start.0, from), how).await
     }
 
-    /// Takes free blocks for contiguous pages of one range; if there are too few, a flush frees those released.
+    /// Takes free blocks for contiguous pages of one range; while there are too few, a flush frees those released. It ends:
+    /// with the requests that `room` admitted, those free, released, and taken are as many as the reserve at least.
     async fn take(&self, at: Extent, how: &Hints) -> Result<Vec<Run>, IoError> {
-        let (home, blocks) = (self.shape.home(at.start.page()), at.page_count());
-        for _ in 0..2 {
-            if let Some(runs) = self.state.borrow_mut().take(home, blocks) {
+        let blocks = at.page_count();
+        loop {
+            if let Some(runs) = self.state.borrow_mut().take(&self.shape, at.pages()) {
                 return Ok(runs);
             }
             edge("blocks ran out: a flush frees some");
             Box::pin(self.commit(how, |state| state.ranges.free() < blocks)).await?;
         }
-        Err(IoError::new(ErrorKind::NoSpace, "proximal", Some(at), "found no free blocks, expected a reserve"))
     }
 
     /// Maps a page to this block, or unmaps it.

@@ -20,8 +20,6 @@ pub struct Ranges {
     /// Free blocks of each range.
     counts: Vec<u32>,
     free: u64,
-    /// End of what was chosen last: the next choice in the same range continues there, so that strands ascend.
-    cursor: u64,
 }
 
 impl Ranges {
@@ -33,7 +31,6 @@ impl Ranges {
             bits: vec![u64::MAX; (range * ranges / 64) as usize],
             counts: vec![range as u32; ranges as usize],
             free: range * ranges,
-            cursor: 0,
         };
         (0..LABEL_PAGES).for_each(|block| all.take(block));
         all
@@ -65,22 +62,23 @@ impl Ranges {
         self.free += 1;
     }
 
-    /// Takes `blocks` blocks for contiguous pages that belong in range `home`: in it, if it has room, otherwise in the
-    /// nearest range within the span that has, otherwise wherever there are free ones, the nearest first. `None` if
-    /// there are too few. Whether it is not `home` comes with them.
-    pub fn choose(&mut self, home: u64, blocks: u64) -> Option<(Vec<Run>, bool)> {
+    /// Takes `blocks` blocks for contiguous pages that would best lie at block `near`: in its range, if it has room,
+    /// otherwise in the nearest range within the span that has, otherwise wherever there are free ones, the nearest
+    /// first. `None` if there are too few. Whether it is another range comes with them.
+    pub fn choose(&mut self, near: u64, blocks: u64) -> Option<(Vec<Run>, bool)> {
+        let home = near / self.range;
         if self.free < blocks {
             return None;
         }
         let has_room = |range: &u64| u64::from(self.counts[*range as usize]) >= blocks;
         if let Some(range) = self.around(home).take(1 + 2 * self.span as usize).find(has_room) {
-            return Some((self.choose_in(range, blocks), range != home));
+            return Some((self.choose_in(range, near, blocks), range != home));
         }
         let (mut runs, mut left) = (Vec::new(), blocks);
-        let near: Vec<u64> = self.around(home).filter(|range| self.counts[*range as usize] > 0).collect();
-        for range in near {
+        let others: Vec<u64> = self.around(home).filter(|range| self.counts[*range as usize] > 0).collect();
+        for range in others {
             let part = left.min(u64::from(self.counts[range as usize]));
-            runs.extend(self.choose_in(range, part));
+            runs.extend(self.choose_in(range, near, part));
             left -= part;
             if left == 0 {
                 break;
@@ -99,27 +97,33 @@ impl Ranges {
         std::iter::once(home).chain(sides)
     }
 
-    /// Takes blocks in a range that has as many: the first hole from the cursor on that holds all, otherwise the next
-    /// free ones, in ascending order.
-    fn choose_in(&mut self, range: u64, blocks: u64) -> Vec<Run> {
+    /// Takes blocks in a range that has as many: of the hole nearest to `near` that holds all, otherwise of the nearest
+    /// ones; in ascending order.
+    fn choose_in(&mut self, range: u64, near: u64, blocks: u64) -> Vec<Run> {
         let (start, end) = (range * self.range, (range + 1) * self.range);
-        let from = if (start..end).contains(&self.cursor) { self.cursor } else { start };
-        let mut holes: Vec<Run> = self.holes(from, end);
-        holes.extend(self.holes(start, from));
-        let whole = holes.iter().position(|(_, length)| *length >= blocks);
-        if let Some(whole) = whole.filter(|_| blocks > 1) {
-            holes = vec![holes[whole]];
+        // The part of a hole that is nearest, and how far away it is.
+        let part = |(first, length): Run| {
+            let taken = length.min(blocks);
+            let at = near.clamp(first, first + length - taken);
+            (at.abs_diff(near), (at, taken))
+        };
+        let mut parts: Vec<(u64, Run)> = self.holes(start, end).into_iter().map(part).collect();
+        let whole = parts.iter().filter(|(_, (_, taken))| *taken == blocks).min_by_key(|(far, _)| *far).copied();
+        if let Some(whole) = whole {
+            parts = vec![whole];
         }
+        parts.sort_unstable();
         let (mut runs, mut left) = (Vec::new(), blocks);
-        for (first, length) in holes {
-            let part = length.min(left);
-            (first..first + part).for_each(|block| self.take(block));
-            runs.push((first, part));
-            (left, self.cursor) = (left - part, first + part);
+        for (_, (first, length)) in parts {
+            let taken = length.min(left);
+            (first..first + taken).for_each(|block| self.take(block));
+            runs.push((first, taken));
+            left -= taken;
             if left == 0 {
                 break;
             }
         }
+        runs.sort_unstable();
         runs
     }
 
@@ -171,7 +175,7 @@ mod tests {
                 }
                 let room = |range: u64| (range * 128..(range + 1) * 128).filter(|block| free.is_free(*block)).count() as u64;
                 let before: Vec<u64> = (0..ranges).map(room).collect();
-                let Some((runs, moved)) = free.choose(home, blocks) else {
+                let Some((runs, moved)) = free.choose(home * 128 + blocks, blocks) else {
                     prop_assert!(before.iter().sum::<u64>() < blocks);
                     continue;
                 };
@@ -191,13 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_one_range_ascend_and_fill_one_hole() {
+    fn pages_go_to_the_nearest_hole_and_contiguous_ones_into_one() {
         let mut free = Ranges::new(256, 2, 1);
         for block in (1..230).filter(|block| block % 10 != 0) {
             free.take(block);
         }
-        let chosen: Vec<Run> = (0..4).flat_map(|_| free.choose(0, 1).unwrap().0).collect();
-        assert_eq!(chosen, [(10, 1), (20, 1), (30, 1), (40, 1)]);
-        assert_eq!(free.choose(0, 5).unwrap().0, [(230, 5)], "one hole for contiguous pages");
+        let chosen: Vec<Run> = [14, 16, 16, 200].map(|near| free.choose(near, 1).unwrap().0[0]).to_vec();
+        assert_eq!(chosen, [(10, 1), (20, 1), (30, 1), (200, 1)]);
+        assert_eq!(free.choose(40, 5).unwrap().0, [(230, 5)], "one hole for contiguous pages");
+        assert_eq!(free.choose(240, 5).unwrap().0, [(240, 5)], "at its nearest part");
     }
 }

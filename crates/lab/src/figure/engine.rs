@@ -1,0 +1,243 @@
+//! Tables 2 and 3 of the proximal paper (Schindler et al., FAST 2011, sections 5.2 and 5.3): random updates through
+//! the layer `proximal`, and serial reads after them.
+//!
+//! An array is filled serially; then pages are updated at random, and destaged each time the staging area is full,
+//! until half of all pages were updated. Each destage is measured by the disks' busy time; then logically contiguous
+//! pages are read at random places, before the updates and after them.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, Rng, Runtime};
+use seekless_core::{
+    Account, BlockDevice, Buffer, Extent, Hints, IoError, Layer, Nanos, PAGE_BYTES, PAGE_SECTORS, Slice,
+};
+use seekless_drive::{QueueOptions, Simulated, Spec, Work, simulated, spec};
+use seekless_layers::{Proximal, proximal};
+
+use super::shown::{Cell, Grid, Shown, numbers};
+use super::{Entry, Job};
+use crate::error::LabError;
+
+/// Table 2: random updates by the size of the staging area.
+pub const TABLE_2: Entry = Entry {
+    usual: 65_536,
+    ..Entry::new(
+        "pages of the array",
+        "proximal-table-2",
+        "random updates through a staging area",
+        "proximal paper (FAST 2011), section 5.2, Table 2",
+        "5.3 to 9.0 I/Os a revolution; 2.7 ms an update at 1 %, 1.3 ms at 5 %",
+        &["wd-re3-1tb"],
+        table_2,
+    )
+};
+/// Table 3: serial reads after random updates.
+pub const TABLE_3: Entry = Entry {
+    usual: 65_536,
+    ..Entry::new(
+        "pages of the array",
+        "proximal-table-3",
+        "serial reads after random updates",
+        "proximal paper (FAST 2011), section 5.3, Table 3",
+        "3 % below a fresh layout",
+        &["wd-re3-1tb"],
+        table_3,
+    )
+};
+
+/// The flash of the staging area.
+const FLASH: &str = "samsung-pm9a3-1920gb";
+/// Pages of a serial read (section 5.3).
+const READ: u64 = 974;
+/// Serial reads of a measurement.
+const READS: u64 = 400;
+/// Account of destages.
+const DESTAGED: Account = Account(1);
+/// Cost of a random I/O of the paper's disk, in milliseconds: its OP.
+const OP_MS: f64 = 11.1;
+/// The paper's rows: staging area in per cent, milliseconds a batch, updates a batch, I/Os a revolution.
+const PAPER: [(f64, f64, f64, f64); 8] = [
+    (1.0, 129.5, 47.5, 5.3),
+    (2.0, 155.0, 85.2, 7.2),
+    (3.0, 182.9, 119.7, 8.1),
+    (4.0, 227.6, 149.3, 7.7),
+    (5.0, 235.9, 179.1, 8.7),
+    (6.0, 278.4, 226.1, 9.0),
+    (7.0, 315.4, 259.5, 9.0),
+    (8.0, 320.9, 254.8, 8.7),
+];
+
+/// Result of a run.
+struct Run {
+    /// Updates destaged, and destages.
+    updates: f64,
+    destages: f64,
+    /// Time of destages, and the disks' work in them.
+    destaging: Nanos,
+    work: Work,
+    /// Serial reads before and after the updates, in MB/s.
+    fresh_mb_s: f64,
+    aged_mb_s: f64,
+    /// Share of updates that did not find room in their range, in per cent.
+    displaced_pct: f64,
+}
+
+/// An array and its clients.
+struct Bench {
+    disks: Vec<Rc<dyn Simulated>>,
+    layer: Rc<Proximal>,
+    pages: u64,
+    rng: Rng,
+}
+
+impl Bench {
+    /// A volume of about `pages` pages with a staging area of this share of them.
+    async fn new(drive: &Spec, flash: &spec::Model, pages: u64, staging: f64) -> Result<Bench, IoError> {
+        let options = proximal::Options::default();
+        let disk = simulated(0, &drive.clone().into(), QueueOptions::default());
+        let blocks = (pages as f64 / (1.0 - options.reserve)) as u64 / 256 * 256;
+        let too_small = |what: &str| {
+            IoError::new(seekless_core::ErrorKind::Invalid, "figure", None, format!("{what} is too small"))
+        };
+        let data = Slice::new(disk.clone().device(), Extent::of_pages(0, blocks));
+        let data = Rc::new(data.ok_or_else(|| too_small("the drive"))?);
+        let ssd = simulated(1, flash, QueueOptions::default());
+        // Beside the staged pages, their headers, the map of the staging area, and the map of the volume.
+        let extra = 8_192 + pages / 256;
+        let sectors = Extent::of_pages(0, (pages as f64 * staging * 1.1) as u64 + extra);
+        let ssd = Slice::new(ssd.device(), sectors).ok_or_else(|| too_small("the flash drive"))?;
+        let layer = Proximal::open(data, Rc::new(ssd), &options, true, true).await?;
+        let pages = layer.geometry().sectors / PAGE_SECTORS;
+        Ok(Bench { disks: vec![disk], layer, pages, rng: runtime::rng("figure") })
+    }
+
+    /// The disks' work for destages so far.
+    fn work(&self) -> Work {
+        let mut all = Work::default();
+        self.disks.iter().for_each(|disk| all.add(&disk.account(DESTAGED)));
+        all
+    }
+
+    async fn write(&self, at: Extent) -> Result<(), IoError> {
+        self.layer.write(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await
+    }
+
+    /// Writes all pages once, serially.
+    async fn fill(&self) -> Result<(), IoError> {
+        for at in Extent::of_pages(0, self.pages).split(1_024 * PAGE_SECTORS) {
+            self.write(at).await?;
+        }
+        self.layer.flush(Hints::default()).await
+    }
+
+    /// Updates pages at random, half of all in the end, and destages each time `staged` have come together: time and work
+    /// of the destages, and their number.
+    async fn update(&mut self, staged: u64) -> Result<(Nanos, f64), IoError> {
+        let (mut took, mut destages) = (Nanos::ZERO, 0.0);
+        for first in (0..self.pages / 2).step_by(staged as usize) {
+            for _ in first..(first + staged).min(self.pages / 2) {
+                let page = self.rng.below(self.pages);
+                self.write(Extent::of_pages(page, 1)).await?;
+            }
+            let begin = runtime::now();
+            let how = Hints { account: DESTAGED, ..Hints::default() };
+            self.layer.command("destage", how).await?;
+            took += runtime::now().since(begin);
+            destages += 1.0;
+        }
+        Ok((took, destages))
+    }
+
+    /// Megabytes a second of serial reads at random places.
+    async fn read(&mut self) -> Result<f64, IoError> {
+        let begin = runtime::now();
+        let length = READ.min(self.pages);
+        for _ in 0..READS {
+            let at = Extent::of_pages(self.rng.below(self.pages - length + 1), length);
+            self.layer.read(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await?;
+        }
+        let bytes = (READS * length * PAGE_BYTES) as f64;
+        Ok(bytes / 1e6 / runtime::now().since(begin).seconds())
+    }
+}
+
+fn run(job: &Job, staging: f64) -> Result<Run, LabError> {
+    let mut drive = job.drive().clone();
+    drive.set_write_cache(false);
+    let flash = spec::Model::find(FLASH)?;
+    let runtime = Runtime::new(job.seed);
+    let ran = runtime.run(async {
+        let mut bench = Bench::new(&drive, &flash, job.requests, staging).await?;
+        bench.fill().await?;
+        let fresh_mb_s = bench.read().await?;
+        let staged = ((bench.pages as f64 * staging) as u64).max(1);
+        let (destaging, destages) = bench.update(staged).await?;
+        let aged_mb_s = bench.read().await?;
+        let counters = bench.layer.counters();
+        let of = |name: &str| counters.iter().find(|(key, _)| *key == name).map_or(0.0, |found| found.1 as f64);
+        let displaced_pct = 100.0 * of("pages_displaced") / of("pages_destaged").max(1.0);
+        let updates = of("pages_destaged");
+        Ok::<_, IoError>(Run { updates, destages, destaging, work: bench.work(), fresh_mb_s, aged_mb_s, displaced_pct })
+    });
+    ran.map_err(LabError::from)?.map_err(LabError::from)
+}
+
+fn table_2(job: &Job) -> Result<Shown, LabError> {
+    let columns = [
+        numbers("staging_pct", "staging %", 0),
+        numbers("updates", "updates", 0),
+        numbers("destages", "destages", 0),
+        numbers("ms_per_update", "ms/update", 2),
+        numbers("paper_ms_per_update", "the paper's", 2),
+        numbers("op_per_update", "OP/update", 2),
+        numbers("ios_per_update", "I/Os/update", 2),
+        numbers("ios_per_revolution", "I/Os/rev.", 1),
+        numbers("paper_ios_per_revolution", "the paper's", 1),
+        numbers("displaced_pct", "displaced %", 1),
+    ];
+    let mut grid = Grid::new("", &columns);
+    let revolution = 60_000.0 / f64::from(job.drive().rpm);
+    for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
+        job.progress(done, PAPER.len());
+        let run = run(job, pct / 100.0)?;
+        let (updates, busy_ms) = (run.updates.max(1.0), run.work.busy().seconds() * 1e3);
+        let ms = run.destaging.seconds() * 1e3 / updates;
+        let per_revolution = revolution * run.work.commands as f64 / busy_ms.max(1e-9);
+        grid.row([
+            pct.into(),
+            updates.into(),
+            run.destages.into(),
+            ms.into(),
+            job.theirs(Some(batch_ms / writes)),
+            (busy_ms / updates / OP_MS).into(),
+            (run.work.commands as f64 / updates).into(),
+            per_revolution.into(),
+            job.theirs(Some(ios)),
+            run.displaced_pct.into(),
+        ]);
+    }
+    Ok(job.shown(grid, Vec::new(), &NOTES, Vec::new()))
+}
+
+/// What differs from the paper's setup.
+const NOTES: [&str; 1] = ["One disk, where the paper has an array of five with checksums: an update costs one I/O here, \
+                           and eight there. A destage goes through the whole volume in one sweep."];
+
+fn table_3(job: &Job) -> Result<Shown, LabError> {
+    let columns = [
+        numbers("staging_pct", "staging %", 0),
+        numbers("fresh_mb_s", "fresh MB/s", 1),
+        numbers("aged_mb_s", "aged MB/s", 1),
+        numbers("loss_pct", "loss %", 1),
+        numbers("paper_loss_pct", "the paper's", 1),
+    ];
+    let mut grid = Grid::new("", &columns);
+    for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
+        job.progress(done, 3);
+        let run = run(job, pct / 100.0)?;
+        let loss: f64 = 100.0 * (1.0 - run.aged_mb_s / run.fresh_mb_s);
+        let theirs: Cell = job.theirs((pct == 1.0).then_some(3.1));
+        grid.row([pct.into(), run.fresh_mb_s.into(), run.aged_mb_s.into(), loss.into(), theirs]);
+    }
+    Ok(job.shown(grid, Vec::new(), &NOTES, Vec::new()))
+}
