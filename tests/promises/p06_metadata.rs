@@ -192,8 +192,12 @@ struct Kept {
 
 impl Kept {
     async fn open(&self) -> Result<Built, seekless_core::IoError> {
-        let below =
-            Below { over: self.disk.clone(), devices: BTreeMap::new(), create: false, timing_only: false };
+        let below = Below {
+            over: vec![self.disk.clone()],
+            devices: BTreeMap::new(),
+            create: false,
+            timing_only: false,
+        };
         registry::find(self.layer).unwrap().build(below, &self.options).await
     }
 

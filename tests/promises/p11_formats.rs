@@ -49,7 +49,7 @@ async fn content(device: &dyn BlockDevice) -> Vec<u8> {
 
 /// The magic of a layer's format, and its version.
 async fn format(layer: &str, below: &Below) -> Vec<u8> {
-    let device = below.devices.get("bopt").unwrap_or(&below.over);
+    let device = below.device("bopt").or_else(|_| below.one()).unwrap();
     let first = device.read(Extent::new(0, 1), Buffer::zeroed(512), Hints::default()).await.unwrap().to_vec();
     let version = match layer {
         "lld" => 16..20,
@@ -81,11 +81,11 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                     .run(async {
                         let mut devices = BTreeMap::new();
                         if let Some(bytes) = image("bopt") {
-                            devices.insert("bopt".to_owned(), disk(1, bytes).await);
+                            devices.insert("bopt".to_owned(), vec![disk(1, bytes).await]);
                         }
                         let create = false;
                         let below = Below {
-                            over: disk(0, image("disk").expect(&name)).await,
+                            over: vec![disk(0, image("disk").expect(&name)).await],
                             devices,
                             create,
                             timing_only: false,
@@ -130,19 +130,18 @@ fn what_an_earlier_version_left_is_upgraded_and_holds_what_it_held() {
                 .run(async {
                     let mut devices = BTreeMap::new();
                     if let Some(bytes) = image("bopt") {
-                        devices.insert("bopt".to_owned(), disk(1, bytes).await);
+                        devices.insert("bopt".to_owned(), vec![disk(1, bytes).await]);
                     }
                     let over = disk(0, image("disk").expect(&name)).await;
-                    let below = Below { over: over.clone(), devices, create: false, timing_only: false };
+                    let below =
+                        Below { over: vec![over.clone()], devices, create: false, timing_only: false };
                     let before = format(layer, &below).await;
                     let options: toml::Table = toml::from_str(text).unwrap();
                     for _ in 0..2 {
                         let options = toml::Value::Table(options.clone());
-                        let upgraded = match below.devices.get("bopt") {
-                            Some(bopt) => {
-                                Borg::upgrade(over.clone(), bopt.clone(), options.try_into().unwrap()).await
-                            }
-                            None => Lld::upgrade(over.clone(), options.try_into().unwrap()).await,
+                        let upgraded = match below.device("bopt") {
+                            Ok(bopt) => Borg::upgrade(over.clone(), bopt, options.try_into().unwrap()).await,
+                            Err(_) => Lld::upgrade(over.clone(), options.try_into().unwrap()).await,
                         };
                         upgraded.unwrap_or_else(|error| panic!("{name}: {error}"));
                         assert_ne!(format(layer, &below).await, before, "{name}");

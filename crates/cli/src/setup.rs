@@ -310,10 +310,11 @@ impl Setup {
     /// The named layers; `None` for none.
     fn layers(&self) -> anyhow::Result<Vec<Column>> {
         let mut columns: Vec<Column> = Vec::new();
+        let fits = |entry: &registry::Entry| entry.devices.len() <= 1 && !entry.is_over_several();
         for name in self.layer.iter().map(|name| name.trim()) {
-            let found = registry::find(name).filter(|entry| entry.devices.len() <= 1);
+            let found = registry::find(name).filter(|entry| fits(entry));
             if name != NONE && found.is_none() {
-                let fit = registry::LAYERS.iter().filter(|entry| entry.devices.len() <= 1);
+                let fit = registry::LAYERS.iter().filter(|entry| fits(entry));
                 let known: Vec<&str> = fit.map(|entry| entry.name).collect();
                 let known = known.join(", ");
                 let why = format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use seekless_core::{Extent, PAGE_SECTORS, Size};
 use seekless_drive::{Model, QueueOptions, spec};
 use seekless_layers::Refused;
-use seekless_layers::registry::Entry;
+use seekless_layers::registry::{Entry, Sizes};
 use seekless_trace::Trace;
 
 use crate::error::LabError;
@@ -176,7 +176,7 @@ impl Experiment {
         let Some(layer) = self.layer.as_ref().filter(|layer| layer.entry.sectors.is_some()) else {
             return Ok(over);
         };
-        let shown = |home| layer.entry.sectors(&layer.options, home).unwrap_or(0);
+        let shown = |home| layer.entry.sectors(&layer.options, &Sizes::of(home)).unwrap_or(0);
         let (mut less, mut enough) = (over, self.drive.sectors());
         if shown(enough) < over {
             let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
@@ -204,7 +204,7 @@ impl Experiment {
                 volume.slices.insert((*key).to_owned(), Window { of: "disk".to_owned(), extent: window });
                 devices.insert((*key).to_owned(), vec![(*key).to_owned()]);
             }
-            let (entry, options, over) = (layer.entry, layer.options.clone(), "home".to_owned());
+            let (entry, options, over) = (layer.entry, layer.options.clone(), vec!["home".to_owned()]);
             let name = layer.entry.name.to_owned();
             volume.layers.insert(name.clone(), Layer { entry, over, devices, reconfigure: None, options });
             volume.top = name;
@@ -222,7 +222,7 @@ impl Experiment {
             let end = end.unwrap_or(self.drive.sectors().saturating_sub(size));
             let home = end.min(self.drive.sectors()) / PAGE_SECTORS * PAGE_SECTORS;
             let layer = self.layer.as_ref();
-            layer.map_or(home, |layer| layer.entry.sectors(&layer.options, home).unwrap_or(home))
+            layer.map_or(home, |layer| layer.entry.sectors(&layer.options, &Sizes::of(home)).unwrap_or(home))
         });
         let whole = Experiment { over_sectors: Some(over), ..self.clone() };
         Ok(whole.volume(&whole.places("", 0)?))
@@ -243,7 +243,9 @@ impl Experiment {
                 let place = format!("layer.{}{key}", layer.entry.name);
                 return Err(VolumeError { place, found, expected }.into());
             }
-            if layer.entry.devices.len() != usize::from(layer.partition.is_some()) {
+            if layer.entry.is_over_several()
+                || layer.entry.devices.len() != usize::from(layer.partition.is_some())
+            {
                 let expected = "one with a second device at most; a volume file can hold any";
                 return setting("layer", layer.entry.name.to_owned(), expected);
             }

@@ -204,7 +204,7 @@ const SCRUB: &str = "scrub";
 fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     let Some(entry) = registry::find(SCRUB) else { return };
     let over = std::mem::replace(&mut volume.top, SCRUB.to_owned());
-    let layer = Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options };
+    let layer = Layer { entry, over: vec![over], devices: BTreeMap::new(), reconfigure: None, options };
     volume.layers.insert(SCRUB.to_owned(), layer);
 }
 

@@ -53,7 +53,7 @@ impl Layer for Far {
 }
 
 static FAR: Entry = Entry::new("far", "is a millisecond away", |below, _| {
-    Box::pin(async move { Ok(Built::new(Rc::new(Far(below.over)))) })
+    Box::pin(async move { Ok(Built::new(Rc::new(Far(below.one()?)))) })
 });
 
 fn far_beside_near(trace: &Trace, near: Description) -> Vec<Variant> {

@@ -17,6 +17,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::joined::Joined;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::proximal::{self, Proximal};
@@ -37,8 +38,12 @@ pub struct Entry {
     pub transparent: bool,
     /// Documentation page.
     pub readme: &'static str,
+    /// The devices that `over` names.
+    pub over: Over,
     /// Keys of its devices besides `over`.
     pub devices: &'static [&'static str],
+    /// Keys of further devices, which it can do without.
+    pub optional: &'static [&'static str],
     /// Commands: see [`Layer::command`].
     pub commands: &'static [&'static str],
     /// Rare code paths that an exploration has to reach: see [`seekless_core::runtime::edge`].
@@ -66,12 +71,21 @@ pub struct Entry {
     pub upgrade: Option<Upgrade>,
 }
 
+/// The number of devices that a layer's `over` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// One.
+    One,
+    /// A list.
+    Several,
+}
+
 /// A layer being built: it may have to read the devices below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
 /// Checks options.
 pub type Check = fn(toml::Table) -> Result<(), Refused>;
-/// Sectors visible to clients, by the options and the sectors below.
-pub type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
+/// Sectors visible to clients, by the options and the sizes of the devices below.
+pub type Sectors = fn(toml::Table, &Sizes) -> Result<u64, Refused>;
 /// Builds a layer with options.
 pub type Build = fn(Below, toml::Table) -> Building;
 /// Initialises the devices of a layer with these options, and returns its identity, if it has one. Existing contents
@@ -98,17 +112,64 @@ impl Built {
     }
 }
 
+/// Sizes of the devices that a layer is built on, in sectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of each device of `over`, in order.
+    pub over: Vec<u64>,
+    /// Of each other device, by key.
+    pub devices: BTreeMap<String, Vec<u64>>,
+}
+
+impl Sizes {
+    /// Of one device, and no others.
+    pub fn of(sectors: u64) -> Sizes {
+        Sizes { over: vec![sectors], devices: BTreeMap::new() }
+    }
+
+    /// Of all devices of `over` together.
+    pub fn sum(&self) -> u64 {
+        self.over.iter().fold(0, |sum, sectors| sum.saturating_add(*sectors))
+    }
+}
+
 /// The devices that a layer is built on.
 #[derive(Clone)]
 pub struct Below {
-    /// The device below.
-    pub over: Rc<dyn BlockDevice>,
+    /// The devices of `over`, in order: one, except for layers over several.
+    pub over: Vec<Rc<dyn BlockDevice>>,
     /// Other devices, by key.
-    pub devices: BTreeMap<String, Rc<dyn BlockDevice>>,
+    pub devices: BTreeMap<String, Vec<Rc<dyn BlockDevice>>>,
     /// Whether on-disk state may be missing: it is created then.
     pub create: bool,
     /// Whether data is hollow, in runs that measure time: the layer need not copy bytes.
     pub timing_only: bool,
+}
+
+impl Below {
+    /// The device below a layer over one; several are concatenated.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none.
+    pub fn one(&self) -> Result<Rc<dyn BlockDevice>, IoError> {
+        joined("over", &self.over)
+    }
+
+    /// The device of this key; several are concatenated.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none.
+    pub fn device(&self, key: &'static str) -> Result<Rc<dyn BlockDevice>, IoError> {
+        joined(key, self.devices.get(key).map(Vec::as_slice).unwrap_or_default())
+    }
+}
+
+fn joined(key: &'static str, parts: &[Rc<dyn BlockDevice>]) -> Result<Rc<dyn BlockDevice>, IoError> {
+    if let [one] = parts {
+        return Ok(one.clone());
+    }
+    let lacks = || IoError::new(ErrorKind::Invalid, key, None, "found no device, expected one");
+    Ok(Rc::new(Joined::new(parts.to_vec()).ok_or_else(lacks)?))
 }
 
 impl fmt::Debug for Entry {
@@ -133,7 +194,9 @@ impl Entry {
             does,
             transparent: true,
             readme: "",
+            over: Over::One,
             devices: &[],
+            optional: &[],
             commands: &[],
             edges: &[],
             canaries: &[],
@@ -147,6 +210,11 @@ impl Entry {
             create: None,
             upgrade: None,
         }
+    }
+
+    /// Whether it lies over several devices: `over` lists them.
+    pub fn is_over_several(&self) -> bool {
+        self.over == Over::Several
     }
 
     /// Whether it adapts its layout: see [`Layer::reconfigure`].
@@ -164,9 +232,9 @@ impl Entry {
         (self.build)(below, options.clone())
     }
 
-    /// Sectors visible to clients with these options, over this many sectors.
-    pub fn sectors(&self, options: &toml::Table, over: u64) -> Result<u64, Refused> {
-        self.sectors.map_or(Ok(over), |sectors| sectors(options.clone(), over))
+    /// Sectors visible to clients with these options, over devices of these sizes.
+    pub fn sectors(&self, options: &toml::Table, below: &Sizes) -> Result<u64, Refused> {
+        self.sectors.map_or(Ok(below.sum()), |sectors| sectors(options.clone(), below))
     }
 }
 
@@ -227,13 +295,13 @@ pub const LAYERS: [Entry; 11] = [
         create: Some(|below, table, replace| {
             Box::pin(async move {
                 let options = options("borg", table, borg::Options::check)?;
-                Borg::format_new(below.over.clone(), bopt(&below)?, options, replace).await
+                Borg::format_new(below.one()?, below.device("bopt")?, options, replace).await
             })
         }),
         upgrade: Some(|below, table| {
             Box::pin(async move {
                 let options = options("borg", table, borg::Options::check)?;
-                Borg::upgrade(below.over.clone(), bopt(&below)?, options).await
+                Borg::upgrade(below.one()?, below.device("bopt")?, options).await
             })
         }),
         ..Entry::new(
@@ -257,7 +325,7 @@ pub const LAYERS: [Entry; 11] = [
             "keeps pages in memory, answers writes there, and reads and writes ahead where that costs nothing",
             |below, table| {
                 let options = options("cache", table, cache::Options::check);
-                let built = options.map(|options| Built::new(Cache::new(below.over, options)));
+                let built = options.and_then(|options| Ok(Built::new(Cache::new(below.one()?, options))));
                 Box::pin(ready(built))
             },
         )
@@ -269,7 +337,7 @@ pub const LAYERS: [Entry; 11] = [
         ..Entry::new("delay", "makes requests take longer", |below, table| {
             built(|| {
                 let options = options("delay", table, delay::Options::check)?;
-                Ok(Faulty::new(below.over, Delay::new(options)))
+                Ok(Faulty::new(below.one()?, Delay::new(options)))
             })
         })
     },
@@ -280,7 +348,7 @@ pub const LAYERS: [Entry; 11] = [
         ..Entry::new("error", "makes requests fail", |below, table| {
             built(|| {
                 let options = options("error", table, error::Options::check)?;
-                Ok(Faulty::new(below.over, Error::new(&options)))
+                Ok(Faulty::new(below.one()?, Error::new(&options)))
             })
         })
     },
@@ -292,13 +360,13 @@ pub const LAYERS: [Entry; 11] = [
         sealed: true,
         check: |table| parse_options(table, lld::Options::check).map(drop),
         defaults: defaults::<lld::Options>,
-        sectors: Some(|table, over| {
+        sectors: Some(|table, below| {
             let options = parse_options(table, lld::Options::check)?;
-            Ok(u64::from(options.layout(over)?.blocks) * PAGE_SECTORS)
+            Ok(u64::from(options.layout(below.sum())?.blocks) * PAGE_SECTORS)
         }),
         upgrade: Some(|below, table| {
             Box::pin(
-                async move { Lld::upgrade(below.over, options("lld", table, lld::Options::check)?).await },
+                async move { Lld::upgrade(below.one()?, options("lld", table, lld::Options::check)?).await },
             )
         }),
         ..Entry::new(
@@ -307,7 +375,7 @@ pub const LAYERS: [Entry; 11] = [
             |below, table| {
                 Box::pin(async move {
                     let options = options("lld", table, lld::Options::check)?;
-                    Ok(Built::new(Lld::open(below.over, options).await?))
+                    Ok(Built::new(Lld::open(below.one()?, options).await?))
                 })
             },
         )
@@ -319,7 +387,7 @@ pub const LAYERS: [Entry; 11] = [
         ..Entry::new("lose", "loses, tears or misdirects writes, or never answers", |below, table| {
             built(|| {
                 let options = options("lose", table, lose::Options::check)?;
-                Ok(Faulty::new(below.over, Lose::new(&options)))
+                Ok(Faulty::new(below.one()?, Lose::new(&options)))
             })
         })
     },
@@ -331,8 +399,8 @@ pub const LAYERS: [Entry; 11] = [
         sealed: true,
         check: |table| parse_options(table, mapper::Options::check).map(drop),
         defaults: defaults::<mapper::Options>,
-        sectors: Some(|table, over| {
-            Ok(parse_options(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)
+        sectors: Some(|table, below| {
+            Ok(parse_options(table, mapper::Options::check)?.pages(below.sum())? * PAGE_SECTORS)
         }),
         upgrade: Some(|below, table| {
             Box::pin(async move {
@@ -340,13 +408,13 @@ pub const LAYERS: [Entry; 11] = [
                 let why = "found a mapper of the first format, expected one of the newest: its data would have to move, \
                            so copy it to a new volume";
                 let refused = || IoError::new(ErrorKind::Unsupported, "mapper", None, why);
-                Mapper::open(below.over, &options).await?.is_sealed().then_some(()).ok_or_else(refused)
+                Mapper::open(below.one()?, &options).await?.is_sealed().then_some(()).ok_or_else(refused)
             })
         }),
         ..Entry::new("mapper", "puts pages into any slot, and keeps a map on disk", |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                Ok(Built::new(Mapper::open(below.over, &options).await?))
+                Ok(Built::new(Mapper::open(below.one()?, &options).await?))
             })
         })
     },
@@ -358,7 +426,9 @@ pub const LAYERS: [Entry; 11] = [
             "powercut",
             "keeps writes in a volatile cache, and loses power at the n-th request",
             |below, table| {
-                built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
+                built(|| {
+                    Ok(PowerCut::new(below.one()?, options("powercut", table, powercut::Options::check)?))
+                })
             },
         )
     },
@@ -372,9 +442,9 @@ pub const LAYERS: [Entry; 11] = [
         sealed: true,
         check: |table| parse_options(table, proximal::Options::check).map(drop),
         defaults: defaults::<proximal::Options>,
-        sectors: Some(|table, over| {
+        sectors: Some(|table, below| {
             let options = parse_options(table, proximal::Options::check)?;
-            Ok(options.shape(over)?.pages * PAGE_SECTORS)
+            Ok(options.shape(below.sum())?.pages * PAGE_SECTORS)
         }),
         ..Entry::new(
             "proximal",
@@ -382,9 +452,9 @@ pub const LAYERS: [Entry; 11] = [
             |below, table| {
                 Box::pin(async move {
                     let options = options("proximal", table, proximal::Options::check)?;
-                    let flash = device(&below, "proximal", "flash")?;
+                    let (over, flash) = (below.one()?, below.device("flash")?);
                     let (create, timing_only) = (below.create, below.timing_only);
-                    Ok(Built::new(Proximal::open(below.over, flash, &options, create, timing_only).await?))
+                    Ok(Built::new(Proximal::open(over, flash, &options, create, timing_only).await?))
                 })
             },
         )
@@ -397,7 +467,8 @@ pub const LAYERS: [Entry; 11] = [
         defaults: defaults::<scrub::Options>,
         ..Entry::new("scrub", "reads the whole volume periodically, to find bad sectors", |below, table| {
             let options = options("scrub", table, scrub::Options::check);
-            Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
+            let built = options.and_then(|options| Ok(Built::new(Scrub::new(below.one()?, options))));
+            Box::pin(ready(built))
         })
     },
     Entry {
@@ -406,32 +477,19 @@ pub const LAYERS: [Entry; 11] = [
         check: |table| parse_options(table, split::Options::check).map(drop),
         defaults: defaults::<split::Options>,
         ..Entry::new("split", "hands large requests on in parts", |below, table| {
-            built(|| Ok(Split::new(below.over, &options("split", table, split::Options::check)?)))
+            built(|| Ok(Split::new(below.one()?, &options("split", table, split::Options::check)?)))
         })
     },
 ];
 
 /// Builds BORG.
 async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
-    let (origin, bopt) = (below.over.clone(), bopt(below)?);
+    let (origin, bopt) = (below.one()?, below.device("bopt")?);
     if below.create {
         Borg::open_creating(origin, bopt, options, below.timing_only).await
     } else {
         Borg::open(origin, bopt, options, below.timing_only).await
     }
-}
-
-fn bopt(below: &Below) -> Result<Rc<dyn BlockDevice>, IoError> {
-    device(below, "borg", "bopt")
-}
-
-/// Another device of a layer.
-fn device(below: &Below, layer: &'static str, key: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
-    let lacks = || {
-        let why = format!("{key}: found nothing, expected a device");
-        IoError::new(ErrorKind::Invalid, layer, None, why)
-    };
-    below.devices.get(key).cloned().ok_or_else(lacks)
 }
 
 /// The layer that the laboratory compares by default.

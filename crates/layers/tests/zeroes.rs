@@ -21,9 +21,15 @@ async fn layer(name: &str, options: &str) -> (Rc<dyn BlockDevice>, Built) {
         Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap())
     };
     let entry = registry::find(name).unwrap();
-    let devices = entry.devices.iter().map(|key| ((*key).to_owned(), part(1 << 22, 1 << 22))).collect();
+    let devices = entry.devices.iter().map(|key| ((*key).to_owned(), vec![part(1 << 22, 1 << 22)])).collect();
     let over = part(0, 1 << 22);
-    let below = Below { over: over.clone(), devices, create: true, timing_only: false };
+    let several = (0..2).filter(|_| entry.is_over_several()).map(|number| part((2 + number) << 22, 1 << 22));
+    let below = Below {
+        over: std::iter::once(over.clone()).chain(several).collect(),
+        devices,
+        create: true,
+        timing_only: false,
+    };
     (over, entry.build(below, &toml::from_str(options).unwrap()).await.unwrap())
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use seekless_core::{Class, Extent, Lba, Nanos, Size};
 use seekless_layers::Refused;
-use seekless_layers::registry::Entry;
+use seekless_layers::registry::{Entry, Sizes};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -121,14 +121,21 @@ pub struct Window {
 pub struct Layer {
     /// Which.
     pub entry: &'static Entry,
-    /// The device below.
-    pub over: String,
-    /// Other devices, by key; several are concatenated.
+    /// The devices below, in order: one, except for layers over several.
+    pub over: Vec<String>,
+    /// Other devices, by key, in order.
     pub devices: BTreeMap<String, Vec<String>>,
     /// Interval of reconfigurations, if the layer has any; `None` if not set.
     pub reconfigure: Option<Nanos>,
     /// Options of the layer.
     pub options: toml::Table,
+}
+
+impl Layer {
+    /// All devices that it lies on.
+    pub fn below(&self) -> impl Iterator<Item = &String> {
+        self.over.iter().chain(self.devices.values().flatten())
+    }
 }
 
 /// Why a description is not a volume.
@@ -170,15 +177,17 @@ impl<C> Description<C> {
         for export in self.exports.iter_mut().filter(|export| export.top == over) {
             export.top.clone_from(&name);
         }
-        self.layers.insert(name, Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options });
+        self.layers.insert(
+            name,
+            Layer { entry, over: vec![over], devices: BTreeMap::new(), reconfigure: None, options },
+        );
         self
     }
 
     /// The components below `name`.
     pub fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {
-            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
-            return below.flat_map(|name| self.leaves(name)).collect();
+            return layer.below().flat_map(|name| self.leaves(name)).collect();
         }
         let of = self.slices.get(name).map_or(name, |window| &window.of);
         BTreeSet::from([of.to_owned()])
@@ -187,9 +196,8 @@ impl<C> Description<C> {
     /// Whether `name`, or a layer below it, is opened in an earlier state, and so read-only.
     pub fn is_older(&self, name: &str) -> bool {
         self.layers.get(name).is_some_and(|layer| {
-            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
             let older = layer.options.get("older").and_then(toml::Value::as_bool);
-            older == Some(true) || below.into_iter().any(|name| self.is_older(name))
+            older == Some(true) || layer.below().any(|name| self.is_older(name))
         })
     }
 }
@@ -265,14 +273,18 @@ impl<C: Leaf> Description<C> {
             ));
         }
         above.push(name.to_owned());
-        let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
+        let mut sizes = Sizes::default();
+        for device in &layer.over {
+            sizes.over.push(self.claim(device, &format!("layer.{name}.over"), above, claims)?);
+        }
         for (key, pieces) in &layer.devices {
+            let of_key = sizes.devices.entry(key.clone()).or_default();
             for device in pieces {
-                self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+                of_key.push(self.claim(device, &format!("layer.{name}.{key}"), above, claims)?);
             }
         }
         above.pop();
-        layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
+        layer.entry.sectors(&layer.options, &sizes).map_err(|refused| {
             self.invalid(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
         })
     }
@@ -286,8 +298,7 @@ impl<C: Leaf> Description<C> {
     /// The layers at and below `name`, each before those below it.
     pub fn downwards(&self, name: &str) -> Vec<String> {
         let Some(layer) = self.layers.get(name) else { return Vec::new() };
-        let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
-        std::iter::once(name.to_owned()).chain(below.flat_map(|name| self.downwards(name))).collect()
+        std::iter::once(name.to_owned()).chain(layer.below().flat_map(|name| self.downwards(name))).collect()
     }
 
     /// The volume in a line, from the top down.
@@ -295,16 +306,24 @@ impl<C: Leaf> Description<C> {
         self.line_of(&self.top)
     }
 
-    /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.
-    pub fn origin_of(&self, top: &str) -> (String, Lba) {
-        let mut name = top;
-        while let Some(layer) = self.layers.get(name) {
-            name = &layer.over;
-        }
-        match self.slices.get(name) {
+    /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be;
+    /// `None` below a layer over several devices.
+    pub fn origin_of(&self, top: &str) -> Option<(String, Lba)> {
+        let name = self.bottom_of(top)?;
+        Some(match self.slices.get(name) {
             Some(window) => (window.of.clone(), window.extent.start),
             None => (name.to_owned(), Lba(0)),
+        })
+    }
+
+    /// The slice or component below all layers at and below `top`; `None` if one of them lies over several devices.
+    pub(crate) fn bottom_of<'a>(&'a self, top: &'a str) -> Option<&'a str> {
+        let mut name = top;
+        while let Some(layer) = self.layers.get(name) {
+            let [over] = &layer.over[..] else { return None };
+            name = over;
         }
+        Some(name)
     }
 
     /// The device `top` in a line, from there down.
@@ -318,8 +337,14 @@ impl<C: Leaf> Description<C> {
             let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", size_text(sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
-            parts.push(format!("{}{words}", layer.entry.name));
-            name = &layer.over;
+            let several = if layer.entry.is_over_several() {
+                format!(" of {}", layer.below().count())
+            } else {
+                String::new()
+            };
+            parts.push(format!("{}{several}{words}", layer.entry.name));
+            // Devices of a layer over several are alike.
+            name = layer.over.first().map_or(name, String::as_str);
         }
         if parts.is_empty() {
             parts.push("no layer".to_owned());

@@ -4,7 +4,7 @@
 //! Fault model: a file may hold anything. TOML's own errors name the line; what is wrong with a value
 //! names its key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
@@ -213,13 +213,10 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
         return Err(invalid(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
     };
+    let given: BTreeSet<String> = keys.keys().cloned().collect();
     let no_device = |key: &str, found: Option<toml::Value>, expected: &str| {
         let found = found.map_or("nothing".to_owned(), |value| value.to_string());
         invalid(&format!(".{key}"), found, expected.to_owned())
-    };
-    let over = match keys.remove("over") {
-        Some(toml::Value::String(device)) => device,
-        other => return Err(no_device("over", other, "the name of a component, slice or layer")),
     };
     let mut pieces = |key: &str| {
         let found = keys.remove(key);
@@ -232,8 +229,18 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         let expected = "the name of a component, slice or layer, or several: [\"one\", \"two\"]";
         names.filter(|all: &Vec<String>| !all.is_empty()).ok_or_else(|| no_device(key, found, expected))
     };
-    let devices = entry.devices.iter().map(|key| Ok(((*key).to_owned(), pieces(key)?)));
-    let devices = devices.collect::<Result<BTreeMap<_, _>, VolumeError>>()?;
+    let over = pieces("over")?;
+    if over.len() > 1 && !entry.is_over_several() {
+        let found = format!("{} devices", over.len());
+        return Err(invalid(".over", found, format!("one: {is} does not lie over several")));
+    }
+    let mut devices = BTreeMap::new();
+    for key in entry.devices {
+        devices.insert((*key).to_owned(), pieces(key)?);
+    }
+    for key in entry.optional.iter().filter(|key| given.contains(**key)) {
+        devices.insert((*key).to_owned(), pieces(key)?);
+    }
     let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
     let reconfigure = if entry.reconfigures() { keys.remove("reconfigure") } else { None };
     let reconfigure = reconfigure.map(|value| {

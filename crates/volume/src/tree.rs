@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice, Switch, Top};
+use seekless_layers::Topmost;
 use seekless_layers::registry::{Below, Building};
-use seekless_layers::{Joined, Topmost};
 
 use crate::description::{self, Description};
 
@@ -149,7 +149,7 @@ impl<C> Builder<'_, C> {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
-        let (over, build) = (below.over.clone(), builder(layer, below));
+        let (over, build) = (below.one()?, builder(layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
@@ -160,7 +160,7 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name).filter(|_| !self.components.contains_key(name));
         let Some(layer) = layer else { return leaf(self.description, name, &self.components) };
         let below = self.below(layer).await?;
-        let (over, build) = (below.over.clone(), builder(layer, below));
+        let (over, build) = (below.one()?, builder(layer, below));
         let built = build(false).await?;
         let Some(seams) = &mut self.seams else {
             self.layers.insert(name.to_owned(), built.layer);
@@ -181,24 +181,30 @@ impl<C> Builder<'_, C> {
         Ok(switch.clone())
     }
 
+    /// Builds several devices.
+    async fn devices(&mut self, names: &[String]) -> Result<Vec<Rc<dyn BlockDevice>>, IoError> {
+        let mut built = Vec::new();
+        for name in names {
+            built.push(self.device(name).await?);
+        }
+        Ok(built)
+    }
+
     async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
-        let over: Rc<dyn BlockDevice> = match self.seams {
-            Some(_) => Box::pin(self.switched(&layer.over)).await?,
-            None => Box::pin(self.device(&layer.over)).await?,
-        };
+        let mut over: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        for device in &layer.over {
+            over.push(match self.seams {
+                Some(_) => Box::pin(self.switched(device)).await?,
+                None => Box::pin(self.device(device)).await?,
+            });
+        }
         let mut devices = BTreeMap::new();
         for (key, pieces) in &layer.devices {
-            let mut parts = Vec::new();
-            for device in pieces {
-                parts.push(Box::pin(self.device(device)).await?);
-            }
-            let whole: Rc<dyn BlockDevice> = match <[_; 1]>::try_from(parts) {
-                Ok([device]) => device,
-                Err(parts) => Rc::new(Joined::new(parts).ok_or_else(|| refused(key, "there is no device"))?),
-            };
-            devices.insert(key.clone(), whole);
+            devices.insert(key.clone(), Box::pin(self.devices(pieces)).await?);
         }
-        let kept = layer.devices.values().flatten().flat_map(|device| self.description.leaves(device));
+        let several = layer.over.iter().filter(|_| layer.entry.is_over_several());
+        let kept = several.chain(layer.devices.values().flatten());
+        let kept = kept.flat_map(|device| self.description.leaves(device));
         let create = kept.into_iter().all(|component| (self.is_new)(&component));
         Ok(Below { over, devices, create, timing_only: self.bytes == Bytes::Hollow })
     }

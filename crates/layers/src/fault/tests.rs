@@ -16,8 +16,12 @@ fn under<T>(name: &str, options: &str, work: impl AsyncFnOnce(Rc<dyn BlockDevice
         .run(async {
             let spec = spec::find("wd2500aaks").unwrap();
             let over: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
-            let below =
-                Below { over, devices: std::collections::BTreeMap::new(), create: true, timing_only: false };
+            let below = Below {
+                over: vec![over],
+                devices: std::collections::BTreeMap::new(),
+                create: true,
+                timing_only: false,
+            };
             let entry = registry::find(name).unwrap();
             work(entry.build(below, &toml::from_str(options).unwrap()).await.unwrap().device).await
         })
@@ -253,7 +257,7 @@ fn what_is_not_carried_out_never_reaches_the_device_and_an_endless_request_ends_
                 let all = "for_ever = true\nops = ['read', 'write', 'flush', 'discard', 'write zeroes']";
                 let options = toml::from_str(&format!("{options}\n{all}")).unwrap();
                 let below = Below {
-                    over,
+                    over: vec![over],
                     devices: std::collections::BTreeMap::new(),
                     create: true,
                     timing_only: false,

@@ -79,10 +79,15 @@ fn every_layer_knows_its_commands_and_no_others() {
                     let part = Slice::new(disk.clone(), Extent::new(start, 1 << 22)).unwrap();
                     Rc::new(part) as Rc<dyn BlockDevice>
                 };
-                let devices = (1..).zip(entry.devices);
-                let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
-                let below =
-                    Below { over: part(0), devices: devices.collect(), create: true, timing_only: false };
+                let over = if entry.is_over_several() { 3 } else { 1 };
+                let devices = (over..).zip(entry.devices);
+                let devices = devices.map(|(number, key)| ((*key).to_owned(), vec![part(number << 22)]));
+                let below = Below {
+                    over: (0..over).map(|number| part(number << 22)).collect(),
+                    devices: devices.collect(),
+                    create: true,
+                    timing_only: false,
+                };
                 let built = entry.build(below, &example(entry.readme)).await.unwrap();
                 for command in entry.commands {
                     built.layer.command(command, Hints::default()).await.expect(command);

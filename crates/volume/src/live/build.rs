@@ -81,8 +81,8 @@ pub fn is_read_only(description: &Description<Live>, export: &description::Expor
 /// Size of a device in bytes, given that of its whole sectors: another server's export may end within a sector, and so
 /// does a device of that size at its beginning.
 pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
-    let (origin, start) = description.origin_of(top);
-    let component = description.components.get(&origin).filter(|_| start == Lba(0));
+    let origin = description.origin_of(top).filter(|(_, start)| *start == Lba(0));
+    let component = origin.and_then(|(origin, _)| description.components.get(&origin));
     let exact = component.map_or(bytes, Live::bytes);
     if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }
 }

@@ -82,7 +82,8 @@ impl Running {
         let (over, devices) = {
             let description = self.description.borrow();
             let layer = description.layers.get(name).at(|| format!("layer.{name}: it is not in the file"))?;
-            (layer.over.clone(), layer.devices.values().flatten().cloned().collect::<Vec<_>>())
+            let over = layer.over.first().cloned().unwrap_or_default();
+            (over, layer.devices.values().flatten().cloned().collect::<Vec<_>>())
         };
         let text = edit::remove(&self.text.borrow(), name, &over, &devices).at(|| self.file.display())?;
         let offered = offered::read(&self.description.borrow(), &text)?;
@@ -254,7 +255,7 @@ impl Running {
             offered::settle(offered, &mut served)
         };
         let layer = &description.layers[name];
-        let (entry, over) = (layer.entry, below.over.clone());
+        let (entry, over) = (layer.entry, below.one().at(|| format!("layer.{name}"))?);
         let topmost = Topmost::built(entry, over, built.layer, outer.clone(), tree::builder(layer, below));
         {
             let seams = &mut *self.seams.borrow_mut();

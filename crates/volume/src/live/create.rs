@@ -51,7 +51,9 @@ async fn create_all(
         let place = || format!("{}: layer.{name}", description.file);
         let layer = &description.layers[name];
         let Some(create) = layer.entry.create else { continue };
-        let own = layer.devices.values().flatten().flat_map(|device| description.leaves(device));
+        let several = layer.over.iter().filter(|_| layer.entry.is_over_several());
+        let own = several.chain(layer.devices.values().flatten());
+        let own = own.flat_map(|device| description.leaves(device));
         if own.into_iter().all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
             (program.print)(&format!(
                 "layer.{name}: its devices are in memory, and initialised when it is served"
@@ -62,7 +64,13 @@ async fn create_all(
             pairs.may_create(&description.file, name)?;
         }
         let below = devices_below(description, layer, &components).await.at(place)?;
-        let sectors: u64 = below.devices.values().map(|device| device.geometry().sectors).sum();
+        let own = if layer.entry.devices.is_empty() || layer.entry.is_over_several() {
+            &below.over[..]
+        } else {
+            &[]
+        };
+        let own = own.iter().chain(below.devices.values().flatten());
+        let sectors: u64 = own.map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
         pairs.set(name, identity, false, Environment::Live(program));
         (program.print)(&format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)));

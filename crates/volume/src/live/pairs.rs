@@ -67,10 +67,7 @@ fn folder() -> Option<PathBuf> {
 
 /// The part of a component that the sectors of a device are on, without layers.
 fn part<C: Leaf>(description: &Description<C>, name: &str) -> Option<(String, Extent)> {
-    let mut name = name;
-    while let Some(layer) = description.layers.get(name) {
-        name = &layer.over;
-    }
+    let name = description.bottom_of(name)?;
     if let Some(window) = description.slices.get(name) {
         return Some((window.of.clone(), window.extent));
     }
@@ -119,7 +116,7 @@ pub fn of_layer<C: Leaf>(
 ) -> Pairs {
     let record = || {
         let layer = description.layers.get(name).filter(|layer| layer.entry.holds_newer)?;
-        let (component, at) = part(description, &layer.over)?;
+        let (component, at) = part(description, layer.over.first()?)?;
         let path = path(&component)?;
         let known = names::own(&path)?;
         let file = folder()?.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));

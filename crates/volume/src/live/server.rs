@@ -247,7 +247,7 @@ fn export(
 
 /// Where the sectors of a device would be without layers.
 fn place_without_layers(description: &Description<Live>, top: &str) -> Option<OriginPlace> {
-    let (component, start) = description.origin_of(top);
+    let (component, start) = description.origin_of(top)?;
     let number = description.components.keys().position(|name| *name == component)?;
     Some(OriginPlace { component: number as u32, start })
 }
