@@ -21,6 +21,7 @@ use crate::joined::Joined;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::proximal::{self, Proximal};
+use crate::raid4::{self, Raid};
 use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
@@ -279,7 +280,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 11] = [
+pub const LAYERS: [Entry; 12] = [
     Entry {
         title: "BORG",
         readme: include_str!("borg/README.md"),
@@ -455,6 +456,37 @@ pub const LAYERS: [Entry; 11] = [
                     let (over, flash) = (below.one()?, below.device("flash")?);
                     let (create, timing_only) = (below.create, below.timing_only);
                     Ok(Built::new(Proximal::open(over, flash, &options, create, timing_only).await?))
+                })
+            },
+        )
+    },
+    Entry {
+        title: "RAID-4",
+        transparent: false,
+        readme: include_str!("raid4/README.md"),
+        over: Over::Several,
+        devices: &[raid4::PARITY],
+        optional: &[raid4::LOG],
+        commands: raid4::COMMANDS,
+        edges: raid4::EDGES,
+        canaries: raid4::CANARIES,
+        sealed: true,
+        check: |table| parse_options(table, raid4::Options::check).map(drop),
+        defaults: defaults::<raid4::Options>,
+        sectors: Some(|table, below| parse_options(table, raid4::Options::check)?.sectors(below)),
+        create: Some(|below, table, replace| {
+            Box::pin(async move {
+                let options = options("raid4", table, raid4::Options::check)?;
+                Raid::create(below, &options, replace).await.map(|()| None)
+            })
+        }),
+        ..Entry::new(
+            "raid4",
+            "keeps checksums and parity over several devices, and repairs what does not match",
+            |below, table| {
+                Box::pin(async move {
+                    let options = options("raid4", table, raid4::Options::check)?;
+                    Ok(Built::new(Raid::open(&below, &options).await?))
                 })
             },
         )

@@ -43,7 +43,7 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Mode, PAGE_SECT
 
 pub use append::Appended;
 pub use fork::Fork;
-pub use format::{PAGE, SAMPLES};
+pub use format::SAMPLES;
 pub use layout::{FEWEST_PAGES, LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT};
 pub use lookup::Entry;
 pub use map::{BorgMap, Slot};

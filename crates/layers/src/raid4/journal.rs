@@ -1,0 +1,365 @@
+//! The journal: closes the write hole, also when a member is missing at the start.
+//!
+//! Before anything is written in place, the new data of a row and its parity are durable here. After a crash they are
+//! written again, in order: then all rows are consistent. Records that come together are written with one request.
+//!
+//! The device begins with a header in two copies, a sealed sector with the identity of the array; the rest are two
+//! halves, used in turn. Each use is an *epoch*. An epoch begins once all that the half held before is durable in place:
+//! its writes have ended, and the members were flushed. Its first record names the epoch before and how many records that
+//! has; if the other half has fewer, they are being overwritten, and none of them is needed.
+//!
+//! Invariants: records become durable in the order of their numbers; a half is overwritten only when everything in it is
+//! durable in place. Fault model: a request to the log fails: then the array refuses writes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use seekless_core::runtime::edge;
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, RangeLocks,
+    SECTOR_BYTES,
+};
+
+use super::done::Done;
+use super::geometry::{Layout, sectors};
+use super::members::Members;
+use super::options::LOG;
+pub use super::record::Item;
+use super::record::{self, Key, MOST};
+use crate::bytes::{put, u128_at};
+use crate::canary::Canary;
+use crate::durable::region;
+use crate::durable::sector::{Part, Sector};
+
+const MAGIC: [u8; 8] = *b"SKLRAIDJ";
+/// Pages of the header.
+const HEAD: u64 = 2;
+/// Pages of the largest record.
+const LARGEST: u64 = 1 + MOST as u64;
+/// Pages read at once at a start.
+const WINDOW: u64 = 4 * LARGEST;
+
+/// The journal.
+pub struct Journal {
+    device: Rc<dyn BlockDevice>,
+    identity: u128,
+    /// Pages of a half.
+    half: u64,
+    state: RefCell<State>,
+    /// Records that wait to be written.
+    queue: RefCell<Vec<Waiting>>,
+    turn: RangeLocks,
+    /// Records of each half whose blocks are being written in place.
+    in_place: [Cell<u64>; 2],
+    /// Waits for them.
+    ended: RefCell<Rc<Done>>,
+    canary: Rc<Canary>,
+    /// Bytes written, for the counters.
+    pub bytes: Cell<u64>,
+}
+
+/// Rows that wait to be logged.
+struct Waiting {
+    items: Vec<Item>,
+    done: Rc<Done>,
+    /// The halves that they are in, as bits.
+    halves: Rc<Cell<usize>>,
+}
+
+/// Records that are written together.
+#[derive(Default)]
+struct Open {
+    records: Vec<Buffer>,
+    pages: u64,
+}
+
+#[derive(Default)]
+struct State {
+    which: usize,
+    /// Zero before the first record of the session.
+    epoch: u64,
+    before: (u64, u32),
+    number: u32,
+    /// Pages of the half that are used.
+    used: u64,
+}
+
+/// A record whose blocks are being written in place: until it is dropped, its half is not used again.
+pub struct Logged {
+    journal: Rc<Journal>,
+    half: usize,
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        let count = &self.journal.in_place[self.half];
+        count.set(count.get() - 1);
+        if count.get() == 0 {
+            self.journal.ended.replace(Rc::default()).set(Ok(()));
+        }
+    }
+}
+
+fn part() -> Part {
+    Part::of(MAGIC, 0)
+}
+
+fn refused(kind: ErrorKind, why: String) -> IoError {
+    IoError::new(kind, LOG, None, why)
+}
+
+impl Journal {
+    /// The journal of an array on this device.
+    ///
+    /// # Errors
+    /// It is too small: a half has to have room for all that is written to one group.
+    pub fn new(
+        device: Rc<dyn BlockDevice>,
+        layout: &Layout,
+        identity: u128,
+        canary: Rc<Canary>,
+    ) -> Result<Rc<Journal>, IoError> {
+        let pages = device.geometry().sectors / PAGE_SECTORS;
+        let half = pages.saturating_sub(HEAD) / 2;
+        let blocks = layout.rows() * layout.members() as u64;
+        let full = (MOST / layout.members() * layout.members()) as u64;
+        let least = blocks + blocks.div_ceil(full);
+        if half < least {
+            let least = (HEAD + 2 * least) * PAGE_BYTES / 1_024;
+            let why =
+                format!("found a log of {} KiB, expected {least} KiB at least", pages * PAGE_BYTES / 1_024);
+            return Err(refused(ErrorKind::Invalid, why));
+        }
+        Ok(Rc::new(Journal {
+            device,
+            identity,
+            half,
+            state: RefCell::default(),
+            queue: RefCell::default(),
+            turn: RangeLocks::new(),
+            in_place: [Cell::new(0), Cell::new(0)],
+            ended: RefCell::default(),
+            canary,
+            bytes: Cell::new(0),
+        }))
+    }
+
+    /// Writes the header of a new array.
+    pub async fn create(&self) -> Result<(), IoError> {
+        for copy in 0..HEAD {
+            let mut bytes = vec![0; SECTOR_BYTES as usize];
+            put(&mut bytes, 0, &MAGIC);
+            put(&mut bytes, 8, &self.identity.to_le_bytes());
+            part().seal(sectors(copy).start, 1, &mut bytes);
+            bytes.resize(PAGE_BYTES as usize, 0);
+            self.device.write(sectors(copy), Buffer::from_vec(bytes), Hints::default()).await?;
+        }
+        self.device.flush(Hints::default()).await
+    }
+
+    /// Fails unless the device is the log of this array.
+    pub async fn check(&self) -> Result<(), IoError> {
+        let (mut found, mut error) = ("zeroes".to_owned(), None);
+        for copy in 0..HEAD {
+            let at = sectors(copy);
+            let bytes = match self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
+                Ok(read) => read.to_vec(),
+                Err(failed) => {
+                    error = Some(failed);
+                    continue;
+                }
+            };
+            let sector = &bytes[..SECTOR_BYTES as usize];
+            match part().look(at.start, sector) {
+                Sector::Whole(_) if u128_at(sector, 8) == self.identity => return Ok(()),
+                Sector::Whole(_) => found = format!("the log of array {:032x}", u128_at(sector, 8)),
+                Sector::Blank => {}
+                Sector::Rotten => "data that is no log".clone_into(&mut found),
+            }
+        }
+        let why = format!("found {found}, expected the log of array {:032x}", self.identity);
+        Err(error.unwrap_or_else(|| refused(ErrorKind::Invalid, why)))
+    }
+
+    fn at(&self, which: usize, page: u64, pages: u64) -> Extent {
+        Extent::of_pages(HEAD + which as u64 * self.half + page, pages)
+    }
+
+    /// Makes rows durable here, before they are written in place; the caller holds their group's lock.
+    pub async fn append(
+        self: &Rc<Self>,
+        members: &Members,
+        items: Vec<Item>,
+        how: &Hints,
+    ) -> Result<Vec<Logged>, IoError> {
+        let (done, halves) = (Rc::new(Done::default()), Rc::new(Cell::new(0)));
+        self.queue.borrow_mut().push(Waiting { items, done: done.clone(), halves: halves.clone() });
+        let turn = self.turn.exclusive(Extent::new(0, 1), how).await;
+        if done.get().is_none() {
+            // Others wait for this: it is not aborted with the request that began it.
+            let how = Hints { ticket: None, ..how.clone() };
+            self.write_queue(members, &how).await;
+        } else {
+            edge("records that come together are written together");
+        }
+        drop(turn);
+        done.wait().await?;
+        let logged = |half: usize| Logged { journal: self.clone(), half };
+        Ok((0..2).filter(|half| halves.get() & 1 << half != 0).map(logged).collect())
+    }
+
+    /// Writes all records that wait.
+    async fn write_queue(&self, members: &Members, how: &Hints) {
+        let waiting: Vec<Waiting> = self.queue.borrow_mut().drain(..).collect();
+        let (mut open, mut written) = (Open::default(), 0);
+        let mut result = members.check();
+        for (number, waiting_one) in waiting.iter().enumerate() {
+            for items in rows_of(&waiting_one.items) {
+                if result.is_ok() && self.is_full(&open, items.len() as u64 + 1) {
+                    result = self.write(std::mem::take(&mut open), how).await;
+                    // The next epoch may wait for their writes in place.
+                    waiting[written..number].iter().for_each(|written| written.done.set(result.clone()));
+                    written = number;
+                    if result.is_ok() {
+                        result = self.begin_epoch(members, how).await;
+                    }
+                }
+                self.add(&mut open, waiting_one, &items);
+            }
+        }
+        if result.is_ok() {
+            result = self.write(open, how).await;
+        }
+        if let Err(error) = &result {
+            edge("the log fails: the array refuses writes");
+            members.refuse(error);
+        }
+        waiting[written..].iter().for_each(|waiting| waiting.done.set(result.clone()));
+    }
+
+    /// Whether the half has no room for this many pages more.
+    fn is_full(&self, open: &Open, pages: u64) -> bool {
+        let state = self.state.borrow();
+        state.epoch == 0 || state.used + open.pages + pages > self.half
+    }
+
+    /// Adds a record to those that are written next.
+    fn add(&self, open: &mut Open, waiting: &Waiting, items: &[Item]) {
+        let state = &mut *self.state.borrow_mut();
+        let half = 1 << state.which;
+        if waiting.halves.get() & half == 0 {
+            waiting.halves.set(waiting.halves.get() | half);
+            self.in_place[state.which].set(self.in_place[state.which].get() + 1);
+        }
+        let ((before, records), epoch, number) = (state.before, state.epoch, state.number);
+        let key = Key { identity: self.identity, epoch, before, records, number };
+        state.number += 1;
+        open.records.push(record::encode(&key, items));
+        open.pages += 1 + items.len() as u64;
+    }
+
+    /// Writes records behind those that are there, durably.
+    async fn write(&self, Open { records, pages }: Open, how: &Hints) -> Result<(), IoError> {
+        if pages == 0 {
+            return Ok(());
+        }
+        let at = {
+            let state = self.state.borrow();
+            self.at(state.which, state.used, pages)
+        };
+        let fua = !self.canary.is("missing flush of the journal");
+        let how = Hints { fua, ..how.clone() };
+        // In order: of records, those before one that is durable are durable, too.
+        region::write(&*self.device, at, &Buffer::join(records), &how).await?;
+        self.bytes.set(self.bytes.get() + at.bytes());
+        self.state.borrow_mut().used += pages;
+        Ok(())
+    }
+
+    /// Goes on in the other half, when everything in it is durable in place.
+    async fn begin_epoch(&self, members: &Members, how: &Hints) -> Result<(), IoError> {
+        let other = 1 - self.state.borrow().which;
+        while self.in_place[other].get() > 0 {
+            edge("the journal waits for writes in place");
+            let ended = self.ended.borrow().clone();
+            ended.wait().await?;
+        }
+        members.check()?;
+        let first = self.state.borrow().epoch == 0;
+        if !first {
+            edge("the journal goes on in its other half");
+            if !self.canary.is("journal reused early") {
+                members.flush(&Hints { fua: false, ..how.clone() }).await?;
+            }
+        }
+        let epoch = members.next_generation();
+        let state = &mut *self.state.borrow_mut();
+        let before = if first { (0, 0) } else { (state.epoch, state.number) };
+        *state = State { which: other, epoch, before, number: 0, used: 0 };
+        Ok(())
+    }
+
+    /// The records that may not be in place, in order. None of them is needed once they were written there and flushed:
+    /// the journal begins anew then. Of a clean array none is needed.
+    pub async fn recover(&self, is_clean: bool) -> Result<Vec<Item>, IoError> {
+        // What is written in place from now on may not depend on a record that is in the cache only.
+        if !self.canary.is("unflushed opening") {
+            self.device.flush(Hints::default()).await?;
+        }
+        let most = if is_clean { 1 } else { u32::MAX };
+        let [first, second] = [self.read_half(0, most).await?, self.read_half(1, most).await?];
+        let newest = usize::from(second.0.epoch > first.0.epoch);
+        let (older, newer) = if newest == 1 { (first, second) } else { (second, first) };
+        // The next epoch overwrites the older half.
+        self.state.borrow_mut().which = newest;
+        if is_clean {
+            return Ok(Vec::new());
+        }
+        let needed = newer.0.before != 0 && older.0.epoch == newer.0.before && older.1 >= newer.0.records;
+        let older = if needed {
+            edge("records of both halves are replayed");
+            older.2
+        } else {
+            Vec::new()
+        };
+        Ok(older.into_iter().chain(newer.2).collect())
+    }
+
+    /// The records of a half, `most` of them: the key of the first one, their number, and their blocks.
+    async fn read_half(&self, which: usize, most: u32) -> Result<(Key, u32, Vec<Item>), IoError> {
+        let (mut first, mut number, mut items) = (Key::default(), 0_u32, Vec::new());
+        let (mut page, mut window, mut bytes) = (0, 0..0, Vec::new());
+        while page < self.half && number < most {
+            let end = (page + LARGEST).min(self.half);
+            if end > window.end {
+                window = page..(page + WINDOW).min(self.half);
+                let at = self.at(which, page, window.end - page);
+                bytes = region::read(&*self.device, at).await?.to_vec();
+            }
+            let here = &bytes[((page - window.start) * PAGE_BYTES) as usize..];
+            let Some((key, record)) = record::decode(here, self.identity) else { break };
+            if key.number != number || (number > 0 && key.epoch != first.epoch) {
+                break;
+            }
+            first = if number == 0 { key } else { first };
+            number += 1;
+            page += 1 + record.len() as u64;
+            items.extend(record);
+        }
+        Ok((first, number, items))
+    }
+}
+
+/// Records of a write: whole rows together.
+fn rows_of(items: &[Item]) -> Vec<Vec<Item>> {
+    let mut rows: std::collections::BTreeMap<u64, Vec<Item>> = std::collections::BTreeMap::new();
+    items.iter().for_each(|item| rows.entry(item.block).or_default().push(item.clone()));
+    let mut records: Vec<Vec<Item>> = Vec::new();
+    for row in rows.into_values() {
+        match records.last_mut() {
+            Some(record) if record.len() + row.len() <= MOST => record.extend(row),
+            _ => records.push(row),
+        }
+    }
+    records
+}

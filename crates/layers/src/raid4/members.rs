@@ -1,0 +1,380 @@
+//! The members of an array: which of them are in service, what they are told about it, and transfers of blocks.
+//!
+//! A member that fails is put out of service, and the others are told durably before any write that it lacks is
+//! answered: so after a crash it is not taken for one that has everything. Without a log that only happens to a member
+//! that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other error the
+//! array refuses writes until it is started again. So it does when more members fail than parity makes up for.
+//!
+//! Generations of writes are reserved in the superblocks, many at a time, and never used twice.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, RangeLocks, mutant};
+
+use super::geometry::{Layout, sectors};
+use super::options::NAME;
+use super::sums::{self, Place};
+use super::superblock::{State, Superblock};
+
+/// Generations that are reserved at a time.
+const RESERVED: u64 = 1 << 20;
+
+/// Blocks of a member, by number.
+pub type Blocks = BTreeMap<u64, Buffer>;
+
+/// The members, data first, parity last.
+pub struct Members {
+    devices: Vec<Rc<dyn BlockDevice>>,
+    /// Geometry.
+    pub layout: Layout,
+    /// Seed of checksums.
+    pub seed: u32,
+    /// What the members were told last.
+    told: Cell<Superblock>,
+    /// The member out of service.
+    out: Cell<Option<usize>>,
+    /// Groups of that member which are in service again.
+    rebuilt: Cell<u64>,
+    /// Whether that member is being rebuilt, and is told too.
+    rebuilds: Cell<bool>,
+    /// Whether a write was announced since the array was clean.
+    session: Cell<bool>,
+    /// Next generation.
+    generation: Cell<u64>,
+    /// Lock of superblocks.
+    turn: RangeLocks,
+    failed: RefCell<Option<IoError>>,
+    /// Commands to members, of reads and writes of data, parity and checksums.
+    pub reads: Cell<u64>,
+    /// As `reads`.
+    pub writes: Cell<u64>,
+}
+
+impl Members {
+    /// The members of an array in this state. The member out of service, and how much of it was rebuilt, may be newer
+    /// than what they were told.
+    pub fn new(
+        devices: Vec<Rc<dyn BlockDevice>>,
+        told: Superblock,
+        (out, rebuilt): (Option<usize>, u64),
+    ) -> Members {
+        Members {
+            devices,
+            layout: told.layout,
+            seed: sums::seed(told.identity),
+            told: Cell::new(told),
+            out: Cell::new(out),
+            rebuilt: Cell::new(rebuilt),
+            rebuilds: Cell::new(false),
+            session: Cell::new(false),
+            generation: Cell::new(told.generations),
+            turn: RangeLocks::new(),
+            failed: RefCell::default(),
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+        }
+    }
+
+    /// What they were told last.
+    pub fn told(&self) -> Superblock {
+        self.told.get()
+    }
+
+    /// The device of a member.
+    pub fn device(&self, member: usize) -> &Rc<dyn BlockDevice> {
+        &self.devices[member]
+    }
+
+    /// The place of a block, for its checksum.
+    pub fn place(&self, member: usize, block: u64) -> Place {
+        Place { seed: self.seed, member, block }
+    }
+
+    /// The member that is out of service.
+    pub fn out(&self) -> Option<usize> {
+        self.out.get()
+    }
+
+    /// Groups of it that were rebuilt.
+    pub fn rebuilt(&self) -> u64 {
+        self.rebuilt.get()
+    }
+
+    /// The member that has nothing of a group.
+    pub fn missing(&self, group: u64) -> Option<usize> {
+        self.out.get().filter(|_| group >= self.rebuilt.get())
+    }
+
+    /// The members that have something of a group.
+    pub fn having(&self, group: u64) -> impl Iterator<Item = usize> + use<> {
+        let missing = self.missing(group);
+        (0..self.devices.len()).filter(move |member| Some(*member) != missing)
+    }
+
+    /// The members that have anything, or are being rebuilt.
+    fn used(&self) -> impl Iterator<Item = usize> + use<> {
+        let idle = self.out.get().filter(|_| !self.rebuilds.get() && self.rebuilt.get() == 0);
+        (0..self.devices.len()).filter(move |member| Some(*member) != idle)
+    }
+
+    /// Fails if the array refuses writes.
+    pub fn check(&self) -> Result<(), IoError> {
+        let failed = self.failed.borrow();
+        failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Refuses all writes from now on, for an error of another device than a member.
+    pub fn refuse(&self, error: &IoError) {
+        self.failed.borrow_mut().get_or_insert_with(|| error.clone());
+    }
+
+    /// Refuses all writes from now on.
+    fn refuse_writes(&self, member: usize, error: &IoError) -> IoError {
+        let why = match self.out.get() {
+            Some(out) => {
+                format!("found member {member} failing beside member {out}, expected one at most: {error}")
+            }
+            None => format!(
+                "found a failed write of member {member}, which without a log is repaired when the array is started \
+                 again: {error}"
+            ),
+        };
+        let refused = IoError::new(ErrorKind::Medium, NAME, None, why);
+        self.failed.borrow_mut().get_or_insert(refused).clone()
+    }
+
+    /// Puts a member out of service that has failed, durably.
+    ///
+    /// # Errors
+    /// The array refuses writes: another member is out of service already, or must not be without a log.
+    pub async fn fail(&self, member: usize, error: &IoError) -> Result<(), IoError> {
+        match self.out.get() {
+            Some(out) if out == member => {
+                self.rebuilds.set(false);
+                self.rebuilt.set(0);
+            }
+            None if self.told().has_log || error.kind() == ErrorKind::Gone => {
+                edge("a member fails: it is out of service");
+                self.out.set(Some(member));
+                self.rebuilt.set(0);
+            }
+            _ => {
+                edge("a member fails that the array cannot do without");
+                return Err(self.refuse_writes(member, error));
+            }
+        }
+        self.tell_of_failures().await
+    }
+
+    /// Returns when the members were told which of them is out of service.
+    pub async fn tell_of_failures(&self) -> Result<(), IoError> {
+        if mutant::is("raid4: a failed member is not told of") {
+            return Ok(());
+        }
+        let told = self.told();
+        if told.out == self.out.get() && told.rebuilt <= self.rebuilt.get() && self.turn.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.take_turn().await;
+        let told = self.told();
+        if told.out == self.out.get() && told.rebuilt <= self.rebuilt.get() {
+            return self.check();
+        }
+        self.tell(told).await
+    }
+
+    async fn take_turn(&self) -> seekless_core::lock::Guard {
+        self.turn.exclusive(Extent::new(0, 1), &Hints::default()).await
+    }
+
+    /// Writes the next superblock to all members in service; the caller has the turn.
+    async fn tell(&self, mut next: Superblock) -> Result<(), IoError> {
+        loop {
+            self.check()?;
+            next.events = self.told().events + 1;
+            (next.out, next.rebuilt) = (self.out.get(), self.rebuilt.get());
+            // If it fails, the number is not used again.
+            let before = self.told.replace(Superblock { events: next.events, ..self.told() });
+            let told = self.used().map(async |member| (member, self.tell_one(member, &next).await));
+            let failed =
+                join_all(told).await.into_iter().find_map(|(member, told)| Some((member, told.err()?)));
+            let Some((member, error)) = failed else {
+                self.told.set(next);
+                return Ok(());
+            };
+            match self.out.get() {
+                Some(out) if out == member => self.rebuilds.set(false),
+                None if before.has_log || error.kind() == ErrorKind::Gone => self.out.set(Some(member)),
+                _ => return Err(self.refuse_writes(member, &error)),
+            }
+            self.rebuilt.set(0);
+        }
+    }
+
+    async fn tell_one(&self, member: usize, next: &Superblock) -> Result<(), IoError> {
+        let (device, copy) = (&self.devices[member], next.copy());
+        device.write(sectors(copy), next.encode(member, copy), Hints::default()).await?;
+        if mutant::is("raid4: superblocks are not flushed") {
+            return Ok(());
+        }
+        device.flush(Hints::default()).await
+    }
+
+    /// Announces writes, before the first one since the array was clean, and reserves generations.
+    pub async fn begin(&self) -> Result<(), IoError> {
+        self.check()?;
+        if self.has_begun() {
+            return Ok(());
+        }
+        let _turn = self.take_turn().await;
+        if self.has_begun() {
+            return self.check();
+        }
+        let generations = self.generation.get() + RESERVED;
+        self.tell(Superblock { state: State::Dirty, generations, ..self.told() }).await?;
+        self.session.set(true);
+        Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        self.session.get() && self.generation.get() + RESERVED / 2 < self.told().generations
+    }
+
+    /// The next generation; after [`Members::begin`].
+    pub fn next_generation(&self) -> u64 {
+        // An entry of generation zero is that of a block that was never written.
+        let next = self.generation.get() + 1;
+        self.generation.set(next);
+        next
+    }
+
+    /// Notes that nothing is being written, after a flush; `writing` is asked whether that still holds.
+    pub async fn end(&self, writing: impl Fn() -> bool) -> Result<(), IoError> {
+        let _turn = self.take_turn().await;
+        if writing() || self.told().state == State::Clean {
+            return Ok(());
+        }
+        // Writes from now on wait for the turn to announce themselves.
+        self.session.set(false);
+        let generations = self.generation.get() + 1;
+        self.tell(Superblock { state: State::Clean, generations, ..self.told() }).await
+    }
+
+    /// Flushes all members in service; those that fail are put out of it.
+    pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
+        let flushes = self.used().map(async |member| (member, self.devices[member].flush(how.clone()).await));
+        for (member, flushed) in join_all(flushes).await {
+            if let Err(error) = flushed {
+                self.fail(member, &error).await?;
+            }
+        }
+        self.tell_of_failures().await
+    }
+
+    /// Tells a new array's members of it, at first that it is being created, and with `State::Clean` that it is.
+    pub async fn form(&self, state: State) -> Result<(), IoError> {
+        let _turn = self.take_turn().await;
+        self.tell(Superblock { state, ..self.told() }).await?;
+        let why = "found a member failing while the array is created, expected all of them to be written";
+        let all = self.out.get().is_none();
+        if all { Ok(()) } else { Err(IoError::new(ErrorKind::Medium, NAME, None, why)) }
+    }
+
+    /// Begins to rebuild a member: it is told of the array from now on.
+    pub async fn begin_rebuild(&self) -> Result<(), IoError> {
+        let _turn = self.take_turn().await;
+        self.rebuilds.set(true);
+        self.tell(self.told()).await
+    }
+
+    /// Whether the member out of service is being rebuilt.
+    pub fn rebuilds(&self) -> bool {
+        self.rebuilds.get()
+    }
+
+    /// Groups of the member out of service up to this one are in service again.
+    pub fn has_rebuilt(&self, groups: u64) {
+        self.rebuilt.set(groups);
+    }
+
+    /// Tells the members durably how much of the one out of service was rebuilt, and with `all` that it is in service.
+    pub async fn tell_of_rebuild(&self, all: bool) -> Result<(), IoError> {
+        let _turn = self.take_turn().await;
+        if !self.rebuilds() {
+            return Err(IoError::new(ErrorKind::Medium, NAME, None, "the member being rebuilt failed"));
+        }
+        if all {
+            self.out.set(None);
+            self.rebuilt.set(0);
+            self.rebuilds.set(false);
+        }
+        self.tell(self.told()).await
+    }
+}
+
+impl Members {
+    /// Contiguous runs of blocks, each for one command: a checksum block goes together with its group only if all of
+    /// that is transferred.
+    fn runs<'a>(&self, blocks: &'a Blocks) -> Vec<Vec<(u64, &'a Buffer)>> {
+        let group = self.layout.group_blocks();
+        let mut runs: Vec<Vec<(u64, &Buffer)>> = Vec::new();
+        for (&block, buffer) in blocks {
+            let sums = if self.layout.is_sums(block) { block } else { block - 1 };
+            let follows = runs.last().and_then(|run| run.last()).is_some_and(|(last, _)| last + 1 == block);
+            let whole =
+                || !self.layout.is_sums(sums) || blocks.range(sums..sums + group).count() as u64 == group;
+            match runs.last_mut() {
+                Some(run) if follows && whole() => run.push((block, buffer)),
+                _ => runs.push(vec![(block, buffer)]),
+            }
+        }
+        runs
+    }
+
+    /// Reads blocks of a member into their buffers; the errors of those that cannot be read.
+    pub async fn read(&self, member: usize, blocks: &Blocks, how: &Hints) -> BTreeMap<u64, IoError> {
+        let runs = self.runs(blocks).into_iter().map(async |run| {
+            let mut failed = BTreeMap::new();
+            if let Err(error) = self.read_run(member, &run, how).await {
+                if run.len() == 1 {
+                    failed.insert(run[0].0, error);
+                    return failed;
+                }
+                edge("of a run that cannot be read, each block is");
+                for block in run {
+                    if let Err(error) = self.read_run(member, &[block], how).await {
+                        failed.insert(block.0, error);
+                    }
+                }
+            }
+            failed
+        });
+        join_all(runs).await.into_iter().flatten().collect()
+    }
+
+    async fn read_run(&self, member: usize, run: &[(u64, &Buffer)], how: &Hints) -> Result<(), IoError> {
+        self.reads.set(self.reads.get() + 1);
+        let (device, at) = (&self.devices[member], Extent::of_pages(run[0].0, run.len() as u64));
+        let into = Buffer::join(run.iter().map(|(_, buffer)| (*buffer).clone()));
+        let parts = into.split(at, device.geometry().largest_sectors);
+        let parts = parts.map(|(part, into)| device.read(part, into, how.clone()));
+        join_all(parts).await.into_iter().try_for_each(|read| read.map(drop))
+    }
+
+    /// Writes blocks of a member.
+    pub async fn write(&self, member: usize, blocks: &Blocks, how: &Hints) -> Result<(), IoError> {
+        let runs = self.runs(blocks).into_iter().map(async |run| {
+            self.writes.set(self.writes.get() + 1);
+            let (device, at) = (&self.devices[member], Extent::of_pages(run[0].0, run.len() as u64));
+            let from = Buffer::join(run.iter().map(|(_, buffer)| (*buffer).clone()));
+            let parts = from.split(at, device.geometry().largest_sectors);
+            let parts = parts.map(|(part, from)| device.write(part, from, how.clone()));
+            join_all(parts).await.into_iter().collect::<Result<(), IoError>>()
+        });
+        join_all(runs).await.into_iter().collect()
+    }
+}

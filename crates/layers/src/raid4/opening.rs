@@ -1,0 +1,240 @@
+//! Opening an array, and creating one.
+//!
+//! The superblocks say which array the members are of, and which of them is out of service: the newest one counts. A
+//! member that is blank or unreadable is missing. Refused are members of another array or at another place, more than
+//! one missing, and without a log an array that is dirty with one missing: then a row that a crash cut short could not
+//! be told from others.
+//!
+//! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and clean. So
+//! blank members beside others of an array are missing, and never new.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use seekless_core::runtime::{self, edge, first_number};
+use seekless_core::{BlockDevice, ErrorKind, Extent, Hints, IoError, Zeroes};
+
+use super::Raid;
+use super::geometry::Layout;
+use super::journal::Journal;
+use super::members::Members;
+use super::options::{LOG, NAME, Options, PARITY};
+use super::resync::Unsettled;
+use super::superblock::{self, Found, State, Superblock};
+use crate::registry::{Below, Sizes};
+
+fn refused(why: String) -> IoError {
+    IoError::new(ErrorKind::Invalid, NAME, None, why)
+}
+
+/// The members: those with data, and the one of `parity`.
+fn devices(below: &Below) -> Result<Vec<Rc<dyn BlockDevice>>, IoError> {
+    Ok(below.over.iter().cloned().chain([below.device(PARITY)?]).collect())
+}
+
+fn layout(below: &Below, options: &Options) -> Result<Layout, IoError> {
+    let sectors = |device: &Rc<dyn BlockDevice>| device.geometry().sectors;
+    let parity = vec![sectors(&below.device(PARITY)?)];
+    let sizes = Sizes {
+        over: below.over.iter().map(sectors).collect(),
+        devices: [(PARITY.to_owned(), parity)].into_iter().collect(),
+    };
+    options.layout(&sizes).map_err(|why| refused(why.to_string()))
+}
+
+/// What the superblocks say of an array.
+struct Array {
+    told: Superblock,
+    missing: Option<usize>,
+    rebuilt: u64,
+}
+
+/// Reads the members' superblocks; `None` for a new array.
+async fn assemble(
+    devices: &[Rc<dyn BlockDevice>],
+    layout: &Layout,
+    has_log: bool,
+) -> Result<Result<Array, u64>, IoError> {
+    let found = join_all(devices.iter().map(|device| superblock::find(&**device))).await;
+    let members: Vec<(usize, (usize, Superblock))> =
+        found
+            .iter()
+            .enumerate()
+            .filter_map(|(number, found)| {
+                if let Found::Member(member, of) = found { Some((number, (*member, *of))) } else { None }
+            })
+            .collect();
+    let newest =
+        members.iter().map(|(_, (_, of))| *of).max_by_key(|of| (of.state != State::Forming, of.events));
+    for (number, found) in found.iter().enumerate() {
+        match found {
+            Found::Other => {
+                let why =
+                    format!("found data on member {number} that is of no array, expected zeroes or a member");
+                return Err(refused(why));
+            }
+            Found::Unreadable(error) if newest.is_none_or(|newest| newest.state == State::Forming) => {
+                return Err(error.clone());
+            }
+            _ => {}
+        }
+    }
+    let Some(told) = newest.filter(|newest| newest.state != State::Forming) else {
+        if newest.is_some() {
+            edge("an array whose creation was cut short is created again");
+        } else {
+            edge("zeroes where no superblock was written: a new array");
+        }
+        return Ok(Err(newest.map_or(first_number(), |newest| newest.events)));
+    };
+    check_members(&members, &told, layout, has_log)?;
+    let mut missing: Vec<usize> =
+        (0..devices.len()).filter(|number| members.iter().all(|(other, _)| other != number)).collect();
+    let is_there = told.out.is_some_and(|out| !missing.contains(&out));
+    missing.extend(told.out.filter(|_| is_there));
+    let rebuilt = if is_there { told.rebuilt } else { 0 };
+    if missing.len() > 1 {
+        let list: Vec<String> = missing.iter().map(usize::to_string).collect();
+        let why = format!(
+            "found members {} missing, blank or out of service, expected one at most",
+            list.join(" and ")
+        );
+        return Err(refused(why));
+    }
+    let missing = missing.first().copied();
+    if let Some(member) = missing.filter(|_| told.state == State::Dirty && !told.has_log) {
+        let why = format!(
+            "found member {member} missing and the array dirty, expected one of them: it has no log, so rows that a crash \
+             cut short cannot be repaired without the member"
+        );
+        return Err(refused(why));
+    }
+    Ok(Ok(Array { told, missing, rebuilt }))
+}
+
+/// Refuses members of another array or place, and other options than those that the array was created with.
+fn check_members(
+    members: &[(usize, (usize, Superblock))],
+    told: &Superblock,
+    layout: &Layout,
+    has_log: bool,
+) -> Result<(), IoError> {
+    for (number, (member, of)) in members {
+        if of.identity != told.identity {
+            let why = format!(
+                "found member {number} of array {:032x}, expected one of array {:032x}, as another is",
+                of.identity, told.identity
+            );
+            return Err(refused(why));
+        }
+        if member != number {
+            return Err(refused(format!("found member {member} of the array in place of member {number}")));
+        }
+    }
+    if told.layout != *layout {
+        let text = |of: &Layout| {
+            let parity = if of.rotates { "rotating parity" } else { "parity on the last" };
+            format!("{} stripes of {}+1 units of {} blocks, {parity}", of.stripes, of.data, of.unit)
+        };
+        return Err(refused(format!("found an array of {}, expected {}", text(&told.layout), text(layout))));
+    }
+    if told.has_log != has_log {
+        let text = |has_log| if has_log { "with a log" } else { "without a log" };
+        return Err(refused(format!(
+            "found an array {}, expected one {}",
+            text(told.has_log),
+            text(has_log)
+        )));
+    }
+    Ok(())
+}
+
+impl Raid {
+    /// Opens an array; a new one on zeroes, if `below` says so.
+    ///
+    /// # Errors
+    /// See the file's header; and those of the devices.
+    pub async fn open(below: &Below, options: &Options) -> Result<Rc<Raid>, IoError> {
+        let (devices, layout) = (devices(below)?, layout(below, options)?);
+        let log = below.devices.contains_key(LOG).then(|| below.device(LOG)).transpose()?;
+        let canary = Rc::new(options.canary());
+        let array = assemble(&devices, &layout, log.is_some()).await?;
+        let (members, journal) = match array {
+            Ok(Array { told, missing, rebuilt }) => {
+                let members = Members::new(devices, told, (missing, rebuilt));
+                let journal =
+                    log.map(|log| Journal::new(log, &layout, told.identity, canary.clone())).transpose()?;
+                if let Some(journal) = &journal {
+                    journal.check().await?;
+                }
+                (members, journal)
+            }
+            Err(events) if below.create => {
+                let mut rng = runtime::rng("raid identity");
+                let identity = (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1);
+                let journal =
+                    log.map(|log| Journal::new(log, &layout, identity, canary.clone())).transpose()?;
+                let told = Superblock {
+                    identity,
+                    layout,
+                    has_log: journal.is_some(),
+                    state: State::Forming,
+                    events,
+                    out: None,
+                    rebuilt: 0,
+                    generations: first_number(),
+                };
+                let members = Members::new(devices, told, (None, 0));
+                members.form(State::Forming).await?;
+                if let Some(journal) = &journal {
+                    journal.create().await?;
+                }
+                members.form(State::Clean).await?;
+                (members, journal)
+            }
+            Err(_) => {
+                let why = "found no array, expected one: seekless volume create creates it";
+                return Err(refused(why.to_owned()));
+            }
+        };
+        let dirty = members.told().state == State::Dirty && journal.is_none();
+        let unsettled = if dirty { Unsettled::all(layout.groups()) } else { Unsettled::default() };
+        let raid = Raid::new(members, journal, unsettled, canary, below.timing_only);
+        raid.replay().await?;
+        raid.resync_in_background();
+        Ok(raid)
+    }
+
+    /// Creates an array. What the members hold is refused, unless `replace`: then it is overwritten.
+    ///
+    /// # Errors
+    /// Members with contents, or those of the devices.
+    pub async fn create(below: Below, options: &Options, replace: bool) -> Result<(), IoError> {
+        layout(&below, options)?;
+        let log = below.devices.get(LOG).into_iter().flatten().cloned();
+        for (number, device) in devices(&below)?.into_iter().chain(log).enumerate() {
+            if let Some(found) = crate::contents::found(&*device).await?.filter(|_| !replace) {
+                let why = format!("found {found} on member {number}, expected zeroes: --replace discards it");
+                return Err(refused(why));
+            }
+            zero(&*device).await?;
+        }
+        let raid = Raid::open(&Below { create: true, ..below }, options).await?;
+        seekless_core::Layer::stop(&*raid).await
+    }
+}
+
+/// Zeroes a device, except where it says that it is zero.
+async fn zero(device: &dyn BlockDevice) -> Result<(), IoError> {
+    let geometry = device.geometry();
+    for part in Extent::new(0, geometry.sectors).split(geometry.largest_sectors) {
+        for known in device.extents(part).await? {
+            use seekless_core::device::Content;
+            if !matches!(known.content, Content::Hole | Content::Zero) {
+                let zeroes = Zeroes { may_unmap: true, only_if_fast: false };
+                device.write_zeroes(known.extent, Hints::default(), zeroes).await?;
+            }
+        }
+    }
+    device.flush(Hints::default()).await
+}
