@@ -353,7 +353,9 @@ impl Journal {
 /// Records of a write: whole rows together.
 fn rows_of(items: &[Item]) -> Vec<Vec<Item>> {
     let mut rows: std::collections::BTreeMap<u64, Vec<Item>> = std::collections::BTreeMap::new();
-    items.iter().for_each(|item| rows.entry(item.block).or_default().push(item.clone()));
+    for item in items {
+        rows.entry(item.block).or_default().push(item.clone());
+    }
     let mut records: Vec<Vec<Item>> = Vec::new();
     for row in rows.into_values() {
         match records.last_mut() {

@@ -43,7 +43,9 @@ impl Raid {
         }
         let again = self.read_from_members(&parts, how).await;
         let mut by_group: BTreeMap<u64, Vec<&Part>> = BTreeMap::new();
-        again.into_iter().for_each(|part| by_group.entry(part.at.group).or_default().push(part));
+        for part in again {
+            by_group.entry(part.at.group).or_default().push(part);
+        }
         for (group, parts) in by_group {
             let rows = parts.iter().map(|part| part.at.row).collect();
             let solved = {

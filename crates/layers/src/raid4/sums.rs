@@ -92,7 +92,7 @@ impl Entry {
 
 /// Of data with generation `found` under parity that covers generation `covered`: whether the parity is the older one.
 pub fn is_parity_older(found: u32, covered: u32) -> bool {
-    covered == 0 || (found != 0 && (covered.wrapping_sub(found) as i32) < 0)
+    covered == 0 || (found != 0 && covered.wrapping_sub(found) > u32::MAX / 2)
 }
 
 /// A checksum block.

@@ -4,16 +4,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use seekless_core::runtime::Runtime;
-use seekless_core::{ErrorKind, Slice};
+use seekless_core::Slice;
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
-use crate::fault::powercut::{self, Keep, PowerCut};
 use crate::registry::Below;
-use crate::under_test::{
-    PAGES, SECTORS, Versions, filled, flush, reached, steps, values, with_error, world, write,
-};
+use crate::under_test::{SECTORS, Step, Versions, steps, values, with_error, world, write};
 
 /// Sectors of a member: two units of three blocks and a checksum block.
 const MEMBER: u64 = (geometry::HEAD + 8) * PAGE_SECTORS;
@@ -72,6 +68,13 @@ impl Devices {
     }
 }
 
+/// Steps without discards, which leave everything as it is.
+fn writes(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    steps(most).prop_map(|steps| {
+        steps.into_iter().map(|(what, at, size)| (if what == 3 { 4 } else { what }, at, size)).collect()
+    })
+}
+
 async fn content(raid: &Raid) -> Vec<u8> {
     values(raid, Extent::new(0, SECTORS)).await.unwrap()
 }
@@ -91,7 +94,7 @@ fn what_is_written_is_read_and_found_again() {
             let expected: Vec<u8> = (0..SECTORS as u8).collect();
             assert_eq!(content(&raid).await, expected);
             raid.stop().await.unwrap();
-            assert_eq!(content(&*devices.open().await.unwrap()).await, expected);
+            assert_eq!(content(&devices.open().await.unwrap()).await, expected);
             for missing in 0..3 {
                 let raid = devices.without(missing).open().await.unwrap();
                 assert_eq!(content(&raid).await, expected, "without member {missing}");
@@ -110,4 +113,88 @@ fn an_update_of_one_block_takes_eight_commands() {
         let after = (raid.members.reads.get(), raid.members.writes.get());
         assert_eq!((after.0 - before.0, after.1 - before.1), (4, 4));
     });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Writes, flushes and reads with a member missing from the start, or failing at some request: all reads are right, and
+    /// so they are after a restart, without that member and, once it is rebuilt, without any other.
+    #[test]
+    fn one_failed_member_costs_nothing(
+        steps in writes(24), failing in 0..3_usize, nth in 1..60_u64, log: bool, rotates: bool,
+    ) {
+        let options = if rotates { "rotation = 'left'" } else { "" };
+        world(async || {
+            let devices = Devices::new(log, options);
+            devices.open().await.unwrap();
+            let options = format!("kind = 'gone'\nfor_ever = true\nnth = {nth}");
+            let failing_later = devices.map(|number, device| {
+                if number == failing { with_error(device, &options) } else { device.clone() }
+            });
+            let mut versions = Versions::zeroes();
+            let raid = failing_later.open().await.unwrap();
+            versions.carry_out(&*raid, &steps, 1).await.unwrap();
+            let expected = versions.last(0..SECTORS);
+            assert_eq!(content(&raid).await, expected);
+            raid.stop().await.unwrap();
+            let raid = devices.open().await.unwrap();
+            assert_eq!(content(&raid).await, expected, "restarted");
+            raid.command("rebuild", Hints::default()).await.unwrap();
+            assert_eq!((content(&raid).await, raid.members.out()), (expected.clone(), None), "rebuilt");
+            raid.stop().await.unwrap();
+            for missing in 0..3 {
+                let raid = devices.without(missing).open().await.unwrap();
+                assert_eq!(content(&raid).await, expected, "without member {missing}");
+            }
+        });
+    }
+
+    /// Blocks rot, one in each row at most, checksum blocks among them: all is read as it was written, and repaired.
+    #[test]
+    fn what_rots_is_repaired(member in 0..3_usize, bits in prop::collection::vec(2 * 32_768..10 * 32_768_usize, 1..9)) {
+        world(async || {
+            // Of a checksum block, only what it has of its three rows.
+            let used = |bit: &usize| (bit / 32_768 + 2) % 4 != 0 || bit % 32_768 < 3 * 64 * 8;
+            let bits: Vec<usize> = bits.iter().copied().filter(used).collect();
+            let devices = Devices::new(false, "");
+            let raid = devices.open().await.unwrap();
+            write(&*raid, 0, SECTORS, 7).await.unwrap();
+            raid.stop().await.unwrap();
+            let whole = devices.members[member].clone();
+            let bytes = async |device: &Device| {
+                let all = Extent::new(0, MEMBER);
+                device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap().to_vec()
+            };
+            let before = bytes(&whole).await;
+            let mut rotten = before.clone();
+            bits.iter().for_each(|bit| rotten[bit / 8] ^= 1 << (bit % 8));
+            whole.write(Extent::new(0, MEMBER), Buffer::from_vec(rotten), Hints::default()).await.unwrap();
+            let raid = devices.open().await.unwrap();
+            let verify = Hints { verify: true, ..Hints::default() };
+            let all = Extent::new(0, SECTORS);
+            raid.read(all, Buffer::zeroed(all.bytes()), verify).await.unwrap();
+            assert_eq!(content(&raid).await, [7; SECTORS as usize]);
+            raid.stop().await.unwrap();
+            // All but superblocks, which a stop wrote.
+            let (from, to) = (geometry::HEAD as usize * 4_096, (geometry::HEAD + 8) as usize * 4_096);
+            assert_eq!(bytes(&whole).await[from..to], before[from..to]);
+        });
+    }
+
+    /// The program ends without a stop, with writes under way: what was flushed is there, also without a member if the
+    /// array has a log.
+    #[test]
+    fn what_was_answered_survives_the_program(steps in writes(16), missing in 0..4_usize, rotates: bool) {
+        let options = if rotates { "rotation = 'left'" } else { "" };
+        world(async || {
+            let devices = Devices::new(true, options);
+            let mut versions = Versions::zeroes();
+            let raid = devices.open().await.unwrap();
+            versions.carry_out(&*raid, &steps, 1).await.unwrap();
+            drop(raid);
+            let raid = devices.without(missing.min(2) + usize::from(missing == 3) * 9).open().await.unwrap();
+            assert_eq!(content(&raid).await, versions.last(0..SECTORS));
+        });
+    }
 }

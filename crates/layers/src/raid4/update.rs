@@ -17,13 +17,16 @@ use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Ticket, mu
 
 use super::Raid;
 use super::done::Done;
-use super::geometry::At;
+use super::geometry::{At, sectors};
 use super::journal::Item;
 use super::load::{Loaded, Wanted, encoded};
 use super::members::Blocks;
 use super::options::NAME;
 use super::rows;
 use super::sums::{Entry, MOST_DATA, Sums};
+
+/// Readings of a group, each after a repair or the failure of a member, after which a write fails.
+const ATTEMPTS: u32 = 4;
 
 /// A part of a write that lies in one block.
 pub struct Piece {
@@ -111,12 +114,19 @@ impl Raid {
         for piece in pieces {
             rows.entry(piece.at.row).or_default().insert(piece.at.column, piece);
         }
-        loop {
+        let read = Hints { fua: false, ..how.clone() };
+        for _ in 0..ATTEMPTS {
             let missing = self.members.missing(group);
             let methods: BTreeMap<u64, Method> =
                 rows.iter().map(|(row, written)| (*row, self.method(group, written, missing))).collect();
             let wanted = self.wanted(group, &rows, &methods, missing);
-            let loaded = self.load_sound(group, &wanted, how).await?;
+            let loaded = self.load(group, &wanted, &read).await;
+            let damaged = loaded.damaged(self, group, &wanted);
+            if !damaged.is_empty() {
+                edge("a write finds a damaged block");
+                self.heal(group, &damaged, &read).await?;
+                continue;
+            }
             let again = !mutant::is("raid4: members are not looked at again after a wait");
             if self.members.missing(group) != missing && again {
                 edge("a member fails while a row is read");
@@ -126,6 +136,8 @@ impl Raid {
             let new = self.compute(group, &rows, &methods, &loaded, generation);
             return self.store(group, new, loaded.sums, how).await;
         }
+        let why = "found a row that stays damaged, expected its repair to be read";
+        Err(IoError::new(ErrorKind::Medium, NAME, Some(sectors(self.members.layout.sums(group))), why))
     }
 
     /// How the parity of a row follows.
@@ -195,24 +207,6 @@ impl Raid {
             }
         }
         wanted
-    }
-
-    /// Reads rows; damaged ones are repaired first.
-    async fn load_sound(&self, group: u64, wanted: &Wanted, how: &Hints) -> Result<Loaded, IoError> {
-        let read = Hints { fua: false, ..how.clone() };
-        let loaded = self.load(group, wanted, &read).await;
-        let damaged = loaded.damaged(self, group, wanted);
-        if damaged.is_empty() {
-            return Ok(loaded);
-        }
-        edge("a write finds a damaged block");
-        self.heal(group, &damaged, &read).await?;
-        let loaded = self.load(group, wanted, &read).await;
-        if loaded.damaged(self, group, wanted).is_empty() {
-            return Ok(loaded);
-        }
-        let why = "found a damaged block that stays damaged, expected its repair to be read";
-        Err(loaded.error.unwrap_or_else(|| IoError::new(ErrorKind::Medium, NAME, None, why)))
     }
 
     /// The new blocks, with the parity of their rows.
