@@ -17,7 +17,7 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 11] = [
+pub const VOLUMES: [&str; 12] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -28,6 +28,7 @@ pub const VOLUMES: [&str; 11] = [
     "mapper",
     "powercut",
     "scrub",
+    "proximal",
     "stack",
 ];
 

@@ -174,10 +174,19 @@ fn run(job: &Job, staging: f64) -> Result<Run, LabError> {
         let (destaging, destages) = bench.update(staged).await?;
         let aged_mb_s = bench.read().await?;
         let counters = bench.layer.counters();
-        let of = |name: &str| counters.iter().find(|(key, _)| *key == name).map_or(0.0, |found| found.1 as f64);
+        let of =
+            |name: &str| counters.iter().find(|(key, _)| *key == name).map_or(0.0, |found| found.1 as f64);
         let displaced_pct = 100.0 * of("pages_displaced") / of("pages_destaged").max(1.0);
         let updates = of("pages_destaged");
-        Ok::<_, IoError>(Run { updates, destages, destaging, work: bench.work(), fresh_mb_s, aged_mb_s, displaced_pct })
+        Ok::<_, IoError>(Run {
+            updates,
+            destages,
+            destaging,
+            work: bench.work(),
+            fresh_mb_s,
+            aged_mb_s,
+            displaced_pct,
+        })
     });
     ran.map_err(LabError::from)?.map_err(LabError::from)
 }
@@ -220,7 +229,8 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
 }
 
 /// What differs from the paper's setup.
-const NOTES: [&str; 1] = ["One disk, where the paper has an array of five with checksums: an update costs one I/O here, \
+const NOTES: [&str; 1] =
+    ["One disk, where the paper has an array of five with checksums: an update costs one I/O here, \
                            and eight there. A destage goes through the whole volume in one sweep."];
 
 fn table_3(job: &Job) -> Result<Shown, LabError> {

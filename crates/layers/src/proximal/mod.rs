@@ -66,8 +66,7 @@ impl Proximal {
             Borg::format_new(placed.clone(), staging.clone(), options.staging(), false).await?;
         }
         // A crash may have come before the staging area was formatted.
-        let staging =
-            Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
+        let staging = Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
         Ok(Rc::new(Proximal { placed, staging }))
     }
 }

@@ -55,7 +55,11 @@ pub async fn open(
         }
         Choice::Refused(sector, _) => {
             let why = "found a sector of the super page that is not as it was written, expected it whole";
-            return Err(failed(ErrorKind::Corrupt, Some(Extent { start: sector, sectors: 1 }), why.to_owned()));
+            return Err(failed(
+                ErrorKind::Corrupt,
+                Some(Extent { start: sector, sectors: 1 }),
+                why.to_owned(),
+            ));
         }
         Choice::Neither => {
             let why = "found no super page that is whole, expected one of two".to_owned();

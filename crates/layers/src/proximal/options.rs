@@ -72,7 +72,6 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
         "a map before its data",
         "a map that is not flushed",
         "a block is free too early",
-        "an opening is not flushed",
         "a failed write counts",
         "torn metadata accepted",
     ]
@@ -85,7 +84,8 @@ impl Options {
     pub fn check(&self) -> Result<(), Refused> {
         let share = |key, value: f64, most: f64| {
             let fits = value > 0.0 && value < most;
-            let refused = || Refused::new(key, value.to_string(), format!("more than 0 and less than {most}"));
+            let refused =
+                || Refused::new(key, value.to_string(), format!("more than 0 and less than {most}"));
             fits.then_some(()).ok_or_else(refused)
         };
         share("reserve", self.reserve, 1.0)?;

@@ -17,8 +17,8 @@ use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES,
-    PAGE_SECTORS, RangeLocks,
+    BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES, PAGE_SECTORS,
+    RangeLocks,
 };
 
 use super::format::{self, NONE, Shape, block_at};
@@ -115,10 +115,8 @@ impl Placed {
     ) -> Result<Rc<Placed>, IoError> {
         let (Opened { shape, identity, map, ranges, is_new: _ }, canary) = (opened, options.canary());
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
-        if !canary.is("an opening is not flushed") {
-            data.flush(Hints::default()).await?;
-            flash.flush(Hints::default()).await?;
-        }
+        data.flush(Hints::default()).await?;
+        flash.flush(Hints::default()).await?;
         let state = State { map, ranges, released: Vec::new(), failed: None, counts: Counts::default() };
         Ok(Rc::new(Placed {
             data,

@@ -91,7 +91,8 @@ impl Ranges {
     fn around(&self, home: u64) -> impl Iterator<Item = u64> + use<> {
         let ranges = self.counts.len() as u64;
         let sides = (1..ranges).flat_map(move |far| {
-            let (after, before) = (home.checked_add(far).filter(|after| *after < ranges), home.checked_sub(far));
+            let (after, before) =
+                (home.checked_add(far).filter(|after| *after < ranges), home.checked_sub(far));
             after.into_iter().chain(before)
         });
         std::iter::once(home).chain(sides)
@@ -108,7 +109,8 @@ impl Ranges {
             (at.abs_diff(near), (at, taken))
         };
         let mut parts: Vec<(u64, Run)> = self.holes(start, end).into_iter().map(part).collect();
-        let whole = parts.iter().filter(|(_, (_, taken))| *taken == blocks).min_by_key(|(far, _)| *far).copied();
+        let whole =
+            parts.iter().filter(|(_, (_, taken))| *taken == blocks).min_by_key(|(far, _)| *far).copied();
         if let Some(whole) = whole {
             parts = vec![whole];
         }

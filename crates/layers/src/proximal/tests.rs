@@ -120,14 +120,19 @@ fn a_rotten_sector_of_the_map_is_repaired_from_the_other_copy_or_named() {
         volume.stop().await.unwrap();
         let damage = async |copy: usize| {
             let at = Extent { start: format::map_at(0, copy).start + 3, sectors: 1 };
-            let bytes = both.1.read(at, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap().to_vec();
+            let bytes =
+                both.1.read(at, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap().to_vec();
             let changed = Buffer::from_vec(bytes.iter().map(|byte| byte ^ 4).collect());
             both.1.write(at, changed, Hints::default()).await.unwrap();
             at
         };
         damage(0).await;
         let again = open(&both).await.unwrap();
-        assert_eq!(values(&*again, Extent::new(0, 256)).await.unwrap(), [9; 256], "both copies were the same");
+        assert_eq!(
+            values(&*again, Extent::new(0, 256)).await.unwrap(),
+            [9; 256],
+            "both copies were the same"
+        );
         let second = damage(1).await;
         let error = open(&both).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
