@@ -5,14 +5,17 @@
 //! until half of all pages were updated. Each destage is measured by the disks' busy time; then logically contiguous
 //! pages are read at random places, before the updates and after them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Extent, Hints, IoError, Layer, Nanos, PAGE_BYTES, PAGE_SECTORS, Slice,
+    Account, BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Layer, Nanos, PAGE_BYTES, PAGE_SECTORS,
+    Slice,
 };
 use seekless_drive::{QueueOptions, Simulated, Spec, Work, simulated, spec};
-use seekless_layers::{Proximal, proximal};
+use seekless_layers::registry::{self, Below};
+use seekless_layers::{Bytes, Proximal, proximal};
 
 use super::shown::{Cell, Grid, Shown, numbers};
 use super::{Entry, Job};
@@ -47,10 +50,18 @@ pub const TABLE_3: Entry = Entry {
 
 /// The flash of the staging area.
 const FLASH: &str = "samsung-pm9a3-1920gb";
+/// Disks with data of the array; one more has the parity.
+const DATA_DISKS: usize = 4;
+/// Blocks of a stripe unit.
+const UNIT: u64 = 256;
+/// Blocks of an allocation range: a unit without its checksum blocks.
+const RANGE: u64 = UNIT - UNIT / 64;
 /// Pages of a serial read (section 5.3).
 const READ: u64 = 974;
 /// Serial reads of a measurement.
 const READS: u64 = 400;
+/// Rotation of the array's parity: none, and over all disks.
+const RAID_4: &str = "none";
 /// Account of destages.
 const DESTAGED: Account = Account(1);
 /// Cost of a random I/O of the paper's disk, in milliseconds: its OP.
@@ -82,6 +93,14 @@ struct Run {
     displaced_pct: f64,
 }
 
+fn too_small(what: &str) -> IoError {
+    IoError::new(ErrorKind::Invalid, "figure", None, format!("{what} is too small"))
+}
+
+fn slice(of: Rc<dyn BlockDevice>, window: Extent) -> Result<Rc<dyn BlockDevice>, IoError> {
+    Ok(Rc::new(Slice::new(of, window).ok_or_else(|| too_small("the drive"))?))
+}
+
 /// An array and its clients.
 struct Bench {
     disks: Vec<Rc<dyn Simulated>>,
@@ -91,24 +110,35 @@ struct Bench {
 }
 
 impl Bench {
-    /// A volume of about `pages` pages with a staging area of this share of them.
-    async fn new(drive: &Spec, flash: &spec::Model, pages: u64, staging: f64) -> Result<Bench, IoError> {
-        let options = proximal::Options::default();
-        let disk = simulated(0, &drive.clone().into(), QueueOptions::default());
-        let blocks = (pages as f64 / (1.0 - options.reserve)) as u64 / 256 * 256;
-        let too_small = |what: &str| {
-            IoError::new(seekless_core::ErrorKind::Invalid, "figure", None, format!("{what} is too small"))
-        };
-        let data = Slice::new(disk.clone().device(), Extent::of_pages(0, blocks));
-        let data = Rc::new(data.ok_or_else(|| too_small("the drive"))?);
-        let ssd = simulated(1, flash, QueueOptions::default());
+    /// A volume of about `pages` pages over an array of five disks, with a staging area of this share of them.
+    async fn new(
+        drive: &Spec,
+        flash: &spec::Model,
+        pages: u64,
+        staging: f64,
+        rotation: &str,
+    ) -> Result<Bench, IoError> {
+        let options = proximal::Options { range: Bytes(RANGE * PAGE_BYTES), ..proximal::Options::default() };
+        let disk = |number| simulated(number, &drive.clone().into(), QueueOptions::default());
+        let disks: Vec<_> = (0..=DATA_DISKS as u32).map(disk).collect();
+        let blocks = (pages as f64 / (1.0 - options.reserve)) as u64;
+        // A unit is a range and its checksum blocks; the superblock of the array precedes them.
+        let member = Extent::of_pages(0, UNIT * (1 + blocks.div_ceil(DATA_DISKS as u64 * RANGE)));
+        let mut over =
+            disks.iter().map(|disk| slice(disk.clone().device(), member)).collect::<Result<Vec<_>, _>>()?;
+        let parity = over.split_off(DATA_DISKS);
+        let devices = BTreeMap::from([("parity".to_owned(), parity)]);
+        let below = Below { over, devices, create: true, timing_only: true };
+        let table = toml::Table::from_iter([("rotation".to_owned(), rotation.into())]);
+        let raid = registry::find("raid4").ok_or_else(|| too_small("the list of layers"))?;
+        let data = raid.build(below, &table).await?.device;
+        let ssd = simulated(DATA_DISKS as u32 + 1, flash, QueueOptions::default());
         // Beside the staged pages, their headers, the map of the staging area, and the map of the volume.
         let extra = 8_192 + pages / 256;
-        let sectors = Extent::of_pages(0, (pages as f64 * staging * 1.1) as u64 + extra);
-        let ssd = Slice::new(ssd.device(), sectors).ok_or_else(|| too_small("the flash drive"))?;
-        let layer = Proximal::open(data, Rc::new(ssd), &options, true, true).await?;
+        let staging = Extent::of_pages(0, (pages as f64 * staging * 1.1) as u64 + extra);
+        let layer = Proximal::open(data, slice(ssd.device(), staging)?, &options, true, true).await?;
         let pages = layer.geometry().sectors / PAGE_SECTORS;
-        Ok(Bench { disks: vec![disk], layer, pages, rng: runtime::rng("figure") })
+        Ok(Bench { disks, layer, pages, rng: runtime::rng("figure") })
     }
 
     /// The disks' work for destages so far.
@@ -161,13 +191,13 @@ impl Bench {
     }
 }
 
-fn run(job: &Job, staging: f64) -> Result<Run, LabError> {
+fn run(job: &Job, staging: f64, rotation: &str) -> Result<Run, LabError> {
     let mut drive = job.drive().clone();
     drive.set_write_cache(false);
     let flash = spec::Model::find(FLASH)?;
     let runtime = Runtime::new(job.seed);
     let ran = runtime.run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, staging).await?;
+        let mut bench = Bench::new(&drive, &flash, job.requests, staging, rotation).await?;
         bench.fill().await?;
         let fresh_mb_s = bench.read().await?;
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
@@ -208,7 +238,7 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
     let revolution = 60_000.0 / f64::from(job.drive().rpm);
     for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
         job.progress(done, PAPER.len());
-        let run = run(job, pct / 100.0)?;
+        let run = run(job, pct / 100.0, RAID_4)?;
         let (updates, busy_ms) = (run.updates.max(1.0), run.work.busy().seconds() * 1e3);
         let ms = run.destaging.seconds() * 1e3 / updates;
         let per_revolution = revolution * run.work.commands as f64 / busy_ms.max(1e-9);
@@ -229,9 +259,11 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
 }
 
 /// What differs from the paper's setup.
-const NOTES: [&str; 1] =
-    ["One disk, where the paper has an array of five with checksums: an update costs one I/O here, \
-                           and eight there. A destage goes through the whole volume in one sweep."];
+const NOTES: [&str; 1] = [
+    "An array of four disks and parity, with checksums, on a part of its disks. A destage goes \
+                           through all of it in one sweep; the paper's batches are those of an extent of 16 MB, after a \
+                           random seek of each disk.",
+];
 
 fn table_3(job: &Job) -> Result<Shown, LabError> {
     let columns = [
@@ -244,7 +276,7 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
         job.progress(done, 3);
-        let run = run(job, pct / 100.0)?;
+        let run = run(job, pct / 100.0, RAID_4)?;
         let loss: f64 = 100.0 * (1.0 - run.aged_mb_s / run.fresh_mb_s);
         let theirs: Cell = job.theirs((pct == 1.0).then_some(3.1));
         grid.row([pct.into(), run.fresh_mb_s.into(), run.aged_mb_s.into(), loss.into(), theirs]);

@@ -19,7 +19,8 @@ pub struct Options {
     /// Share of the data device kept free, above 0 and below 1, in every allocation range: the room for updates. Used at
     /// creation.
     pub reserve: f64,
-    /// Size of an allocation range (section 4.3), a multiple of 256KiB: about a track. Used at creation.
+    /// Size of an allocation range (section 4.3), 64KiB to 1GiB in steps of 4KiB: about a track. Over `raid4` a unit
+    /// without its checksum blocks. Used at creation.
     pub range: Bytes,
     /// Ranges on either side that are tried when the range of a page's neighbours is full, before any other (section 4.3).
     pub span: u64,
@@ -91,8 +92,8 @@ impl Options {
         share("reserve", self.reserve, 1.0)?;
         share("destage_below", self.destage_below, 0.9)?;
         let Bytes(range) = self.range;
-        if range == 0 || range % (64 * PAGE_BYTES) != 0 {
-            return Err(Refused::new("range", format!("{range} bytes"), "a multiple of 256KiB"));
+        if range % PAGE_BYTES != 0 || !(64 << 10..=1 << 30).contains(&range) {
+            return Err(Refused::new("range", format!("{range} bytes"), "64KiB to 1GiB in steps of 4KiB"));
         }
         #[cfg(feature = "canaries")]
         if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
