@@ -27,6 +27,8 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a member of an array (raid4)", 0, b"SKLRAID1"),
     ("a member of an array (raid4)", 4_096, b"SKLRAID1"),
     ("the log of an array (raid4)", 0, b"SKLRAIDJ"),
+    ("the flash of a proximal volume", 0, b"SKLPROX1"),
+    ("the disk of a proximal volume", 0, b"SKLPROXD"),
 ];
 
 /// Contents of the beginning of a device, if more than zeroes and pages of an unfinished BOPT.

@@ -441,6 +441,12 @@ pub const LAYERS: [Entry; 12] = [
         edges: proximal::EDGES,
         canaries: proximal::CANARIES,
         sealed: true,
+        create: Some(|below, table, replace| {
+            Box::pin(async move {
+                let options = options("proximal", table, proximal::Options::check)?;
+                Proximal::create(below.one()?, below.device("flash")?, &options, replace).await
+            })
+        }),
         check: |table| parse_options(table, proximal::Options::check).map(drop),
         defaults: defaults::<proximal::Options>,
         sectors: Some(|table, below| {

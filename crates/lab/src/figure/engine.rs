@@ -117,8 +117,10 @@ impl Bench {
         pages: u64,
         staging: f64,
         rotation: &str,
+        spread: bool,
     ) -> Result<Bench, IoError> {
-        let options = proximal::Options { range: Bytes(RANGE * PAGE_BYTES), ..proximal::Options::default() };
+        let options =
+            proximal::Options { range: Bytes(RANGE * PAGE_BYTES), spread, ..proximal::Options::default() };
         let disk = |number| simulated(number, &drive.clone().into(), QueueOptions::default());
         let disks: Vec<_> = (0..=DATA_DISKS as u32).map(disk).collect();
         let blocks = (pages as f64 / (1.0 - options.reserve)) as u64;
@@ -192,12 +194,10 @@ impl Bench {
 }
 
 fn run(job: &Job, staging: f64, rotation: &str) -> Result<Run, LabError> {
-    let mut drive = job.drive().clone();
-    drive.set_write_cache(false);
-    let flash = spec::Model::find(FLASH)?;
+    let (drive, flash) = drives(job)?;
     let runtime = Runtime::new(job.seed);
     let ran = runtime.run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, staging, rotation).await?;
+        let mut bench = Bench::new(&drive, &flash, job.requests, staging, rotation, true).await?;
         bench.fill().await?;
         let fresh_mb_s = bench.read().await?;
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
@@ -219,6 +219,24 @@ fn run(job: &Job, staging: f64, rotation: &str) -> Result<Run, LabError> {
         })
     });
     ran.map_err(LabError::from)?.map_err(LabError::from)
+}
+
+/// Megabytes a second of serial reads of a fresh volume whose free blocks are all at the ends of ranges.
+fn packed_mb_s(job: &Job) -> Result<f64, LabError> {
+    let (drive, flash) = drives(job)?;
+    let ran = Runtime::new(job.seed).run(async {
+        let mut bench = Bench::new(&drive, &flash, job.requests, 0.01, RAID_4, false).await?;
+        bench.fill().await?;
+        bench.read().await
+    });
+    ran.map_err(LabError::from)?.map_err(LabError::from)
+}
+
+/// The disks without a write cache, and the flash.
+fn drives(job: &Job) -> Result<(Spec, spec::Model), LabError> {
+    let mut drive = job.drive().clone();
+    drive.set_write_cache(false);
+    Ok((drive, spec::Model::find(FLASH)?))
 }
 
 fn table_2(job: &Job) -> Result<Shown, LabError> {
@@ -268,18 +286,29 @@ const NOTES: [&str; 1] = [
 fn table_3(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         numbers("staging_pct", "staging %", 0),
+        numbers("packed_mb_s", "packed MB/s", 1),
         numbers("fresh_mb_s", "fresh MB/s", 1),
         numbers("aged_mb_s", "aged MB/s", 1),
-        numbers("loss_pct", "loss %", 1),
+        numbers("loss_to_packed_pct", "loss to packed %", 1),
+        numbers("loss_to_fresh_pct", "to fresh %", 1),
         numbers("paper_loss_pct", "the paper's", 1),
     ];
     let mut grid = Grid::new("", &columns);
+    let packed = packed_mb_s(job)?;
     for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
         job.progress(done, 3);
         let run = run(job, pct / 100.0, RAID_4)?;
-        let loss: f64 = 100.0 * (1.0 - run.aged_mb_s / run.fresh_mb_s);
+        let loss = |to: f64| Cell::from(100.0 * (1.0 - run.aged_mb_s / to));
         let theirs: Cell = job.theirs((pct == 1.0).then_some(3.1));
-        grid.row([pct.into(), run.fresh_mb_s.into(), run.aged_mb_s.into(), loss.into(), theirs]);
+        grid.row([
+            pct.into(),
+            packed.into(),
+            run.fresh_mb_s.into(),
+            run.aged_mb_s.into(),
+            loss(packed),
+            loss(run.fresh_mb_s),
+            theirs,
+        ]);
     }
     Ok(job.shown(grid, Vec::new(), &NOTES, Vec::new()))
 }

@@ -20,14 +20,14 @@ use std::rc::Rc;
 use seekless_core::device::{io, unknown_command};
 use seekless_core::slice::Slice;
 use seekless_core::{
-    Account, BlockDevice, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer, LayerTraffic,
-    PAGE_SECTORS,
+    Account, BlockDevice, Buffer, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer,
+    LayerTraffic, PAGE_SECTORS,
 };
 
 pub use options::{CANARIES, EDGES, Options};
 use placed::Placed;
 
-use crate::Borg;
+use crate::{Borg, contents};
 
 /// Commands of the layer.
 pub const COMMANDS: &[&str] = &["destage"];
@@ -51,7 +51,7 @@ impl Proximal {
         create: bool,
         timing_only: bool,
     ) -> Result<Rc<Proximal>, IoError> {
-        let opened = opening::open(&data, &flash, options, create).await?;
+        let opened = opening::open(&data, &flash, options, create, timing_only).await?;
         let start = opened.shape.staging() * PAGE_SECTORS;
         let staging = Extent::new(start, flash.geometry().sectors.saturating_sub(start));
         let too_small = || {
@@ -68,6 +68,43 @@ impl Proximal {
         // A crash may have come before the staging area was formatted.
         let staging = Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
         Ok(Rc::new(Proximal { placed, staging }))
+    }
+
+    /// Creates a volume, and stops it. Existing contents of either device are refused, unless `replace`: then they are
+    /// given up. Returns the new identity.
+    ///
+    /// # Errors
+    /// `Invalid` for contents that are refused and devices that do not suit, and the devices' errors.
+    pub async fn create(
+        data: Rc<dyn BlockDevice>,
+        flash: Rc<dyn BlockDevice>,
+        options: &Options,
+        replace: bool,
+    ) -> Result<Option<u128>, IoError> {
+        for (key, device) in [("over", &data), ("flash", &flash)] {
+            let Some(found) = contents::found(&**device).await? else { continue };
+            if !replace {
+                let why = format!("found {found}, expected zeroes: --replace discards the present contents");
+                return Err(IoError::new(ErrorKind::Invalid, key, Some(Extent::of_pages(0, 1)), why));
+            }
+            for at in contents::ends(&**device) {
+                device.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+            }
+            device.flush(Hints::default()).await?;
+        }
+        let shape = options.shape(data.geometry().sectors);
+        let shape = shape
+            .map_err(|refused| IoError::new(ErrorKind::Invalid, "proximal", None, refused.to_string()))?;
+        if replace {
+            // A staging area of another volume, of the same shape.
+            let staging = Extent::of_pages(shape.staging(), 2);
+            if staging.end().0 <= flash.geometry().sectors {
+                flash.write(staging, Buffer::zeroed(staging.bytes()), Hints::default()).await?;
+            }
+        }
+        let volume = Proximal::open(data, flash, options, true, false).await?;
+        Layer::stop(&*volume).await?;
+        Ok(volume.identity())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge, first_number};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, Zeroes};
 
 use super::Options;
 use super::format::{self, ENTRIES, LABEL_PAGES, NONE, Shape};
@@ -38,6 +38,7 @@ pub async fn open(
     flash: &Rc<dyn BlockDevice>,
     options: &Options,
     create: bool,
+    timing_only: bool,
 ) -> Result<Opened, IoError> {
     let both = region::read(&**flash, Extent::of_pages(0, 2)).await?;
     let state = |copy: usize| {
@@ -47,7 +48,7 @@ pub async fn open(
     let pair = Pair([state(0), state(1)]);
     let at = match pair.choose() {
         Choice::Copy(copy) => format::super_at(copy),
-        Choice::Blank if create => return new(data, flash, options, pair.newest()).await,
+        Choice::Blank if create => return new(data, flash, options, pair.newest(), timing_only).await,
         Choice::Blank => {
             let why = "found a flash device without a volume, expected the one that was created with the data device; \
                        if there never was one: seekless volume create";
@@ -94,18 +95,27 @@ fn fits(data: &dyn BlockDevice, flash: &dyn BlockDevice, shape: &Shape) -> Resul
     Ok(())
 }
 
-/// Creates a volume: the label, then the super page in both copies.
+/// Creates a volume: an empty map, the label, then the super page in both copies.
 async fn new(
     data: &Rc<dyn BlockDevice>,
     flash: &Rc<dyn BlockDevice>,
     options: &Options,
     newest: u64,
+    timing_only: bool,
 ) -> Result<Opened, IoError> {
     let shape = options
         .shape(data.geometry().sectors)
         .map_err(|refused| failed(ErrorKind::Invalid, None, refused.to_string()))?;
     fits(&**data, &**flash, &shape)?;
     edge("a new volume");
+    if !timing_only {
+        // Map pages of another volume would be taken for rotten ones of this.
+        let maps = Extent::of_pages(0, shape.staging());
+        for part in maps.split(flash.geometry().largest_sectors) {
+            flash.write_zeroes(part, Hints::default(), Zeroes::default()).await?;
+        }
+        flash.flush(Hints::default()).await?;
+    }
     let identity = {
         let mut rng = runtime::rng("proximal identity");
         (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1)

@@ -28,6 +28,9 @@ pub struct Options {
     pub direct: Bytes,
     /// A read continues through up to this many bytes of other data, instead of being divided.
     pub read_gap: Bytes,
+    /// Whether large writes to free ranges leave free blocks between pages, for updates near them; otherwise all free
+    /// blocks of a range are at its end at first.
+    pub spread: bool,
     /// The staging area is destaged when less than this share of it is free, 0 to 1.
     pub destage_below: f64,
     /// The canary to enable.
@@ -44,6 +47,7 @@ impl Default for Options {
             span: 50,
             direct: Bytes(168 << 10),
             read_gap: Bytes(64 << 10),
+            spread: true,
             destage_below: 0.05,
             #[cfg(feature = "canaries")]
             canary: None,
@@ -65,6 +69,7 @@ pub const EDGES: &[&str] = &[
     "a torn copy of a map page: the other counts",
     "map pages are written to their other copies",
     "a read continues through other data",
+    "a large write leaves free blocks between its pages",
 ];
 
 /// Canaries of the layer.

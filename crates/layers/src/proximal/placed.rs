@@ -41,6 +41,8 @@ pub struct Placed {
     room: Limits,
     /// Pages of other data that a read continues through.
     read_gap: u64,
+    /// Large writes leave a free block after this many pages.
+    spread: Option<u64>,
     /// Whether data is hollow.
     timing_only: bool,
     canary: Canary,
@@ -128,6 +130,7 @@ impl Placed {
             flushing: RangeLocks::new(),
             room: Limits::new(shape.spare() * PAGE_BYTES, u64::MAX),
             read_gap: options.read_gap.0 / PAGE_BYTES,
+            spread: options.spread.then(|| (shape.pages / shape.spare()).max(1)),
             timing_only,
             canary,
         }))
@@ -223,6 +226,9 @@ impl Placed {
     /// Writes whole pages of one range to free blocks, and maps them there; the caller holds their locks.
     async fn write_pages(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
         let _room = self.room.admit(&Hints::default(), at.bytes()).await;
+        if let Some((run, every)) = self.take_spread(at) {
+            return self.write_spread(at, &from, (run, every), how).await;
+        }
         let runs = self.take(at, how).await?;
         let mut first = 0;
         let writes = runs.iter().map(|&(block, blocks)| {
@@ -241,6 +247,56 @@ impl Placed {
             blocks.for_each(|block| ranges.release(block));
         }
         written.map(drop)
+    }
+
+    /// Takes blocks for the pages of a large write, with free ones between them; the blocks between which, and after how
+    /// many pages.
+    fn take_spread(&self, at: Extent) -> Option<(Run, u64)> {
+        let (every, pages) = (self.spread?, at.page_count());
+        let state = &mut *self.state.borrow_mut();
+        // More blocks than pages are taken for a while: not while there are few.
+        if pages <= every || state.ranges.free() < self.shape.spare() + 2 * pages {
+            return None;
+        }
+        let near = state.near(&self.shape, &at.pages());
+        let run = state.ranges.choose_spread(near, pages, every)?;
+        edge("a large write leaves free blocks between its pages");
+        state.counts.pages_placed += pages;
+        state.counts.data_writes += 1;
+        Some((run, every))
+    }
+
+    /// Writes pages in one request, through the free blocks between them.
+    async fn write_spread(
+        &self,
+        at: Extent,
+        from: &Buffer,
+        ((first, blocks), every): (Run, u64),
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let gap = || if from.is_hollow() { Buffer::hollow(PAGE_BYTES) } else { Buffer::zeroed(PAGE_BYTES) };
+        let pieces =
+            from.split(Extent::new(0, at.sectors), every * PAGE_SECTORS).flat_map(|(part, piece)| {
+                let whole = part.page_count() == every;
+                std::iter::once(piece).chain(whole.then(gap))
+            });
+        let data = Buffer::join(pieces);
+        let written = self.data.write(Extent::of_pages(first, blocks), data, how.clone()).await;
+        let done = written.is_ok() || self.canary.is("a failed write counts");
+        let is_gap = |block: &u64| (block - first) % (every + 1) == every;
+        {
+            let ranges = &mut self.state.borrow_mut().ranges;
+            (first..first + blocks)
+                .filter(|block| !done || is_gap(block))
+                .for_each(|block| ranges.release(block));
+        }
+        if done {
+            let placed = (first..first + blocks).filter(|block| !is_gap(block));
+            at.pages().zip(placed).for_each(|(page, block)| self.remap(page, block as u32));
+        } else {
+            edge("a write failed: its blocks are free again");
+        }
+        written
     }
 
     /// Writes part of a page, joined with the rest of it.

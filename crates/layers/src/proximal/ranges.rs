@@ -87,6 +87,18 @@ impl Ranges {
         Some((runs, true))
     }
 
+    /// Takes contiguous blocks for contiguous pages with a free one after each `every`, which stay near them for updates:
+    /// the first is `near`. `None` if not all of them are free, or they are not in one range.
+    pub fn choose_spread(&mut self, near: u64, blocks: u64, every: u64) -> Option<Run> {
+        let end = near + blocks + blocks / every;
+        let fits = near / self.range == (end - 1) / self.range;
+        if !fits || !(near..end).all(|block| self.is_free(block)) {
+            return None;
+        }
+        (near..end).for_each(|block| self.take(block));
+        Some((near, end - near))
+    }
+
     /// All ranges, nearest first; of two that are as near, the later one first.
     fn around(&self, home: u64) -> impl Iterator<Item = u64> + use<> {
         let ranges = self.counts.len() as u64;

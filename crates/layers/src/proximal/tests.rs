@@ -163,3 +163,58 @@ fn a_write_that_fails_leaves_its_pages_and_a_failed_flush_fails_all_later_ones()
         assert_eq!(values(&*volume, Extent::new(0, 256)).await.unwrap(), [8; 256]);
     });
 }
+
+#[test]
+fn large_writes_leave_free_blocks_for_updates_near_them() {
+    in_a_world(async {
+        let volume = open(&devices()).await.unwrap();
+        // The first range has the label.
+        const FIRST: u64 = 56;
+        let all = Extent::of_pages(FIRST, 40);
+        write(&*volume, all.start.0, all.sectors, 1).await.unwrap();
+        let free = count(&volume, "blocks_free");
+        let places = async || {
+            let mut found = Vec::new();
+            volume.placed.places(all, &mut |part, place| {
+                let Place::On { at, .. } = place else { panic!("a page has no block") };
+                found.extend((0..part.sectors / PAGE_SECTORS).map(|page| at.0 / PAGE_SECTORS + page));
+            });
+            found
+        };
+        let before = places().await;
+        assert_eq!(before.last().unwrap() - before[0] + 1, 45, "five free blocks among them");
+        for page in [7, 20, 33] {
+            write(&*volume, (FIRST + page) * PAGE_SECTORS, 8, 2).await.unwrap();
+        }
+        volume.command("destage", Hints::default()).await.unwrap();
+        let after = places().await;
+        let moved: Vec<u64> = before.iter().zip(&after).map(|(one, other)| one.abs_diff(*other)).collect();
+        assert_eq!(moved.iter().filter(|far| **far > 0).count(), 3);
+        assert!(moved.iter().all(|far| *far <= 8), "{moved:?}");
+        assert_eq!(count(&volume, "blocks_free"), free);
+        let read = values(&*volume, all).await.unwrap();
+        let expected = |page: u64| if [7, 20, 33].contains(&page) { 2 } else { 1 };
+        assert!((0..40).all(|page| read[(page * PAGE_SECTORS) as usize] == expected(page)));
+    });
+}
+
+#[test]
+fn contents_are_refused_or_replaced_by_a_new_volume() {
+    in_a_world(async {
+        let both = devices();
+        let create =
+            async |replace| Proximal::create(both.0.clone(), both.1.clone(), &options(), replace).await;
+        let first = create(false).await.unwrap();
+        let volume = open(&both).await.unwrap();
+        assert_eq!(volume.identity(), first);
+        write(&*volume, 0, 256, 9).await.unwrap();
+        write(&*volume, 800, 8, 9).await.unwrap();
+        volume.stop().await.unwrap();
+        let refused = create(false).await.unwrap_err().to_string();
+        assert!(refused.contains("--replace"), "{refused}");
+        let second = create(true).await.unwrap();
+        assert_ne!(first, second);
+        let volume = open(&both).await.unwrap();
+        assert_eq!(values(&*volume, Extent::new(0, 1_000)).await.unwrap(), [0; 1_000]);
+    });
+}
