@@ -24,6 +24,7 @@ mod server;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;
+mod tools;
 mod unaligned;
 
 use std::path::Path;

@@ -8,6 +8,7 @@ pub mod replay;
 mod serve;
 mod status;
 mod tell;
+mod tools;
 mod upgrade;
 
 use clap::Subcommand;
@@ -18,15 +19,33 @@ pub enum Command {
     /// Attach a layer to a running volume, clients connected
     #[command(after_help = attach::HELP)]
     Attach(attach::Arguments),
+    /// Check the layers of a volume that is not being served, without writing anything
+    #[command(after_help = tools::CHECK)]
+    Check(tools::Check),
     /// Initialise the metadata of a volume file's layers, on unused files and devices
     #[command(after_help = create::HELP)]
     Create(create::Arguments),
+    /// Damage a layer of a volume, for tests and exercises
+    #[command(after_help = tools::DAMAGE)]
+    Damage(tools::Damage),
     /// Detach a layer from a running volume, clients connected
     #[command(after_help = detach::HELP)]
     Detach(detach::Arguments),
+    /// Print the metadata of a layer as JSON
+    #[command(after_help = tools::DUMP)]
+    Dump(tools::Dump),
     /// Print the events of a running volume, a line of JSON each
     #[command(after_help = events::HELP)]
     Events(events::Arguments),
+    /// Write what is readable of a damaged layer to an unused file or device
+    #[command(after_help = tools::REPAIR)]
+    Repair(tools::Repair),
+    /// Write everything that only layers hold to the devices below them, without a server
+    #[command(after_help = tools::RESCUE)]
+    Rescue(tools::Rescue),
+    /// Write the metadata of a layer from what dump printed
+    #[command(after_help = tools::RESTORE)]
+    Restore(tools::Restore),
     /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
@@ -45,9 +64,15 @@ pub enum Command {
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Attach(arguments) => attach::run(&arguments),
+        Command::Check(arguments) => tools::check(&arguments),
         Command::Create(arguments) => create::run(&arguments),
+        Command::Damage(arguments) => tools::damage(&arguments),
         Command::Detach(arguments) => detach::run(&arguments),
+        Command::Dump(arguments) => tools::dump(&arguments),
         Command::Events(arguments) => events::run(&arguments),
+        Command::Repair(arguments) => tools::repair(&arguments),
+        Command::Rescue(arguments) => tools::rescue(&arguments),
+        Command::Restore(arguments) => tools::restore(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),

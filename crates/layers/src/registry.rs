@@ -25,6 +25,7 @@ use crate::raid4::{self, Raid};
 use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
+use crate::tools::{NoTools, Tools};
 
 /// Properties of a kind of layer.
 #[derive(Clone, Copy)]
@@ -70,6 +71,8 @@ pub struct Entry {
     pub create: Option<Create>,
     /// Upgrades its on-disk format to the newest; `None` if it has none.
     pub upgrade: Option<Upgrade>,
+    /// Tools for its metadata while it is not in use.
+    pub tools: &'static dyn Tools,
 }
 
 /// The number of devices that a layer's `over` names.
@@ -210,6 +213,7 @@ impl Entry {
             build,
             create: None,
             upgrade: None,
+            tools: &NoTools,
         }
     }
 
@@ -265,7 +269,7 @@ fn defaults<T: Default + Serialize>() -> toml::Table {
 }
 
 /// As [`parse_options`], with the error of a layer being built.
-fn options<T: DeserializeOwned>(
+pub(crate) fn options<T: DeserializeOwned>(
     name: &'static str,
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
@@ -293,6 +297,7 @@ pub const LAYERS: [Entry; 12] = [
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
         holds_newer: true,
+        tools: &borg::BorgTools,
         create: Some(|below, table, replace| {
             Box::pin(async move {
                 let options = options("borg", table, borg::Options::check)?;

@@ -16,6 +16,7 @@ mod analyzer;
 mod choice;
 mod course;
 mod creating;
+mod damage;
 mod drain;
 mod heat;
 mod idle;
@@ -33,6 +34,7 @@ mod profiler;
 mod reconfigurator;
 mod rehearsal;
 mod store;
+mod tools;
 mod verifier;
 
 use std::cell::{Cell, RefCell};
@@ -60,6 +62,7 @@ pub use profiler::{Access, Arrival, Profiler, Window};
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Setup, Store};
+pub use tools::BorgTools;
 use verifier::Verifier;
 
 use crate::canary::Canary;
@@ -132,7 +135,8 @@ impl Borg {
     ) -> Result<Rc<Borg>, IoError> {
         let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
         let devices = Devices::counted(origin, bopt);
-        let setup = Setup { layout, timing_only, eager: options.eager, canary: options.canary() };
+        let setup =
+            Setup { layout, timing_only, eager: options.eager, canary: options.canary(), lenient: false };
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
         let borg = Borg::over(devices, store, options, timing_only);
         borg.check_origin().await?;

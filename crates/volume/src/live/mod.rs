@@ -19,6 +19,7 @@ mod pairs;
 mod replacement;
 mod running;
 mod server;
+pub mod tools;
 
 pub use attaching::Attach;
 pub use component::{Live, Probed};

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use seekless_core::device::unknown_command;
 use seekless_core::runtime::{sleep, spawn};
-use seekless_core::{BlockDevice, Class, Hints, IoError, Layer, Nanos, PAGE_BYTES, Size, Top};
+use seekless_core::{BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Nanos, PAGE_BYTES, Size, Top};
 use seekless_layers::Topmost;
 use seekless_serve::reactor::Reactor;
 
@@ -83,7 +83,15 @@ impl Running {
             let (is_new, top) = (is_new(&description), &export.top);
             let switch =
                 tree::build_with_seams(&description, top, components.clone(), &is_new, &mut seams).await;
-            let switch = switch.at(|| format!("{}: {}", description.file, export.top))?;
+            let switch = switch.map_err(|error| {
+                let hint = match error.kind() {
+                    ErrorKind::Corrupt => {
+                        "; seekless volume check tells more, seekless volume repair what can be saved"
+                    }
+                    _ => "",
+                };
+                LiveError::new(format!("{}: {}: {error}{hint}", description.file, export.top))
+            })?;
             tops.insert(export.top.clone(), Rc::new(Top::over(switch)) as Rc<dyn BlockDevice>);
         }
         let numbers = description.components.keys().cloned().collect();

@@ -71,7 +71,7 @@ impl Store {
             map_pages: 0,
         };
         let table = Table::new(map, segments, log, Sums::new(layout));
-        let setup = Setup { layout, timing_only: true, eager, canary: Canary::default() };
+        let setup = Setup { layout, timing_only: true, eager, canary: Canary::default(), lenient: false };
         Store::over(origin, bopt, setup, table, disk)
     }
 }

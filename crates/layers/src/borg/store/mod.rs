@@ -29,6 +29,7 @@ mod metadata;
 mod recovery;
 mod segments;
 mod session;
+mod state;
 mod sums;
 mod table;
 mod unproven;
@@ -48,6 +49,7 @@ pub use layout::{FEWEST_PAGES, LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT};
 pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
+pub use state::State;
 
 use self::format::{OLD, Super};
 use metadata::Supers;
@@ -75,6 +77,8 @@ pub struct Store {
     disk: RefCell<Disk>,
     /// Whether the first session of a new BOPT is being begun in the background.
     beginning: Cell<bool>,
+    /// What opening could not read.
+    given_up: RefCell<Vec<String>>,
     me: Weak<Store>,
 }
 
@@ -106,6 +110,8 @@ pub struct Setup {
     pub eager: bool,
     /// The enabled canary.
     pub canary: Canary,
+    /// Whether a damaged BOPT is opened as far as it can be read: see [`Store::given_up`].
+    pub lenient: bool,
 }
 
 impl Store {
@@ -120,7 +126,7 @@ impl Store {
         let pages = sectors.div_ceil(PAGE_SECTORS);
         let blank = Super::blank(setup.layout, bopt.geometry().sectors / PAGE_SECTORS, sectors);
         let recovery::Opened { map, segments, log, disk, extras } =
-            recovery::open(&*bopt, pages, blank).await?;
+            recovery::open(&*bopt, pages, blank, setup.lenient).await?;
         let disk = Disk {
             page: disk,
             supers: extras.supers,
@@ -132,6 +138,7 @@ impl Store {
         };
         let table = Table::new(map, segments, log, extras.sums);
         let store = Store::over(origin, bopt, setup, table, disk);
+        store.given_up.replace(extras.forgiven.unwrap_or_default());
         store.write_repaired(extras.repaired).await?;
         if store.disk.borrow().page.is_upgrading() {
             store.end_upgrade(&Hints::default()).await?;
@@ -150,7 +157,7 @@ impl Store {
         mut table: Table,
         disk: Disk,
     ) -> Rc<Store> {
-        let Setup { layout, timing_only, eager, canary } = setup;
+        let Setup { layout, timing_only, eager, canary, lenient: _ } = setup;
         table.log.summed &= !timing_only;
         Rc::new_cyclic(|me| Store {
             origin,
@@ -164,8 +171,14 @@ impl Store {
             table: RefCell::new(table),
             disk: RefCell::new(disk),
             beginning: Cell::new(false),
+            given_up: RefCell::default(),
             me: me.clone(),
         })
+    }
+
+    /// What a lenient opening could not read, each in words.
+    pub fn given_up(&self) -> Vec<String> {
+        self.given_up.borrow().clone()
     }
 
     /// Layout of the BOPT.

@@ -80,6 +80,12 @@ impl BatchHeader {
         ours.then(|| (page_id.generation, BatchHeader::decoded(bytes, count)))
     }
 
+    /// Number, identity of the BOPT and session of the header of any batch of any BOPT in version 2 at page `at`.
+    pub fn origin_of(at: u64, bytes: &[u8]) -> Option<(u64, u128, u64)> {
+        let page_id = opened(MAGIC, at, &bytes[..parity::AT])?;
+        Some((page_id.generation, page_id.identity, u64_at(bytes, 48)))
+    }
+
     fn decoded(bytes: &[u8], count: usize) -> BatchHeader {
         let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
         BatchHeader {

@@ -132,6 +132,9 @@ pub async fn walk_log(
     entries: &mut DiskEntries,
     extras: &mut Extras,
 ) -> Result<u64, IoError> {
+    if extras.forgiven.is_some() {
+        return scan_log(bopt, disk, segments, entries, extras).await;
+    }
     let layout = disk.layout;
     let (walk, last) = find_all(bopt, disk).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
@@ -168,6 +171,54 @@ pub async fn walk_log(
         replay(layout, batch, segments, entries)?;
     }
     Ok(batches.last().map_or(before, |batch| batch.sequence))
+}
+
+/// Applies all whole batches of the last session that no map page covers, wherever they lie: for a damaged log. Returns
+/// the number of the last one.
+async fn scan_log(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    segments: &mut Segments,
+    entries: &mut DiskEntries,
+    extras: &mut Extras,
+) -> Result<u64, IoError> {
+    let mut found = BTreeMap::new();
+    let mut last = disk.anchor.sequence.saturating_sub(1);
+    for segment in logged(disk.layout) {
+        let read = SegmentBytes::read(bopt, disk, segment).await?;
+        read.bytes.look(|bytes| {
+            for offset in 0..disk.layout.segment {
+                let at = disk.layout.page(disk.layout.slots_of(segment).start + offset);
+                let page = &bytes[offset as usize * PAGE..][..PAGE];
+                let Some((sequence, header)) = BatchHeader::of_any(at, disk.identity, page) else { continue };
+                if header.session != disk.session {
+                    continue;
+                }
+                last = last.max(sequence);
+                if sequence > segments.get(segment).covered {
+                    let batch = batch_at(bytes, disk, Place { segment, offset }, sequence);
+                    found.insert(sequence, (at, batch.filter(|batch| batch.data.is_ok())));
+                }
+            }
+        });
+    }
+    for (sequence, (at, batch)) in found {
+        let Some(batch) = batch else {
+            let why = format!("found batch {sequence} damaged, expected it whole: its pages are given up");
+            extras.forgive(error(ErrorKind::Corrupt, Extent::of_pages(at, 1), why))?;
+            continue;
+        };
+        for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
+            extras.sums.set(slot, Some(*sum));
+        }
+        let page = |slot| Extent::of_pages(disk.layout.page(slot), 1);
+        extras.repaired.extend(batch.repaired_header.iter().map(|header| (page(batch.at), header.clone())));
+        if let Ok(Some((index, bytes))) = &batch.data {
+            extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
+        }
+        replay(disk.layout, &batch, segments, entries)?;
+    }
+    Ok(last)
 }
 
 /// Finds all batches from the anchor on; also returns the segment that was read last.

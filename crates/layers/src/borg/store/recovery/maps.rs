@@ -24,6 +24,15 @@ struct Counts {
     twice: bool,
 }
 
+impl Counts {
+    /// A map page without entries, for one that is given up.
+    fn nothing(disk: &Super, segment: u32) -> Counts {
+        let entries = vec![None; disk.layout.segment as usize];
+        let page = MapPage { segment, covered: 0, reaches: 0, first: None, entries };
+        Counts { page, generation: 0, copy: 0, newest: 0, twice: false }
+    }
+}
+
 /// Reads the map pages; returns the newest batch that one of them records as durable, and which one.
 pub async fn read(
     bopt: &dyn BlockDevice,
@@ -136,9 +145,14 @@ fn newer_sealed(
         Choice::Refused(sector, older) => {
             let lost = format!("what segment {segment} got");
             let what = format!("the map page of segment {segment}");
-            return Err(rotten(&what, sector, older.map(|older| &copies[older]), &lost));
+            extras.forgive(rotten(&what, sector, older.map(|older| &copies[older]), &lost))?;
+            let Some(older) = older else { return Ok(Counts::nothing(disk, segment)) };
+            older
         }
-        Choice::Blank | Choice::Neither => return Err(none_is_whole(disk, segment)),
+        Choice::Blank | Choice::Neither => {
+            extras.forgive(none_is_whole(disk, segment))?;
+            return Ok(Counts::nothing(disk, segment));
+        }
     };
     let generation = copies[copy].newest().unwrap_or(0);
     let page = sealed::decode_map(segment, disk.layout.segment, bytes[copy])

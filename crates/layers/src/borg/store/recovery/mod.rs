@@ -12,6 +12,7 @@
 //! its place.
 
 mod batches;
+mod guess;
 mod maps;
 mod supers;
 
@@ -50,17 +51,39 @@ pub(super) struct Extras {
     pub sums: Sums,
     /// Repaired extents, to be written back.
     pub repaired: Vec<(Extent, Vec<u8>)>,
+    /// Errors in spite of which opening goes on, if it is lenient.
+    pub forgiven: Option<Vec<String>>,
+}
+
+impl Extras {
+    /// Fails with this error, unless opening is lenient.
+    fn forgive(&mut self, error: IoError) -> Result<(), IoError> {
+        let Some(forgiven) = &mut self.forgiven else { return Err(error) };
+        forgiven.push(error.to_string());
+        Ok(())
+    }
 }
 
 fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
     IoError::new(kind, "borg", Some(at), why)
 }
 
-/// Opens the BOPT of an origin of `pages` pages; `blank` is the super page of a new one.
-pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Result<Opened, IoError> {
+/// Opens the BOPT of an origin of `pages` pages; `blank` is the super page of a new one. If `lenient`, what is damaged
+/// is given up, and the rest is opened.
+pub(super) async fn open(
+    bopt: &dyn BlockDevice,
+    pages: u64,
+    blank: Super,
+    lenient: bool,
+) -> Result<Opened, IoError> {
     let layout = blank.layout;
-    let mut extras =
-        Extras { torn: Vec::new(), supers: Supers::default(), sums: Sums::new(layout), repaired: Vec::new() };
+    let mut extras = Extras {
+        torn: Vec::new(),
+        supers: Supers::default(),
+        sums: Sums::new(layout),
+        repaired: Vec::new(),
+        forgiven: lenient.then(Vec::new),
+    };
     let Some(disk) = supers::read(bopt, &blank, &mut extras).await? else {
         edge("a blank BOPT");
         let free = (layout.read_cache..layout.segments()).collect();
@@ -73,11 +96,11 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
     let last = batches::walk_log(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
     if let Some((reached, segment)) = reaches.filter(|(reached, _)| *reached > last) {
-        return Err(log_ends_early(layout, segment, last, reached));
+        extras.forgive(log_ends_early(layout, segment, last, reached))?;
     }
     if disk.clean && segments.generations() < disk.generations {
         let why = "found another map than the clean stop left, expected that one: a map page is damaged";
-        return Err(error(ErrorKind::Corrupt, all_maps(layout), why.to_owned()));
+        extras.forgive(error(ErrorKind::Corrupt, all_maps(layout), why.to_owned()))?;
     }
     if disk.clean {
         edge("a clean start");
@@ -86,14 +109,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     }
     let dirty = |was: bool| if disk.clean || disk.exact { was } else { disk.require };
     let mut map = BorgMap::new(pages, layout.slots());
-    let mut held: Vec<(Slot, u64, bool)> =
-        entries.newest.iter().map(|(page, entry)| (entry.slot, *page, entry.dirty)).collect();
-    held.sort_unstable();
-    if let Some(pair) = held.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        let why = format!("found copies of pages {} and {}, expected one of them", pair[0].1, pair[1].1);
-        return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(pair[0].0), 1), why));
-    }
-    for (slot, page, was) in held {
+    for (slot, page, was) in held_by_slot(layout, &entries, &mut extras)? {
         map.insert(page, slot, dirty(was));
         let segment = segments.get_mut(layout.segment_of(slot).0);
         segment.valid += 1;
@@ -116,6 +132,26 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
     log.last_mapped = last;
     Ok(Opened { map, segments, log, disk, extras })
+}
+
+/// The valid entries in the order of their slots, one for each slot.
+fn held_by_slot(
+    layout: Layout,
+    entries: &DiskEntries,
+    extras: &mut Extras,
+) -> Result<Vec<(Slot, u64, bool)>, IoError> {
+    let mut held: Vec<(Slot, u64, bool)> =
+        entries.newest.iter().map(|(page, entry)| (entry.slot, *page, entry.dirty)).collect();
+    held.sort_unstable();
+    // Of two copies in a slot neither is known to be right.
+    let mut double = BTreeSet::new();
+    for pair in held.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        let why = format!("found copies of pages {} and {}, expected one of them", pair[0].1, pair[1].1);
+        extras.forgive(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(pair[0].0), 1), why))?;
+        double.insert(pair[0].0);
+    }
+    held.retain(|(slot, ..)| !double.contains(slot));
+    Ok(held)
 }
 
 /// Error: the log ends although a map page records that it continued.

@@ -25,9 +25,17 @@ pub async fn read(
     let is_sealed = copies.0.iter().any(|copy| copy.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
     let counts = match (is_sealed, is_old) {
-        (true, true) => while_upgrading(&pages, &copies, &found, extras)?,
-        (true, false) => newer_sealed(&pages, &copies, extras)?,
-        (false, _) => newer_old(&found, extras)?,
+        (true, true) => while_upgrading(&pages, &copies, &found, extras),
+        (true, false) => newer_sealed(&pages, &copies, extras),
+        (false, _) => newer_old(&found, extras),
+    };
+    let counts = match counts {
+        Ok(None) | Err(_) if extras.forgiven.is_some() => {
+            let lost = counts.err().unwrap_or_else(none_is_whole);
+            extras.forgive(lost)?;
+            Some((super::guess::super_page(bopt, blank).await?, 0))
+        }
+        counts => counts?,
     };
     extras.supers.newest = copies.newest();
     let Some((page, copy)) = counts else { return Ok(None) };
@@ -77,7 +85,12 @@ fn newer_sealed(
         }
         Choice::Blank => Ok(None),
         Choice::Refused(sector, older) => {
-            Err(rotten("the super page", sector, older.map(|older| &copies.0[older]), "pages"))
+            let error = rotten("the super page", sector, older.map(|older| &copies.0[older]), "pages");
+            let Some(older) = older else { return Err(error) };
+            extras.forgive(error)?;
+            // Of the newest state only what both super pages have in common is known.
+            let page = Super { clean: false, ..decoded(pages, copies, older)? };
+            Ok(Some((page, older as u64)))
         }
         Choice::Neither => Err(none_is_whole()),
     }

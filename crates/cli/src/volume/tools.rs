@@ -1,0 +1,271 @@
+//! `seekless volume check`, `dump`, `restore`, `repair`, `damage` and `rescue`: tools for a volume that is not being served.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use seekless_layers::registry::LAYERS;
+use seekless_volume::live::{Live, tools};
+use seekless_volume::{Description, file};
+
+use super::serve::PROGRAM;
+use crate::output;
+use crate::text::counted;
+
+/// Examples of `check`.
+pub const CHECK: &str = "\
+Examples:
+  seekless volume check home.toml
+  seekless volume check home.toml --data --json
+
+Opens each layer that has metadata as serving would, and writes nothing. --data also reads the whole volume through it, which \
+verifies checksums. Ends with 1 if anything is damaged. A volume that is being served is refused.";
+
+/// Examples of `dump`.
+pub const DUMP: &str = "\
+Examples:
+  seekless volume dump home.toml > borg.json
+  seekless volume dump home.toml --layer borg | jq '.copies | length'
+
+Prints the metadata of a layer as JSON. restore writes the same metadata from it.";
+
+/// Examples of `restore`.
+pub const RESTORE: &str = "\
+Examples:
+  seekless volume restore home.toml borg.json --replace
+
+Writes the metadata of a layer from what dump printed, as after a clean stop. The data has to be where it was. Metadata that is \
+there is refused, unless --replace.";
+
+/// Examples of `repair`.
+pub const REPAIR: &str = "\
+Examples:
+  truncate -s 8G new.img
+  seekless volume repair home.toml --to new.img
+
+Writes the pages that only this layer has, and metadata for them, to an unused file or device, as far as they can be read, and \
+prints what is given up. The damaged devices are only read. Put the new file into the volume file afterwards. If it is \
+interrupted, run it again.";
+
+/// Examples of `damage`.
+pub const DAMAGE: &str = "\
+Examples:
+  seekless volume damage home.toml map-newer --destroy
+  seekless volume damage home.toml --list
+
+Damages the metadata or data of a layer, to exercise the other tools. Only on volumes whose data is not needed.";
+
+/// Examples of `rescue`.
+pub const RESCUE: &str = "\
+Examples:
+  seekless volume rescue home.toml
+  seekless volume rescue mapped.toml --to plain.img
+
+Writes everything that only layers hold to the devices below them, without a server: afterwards these can be used without \
+the layers. mapper and lld keep data in an order of their own: it is copied to a file or device. If it is interrupted, run it \
+again.";
+
+/// Which layer of which volume.
+#[derive(Args)]
+pub struct Which {
+    /// Volume file, which is not being served
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+    /// Layer [default: the only one with metadata, or all]
+    #[arg(long, value_name = "NAME")]
+    layer: Option<String>,
+}
+
+impl Which {
+    fn description(&self) -> anyhow::Result<Description<Live>> {
+        Ok(file::read_of(&self.volume)?)
+    }
+
+    fn layer(&self) -> Option<&str> {
+        self.layer.as_deref()
+    }
+}
+
+/// Arguments of `volume check`.
+#[derive(Args)]
+pub struct Check {
+    #[command(flatten)]
+    which: Which,
+    /// Also read all data through the layers
+    #[arg(long)]
+    data: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks, and ends with an error if anything is damaged.
+pub fn check(arguments: &Check) -> anyhow::Result<()> {
+    let Check { which, data, json } = arguments;
+    let all = tools::check(&which.volume, &which.description()?, which.layer(), *data)?;
+    if *json {
+        output::json(&all)?;
+    } else {
+        for checked in &all {
+            let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors } = checked;
+            let opens = || format!("opens, {}", counted(*dirty_pages, "dirty page"));
+            let mut parts = vec![error.clone().unwrap_or_else(opens)];
+            if *repairs > 0 {
+                parts.push(format!("{} to be repaired", counted(*repairs, "sector")));
+            }
+            parts
+                .extend(unreadable.map(|unreadable| format!("{} unreadable", counted(unreadable, "sector"))));
+            output::print(&format!("layer.{layer} ({is}): {}\n", parts.join(", ")))?;
+            print_lines("  ", errors)?;
+        }
+    }
+    if all.iter().all(tools::Checked::is_good) {
+        return Ok(());
+    }
+    bail!("{}: damaged: see seekless volume repair and rescue", which.volume.display())
+}
+
+/// Arguments of `volume dump`.
+#[derive(Args)]
+pub struct Dump {
+    #[command(flatten)]
+    which: Which,
+    /// Print JSON, which is what it always prints
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the metadata.
+pub fn dump(arguments: &Dump) -> anyhow::Result<()> {
+    let Dump { which, json: _ } = arguments;
+    output::json(&tools::dump(&which.volume, &which.description()?, which.layer())?)
+}
+
+/// Arguments of `volume restore`.
+#[derive(Args)]
+pub struct Restore {
+    #[command(flatten)]
+    which: Which,
+    /// What dump printed
+    #[arg(value_name = "DUMP.json")]
+    dump: PathBuf,
+    /// Overwrite metadata that is there
+    #[arg(long)]
+    replace: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes the metadata.
+pub fn restore(arguments: &Restore) -> anyhow::Result<()> {
+    let Restore { which, dump, replace, json } = arguments;
+    let text = std::fs::read_to_string(dump).with_context(|| dump.display().to_string())?;
+    let table = tools::parse_dump(&text).with_context(|| dump.display().to_string())?;
+    tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace)?;
+    if *json { output::json(&serde_json::json!({ "restored": dump })) } else { Ok(()) }
+}
+
+/// Arguments of `volume repair`.
+#[derive(Args)]
+pub struct Repair {
+    #[command(flatten)]
+    which: Which,
+    /// Unused file or device for the repaired layer
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Repairs into a new area.
+pub fn repair(arguments: &Repair) -> anyhow::Result<()> {
+    let Repair { which, to, json } = arguments;
+    let repaired = tools::repair(&which.volume, &which.description()?, which.layer(), to)?;
+    if *json {
+        return output::json(&serde_json::json!({ "pages": repaired.pages, "given_up": repaired.given_up }));
+    }
+    print_lines("given up: ", &repaired.given_up)?;
+    let pages = counted(repaired.pages, "page");
+    output::print(&format!("{pages} that the device below has not, in {}\n", to.display()))
+}
+
+/// Prints lines that begin alike.
+fn print_lines(begin: &str, lines: &[String]) -> anyhow::Result<()> {
+    lines.iter().try_for_each(|line| output::print(&format!("{begin}{line}\n")))
+}
+
+/// Arguments of `volume damage`.
+#[derive(Args)]
+pub struct Damage {
+    #[command(flatten)]
+    which: Which,
+    /// Kind of damage
+    #[arg(value_name = "KIND", required_unless_present = "list")]
+    kind: Option<String>,
+    /// List the kinds of damage of each layer
+    #[arg(long)]
+    list: bool,
+    /// Confirm that data may be lost
+    #[arg(long)]
+    destroy: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Damages a layer.
+pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
+    let Damage { which, kind, list, destroy, json } = arguments;
+    if *list {
+        let kinds =
+            LAYERS.iter().flat_map(|entry| entry.tools.damages().iter().map(move |kind| (entry.name, kind)));
+        if *json {
+            let all: Vec<_> = kinds.map(|(layer, (name, does))| [layer, *name, *does]).collect();
+            return output::json(&all);
+        }
+        let lines = kinds.map(|(layer, (name, does))| format!("{layer} {name}: {does}\n"));
+        return output::print(&lines.collect::<String>());
+    }
+    if !destroy {
+        bail!("damage: found no --destroy, expected it: data of this volume will be lost");
+    }
+    let kind = kind.as_deref().unwrap_or_default();
+    let place = tools::damage(&which.volume, &which.description()?, which.layer(), kind)?;
+    if *json {
+        return output::json(&serde_json::json!({ "damaged": place }));
+    }
+    output::print(&format!("damaged: {place}\n"))
+}
+
+/// Arguments of `volume rescue`.
+#[derive(Args)]
+pub struct Rescue {
+    #[command(flatten)]
+    which: Which,
+    /// File or device to copy data to that a layer keeps in its own order
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Brings everything to the devices below.
+pub fn rescue(arguments: &Rescue) -> anyhow::Result<()> {
+    let Rescue { which, to, json } = arguments;
+    let all = tools::rescue(&which.volume, &which.description()?, which.layer(), to.as_deref(), PROGRAM)?;
+    if *json {
+        output::json(&all)?;
+    } else {
+        for tools::Rescued { layer, pages, errors } in &all {
+            output::print(&format!("layer.{layer}: {} written\n", counted(*pages, "page")))?;
+            print_lines("  not copied: ", errors)?;
+        }
+    }
+    if all.iter().all(|rescued| rescued.errors.is_empty()) {
+        return Ok(());
+    }
+    bail!("{}: not everything could be copied", which.volume.display())
+}

@@ -1,0 +1,165 @@
+//! Tools for a BOPT that is not in use: its metadata as values and back, repair into a new area, damage for exercises.
+//!
+//! Invariants: `dump` and `repair` only read the BOPT; a repaired BOPT has the identity of the damaged one, and the dirty
+//! pages that could be read. Fault model: the BOPT may hold anything; an interrupted repair or restore is given again.
+
+use std::rc::Rc;
+
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+
+use super::store::{Layout, Setup, State, Store};
+use super::{Borg, Devices, Options};
+use crate::{Overlay, contents};
+use crate::registry::{Below, Work, options};
+use crate::tools::{Repaired, Tools};
+
+/// The beginning of an area in which a repair was interrupted.
+const UNFINISHED: &[u8] = b"SKLBORG unfinished repair";
+
+/// See the file's header.
+pub struct BorgTools;
+
+fn borg_options(table: toml::Table) -> Result<Options, IoError> {
+    options("borg", table, Options::check)
+}
+
+fn refused(why: String) -> IoError {
+    IoError::new(ErrorKind::Invalid, "borg", None, why)
+}
+
+/// A BOPT that is only read, open in spite of damage.
+pub(super) async fn examined(below: &Below, options: Options) -> Result<Rc<Borg>, IoError> {
+    let overlay = |device| Rc::new(Overlay::new(device)) as Rc<dyn BlockDevice>;
+    let (origin, bopt) = (overlay(below.one()?), overlay(below.device("bopt")?));
+    let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
+    let devices = Devices::counted(origin, bopt);
+    let setup = Setup { layout, timing_only: false, eager: false, canary: options.canary(), lenient: true };
+    let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
+    Ok(Borg::over(devices, store, options, false))
+}
+
+impl Tools for BorgTools {
+    fn dump(&self, below: Below, table: toml::Table) -> Work<toml::Table> {
+        Box::pin(async move {
+            let borg = examined(&below, borg_options(table)?).await?;
+            if let Some(damage) = borg.store.given_up().first() {
+                return Err(IoError::new(
+                    ErrorKind::Corrupt,
+                    "borg",
+                    None,
+                    format!("{damage}: repair it first"),
+                ));
+            }
+            let state = toml::Table::try_from(borg.store.state());
+            state.map_err(|error| refused(format!("found a number beyond 63 bits, expected less: {error}")))
+        })
+    }
+
+    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<()> {
+        Box::pin(async move {
+            let state = toml::Value::Table(dump).try_into::<State>();
+            let state = state.map_err(|error| {
+                let error = error.to_string();
+                refused(format!("found a dump that is none: {}, expected one of borg", error.trim_end()))
+            })?;
+            let (bopt, options) = (below.device("bopt")?, borg_options(table)?);
+            let pages = bopt.geometry().sectors / PAGE_SECTORS;
+            state.check(Borg::layout_of(pages, &options)?, pages, below.one()?.geometry().sectors)?;
+            let supers = Extent::of_pages(0, 2);
+            let before = bopt.read(supers, Buffer::zeroed(supers.bytes()), Hints::default()).await?;
+            if !replace && !before.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                let why =
+                    "found a super page, expected zeroes: --replace overwrites the metadata that is there";
+                return Err(refused(why.to_owned()));
+            }
+            state.write(&*bopt).await
+        })
+    }
+
+    fn repair(&self, below: Below, table: toml::Table, to: Rc<dyn BlockDevice>) -> Work<Repaired> {
+        Box::pin(async move {
+            let options = borg_options(table)?;
+            let pages = to.geometry().sectors / PAGE_SECTORS;
+            let layout = Borg::layout_of(pages, &options)?;
+            begin(&*to).await?;
+            let borg = examined(&below, options).await?;
+            let mut state = borg.store.state();
+            let mut given_up = borg.store.given_up();
+            let clean = state.copies.iter().filter(|(.., dirty)| !dirty).count();
+            let copies = copy_dirty(&borg, &state, &*to, layout, &mut given_up).await?;
+            if clean > 0 {
+                given_up.push(format!("{clean} copies of pages that the origin has too"));
+            }
+            state = State {
+                bopt_pages: pages,
+                segment_pages: layout.segment,
+                read_cache_segments: layout.read_cache,
+                write_buffer_segments: layout.write_buffer,
+                copies,
+                ..state
+            };
+            state.write(&*to).await?;
+            Ok(Repaired { pages: state.copies.len() as u64, given_up })
+        })
+    }
+
+    fn damages(&self) -> &'static [(&'static str, &'static str)] {
+        super::damage::KINDS
+    }
+
+    fn damage(&self, below: Below, table: toml::Table, kind: String) -> Work<String> {
+        Box::pin(async move { super::damage::damage(&below, borg_options(table)?, &kind).await })
+    }
+}
+
+/// Marks an unused area for a repair; it may hold an interrupted one.
+async fn begin(to: &dyn BlockDevice) -> Result<(), IoError> {
+    let (begin, how) = (Extent::new(0, 1), Hints::default);
+    let first = to.read(begin, Buffer::zeroed(begin.bytes()), how()).await?.to_vec();
+    let found = contents::found(to).await?.filter(|_| !first.starts_with(UNFINISHED));
+    if let Some(found) = found {
+        let why = format!("found {found}, expected zeroes: a repair goes to an unused area");
+        return Err(IoError::new(ErrorKind::Invalid, "borg", Some(begin), why));
+    }
+    let mut sector = vec![0; 512];
+    sector[..UNFINISHED.len()].copy_from_slice(UNFINISHED);
+    to.write(begin, Buffer::from_vec(sector), how()).await?;
+    to.flush(how()).await
+}
+
+/// Copies the dirty pages that can be read; the copies: slot, page, and that they are dirty.
+async fn copy_dirty(
+    borg: &Borg,
+    state: &State,
+    to: &dyn BlockDevice,
+    layout: Layout,
+    given_up: &mut Vec<String>,
+) -> Result<Vec<(u32, u64, bool)>, IoError> {
+    let mut copies = Vec::new();
+    let old = borg.store.layout();
+    for (held, page, _) in state.copies.iter().filter(|(.., dirty)| *dirty) {
+        let whole = Extent::of_pages(*page, 1);
+        let at = Extent { sectors: whole.sectors.min(state.origin_sectors - whole.start.0), ..whole };
+        let data = match borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
+            Ok(data) => data,
+            Err(error) => {
+                given_up.push(format!("page {page}, of which the origin has an older version: {error}"));
+                continue;
+            }
+        };
+        if old.is_logged(*held) && borg.store.known_sum(*page).is_none() {
+            given_up.push(format!("the checksum of page {page}, which is copied without being verified"));
+        }
+        let slot = copies.len() as u32;
+        if slot >= layout.slots() {
+            let found =
+                format!("found room for {slot} pages, expected room for all dirty ones: use a larger area");
+            return Err(IoError::new(ErrorKind::NoSpace, "borg", None, found));
+        }
+        let place = Extent { sectors: at.sectors, ..Extent::of_pages(layout.page(slot), 1) };
+        to.write(place, data, Hints::default()).await?;
+        copies.push((slot, *page, true));
+    }
+    to.flush(Hints::default()).await?;
+    Ok(copies)
+}
