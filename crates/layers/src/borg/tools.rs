@@ -9,9 +9,9 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE
 
 use super::store::{Layout, Setup, State, Store};
 use super::{Borg, Devices, Options};
-use crate::{Overlay, contents};
 use crate::registry::{Below, Work, options};
 use crate::tools::{Repaired, Tools};
+use crate::{Overlay, contents};
 
 /// The beginning of an area in which a repair was interrupted.
 const UNFINISHED: &[u8] = b"SKLBORG unfinished repair";
