@@ -253,7 +253,7 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
         numbers("displaced_pct", "displaced %", 1),
     ];
     let mut grid = Grid::new("", &columns);
-    let revolution = 60_000.0 / f64::from(job.drive().rpm);
+    let revolution = 60_000.0 / job.drive().rpm;
     for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
         job.progress(done, PAPER.len());
         let run = run(job, pct / 100.0, RAID_4)?;
@@ -299,7 +299,7 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
         job.progress(done, 3);
         let run = run(job, pct / 100.0, RAID_4)?;
         let loss = |to: f64| Cell::from(100.0 * (1.0 - run.aged_mb_s / to));
-        let theirs: Cell = job.theirs((pct == 1.0).then_some(3.1));
+        let theirs: Cell = job.theirs((done == 0).then_some(3.1));
         grid.row([
             pct.into(),
             packed.into(),

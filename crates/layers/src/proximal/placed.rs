@@ -374,7 +374,9 @@ impl Placed {
         let state = &mut *self.state.borrow_mut();
         match &done {
             Ok(()) => {
-                released.into_iter().for_each(|block| state.ranges.release(block));
+                for block in released {
+                    state.ranges.release(block);
+                }
                 state.map.written(&writes);
             }
             Err(error) => state.failed = Some(error.clone()),

@@ -11,6 +11,8 @@ use crate::under_test::{values, with_error, write};
 
 /// Pages of the data device: eight ranges of 64 blocks.
 const DATA: u64 = 512;
+/// First page of the second range: the first one has the label.
+const FIRST: u64 = 56;
 /// Pages of the flash device.
 const FLASH: u64 = 256;
 
@@ -168,8 +170,6 @@ fn a_write_that_fails_leaves_its_pages_and_a_failed_flush_fails_all_later_ones()
 fn large_writes_leave_free_blocks_for_updates_near_them() {
     in_a_world(async {
         let volume = open(&devices()).await.unwrap();
-        // The first range has the label.
-        const FIRST: u64 = 56;
         let all = Extent::of_pages(FIRST, 40);
         write(&*volume, all.start.0, all.sectors, 1).await.unwrap();
         let free = count(&volume, "blocks_free");
