@@ -129,6 +129,9 @@ struct Output {
     /// Restarts with a rotten sector of metadata, and how many of them were refused.
     rotten: u64,
     rotten_refused: u64,
+    /// Restarts without a component, where layers can do without it.
+    without_component: u64,
+    without_component_closed: u64,
     read_whole: u64,
     sectors_judged: u64,
     moments: u64,
@@ -283,6 +286,8 @@ fn output_of(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) 
         judged: tally.judged,
         rotten: tally.rotten.0,
         rotten_refused: tally.rotten.1,
+        without_component: tally.gone.0,
+        without_component_closed: tally.gone.1,
         read_whole: tally.whole,
         sectors_judged: tally.sectors,
         moments: tally.moments,
@@ -333,6 +338,8 @@ fn text(output_of: &Output) -> String {
         ("of those read whole", count(output_of.read_whole)),
         ("with a rotten sector", count(output_of.rotten)),
         ("of those refused", count(output_of.rotten_refused)),
+        ("without a component", count(output_of.without_component)),
+        ("of those not opened", count(output_of.without_component_closed)),
         ("sectors read and judged", count(output_of.sectors_judged)),
         ("moments at which power went", count(output_of.moments)),
         ("runs", count(output_of.runs)),

@@ -29,8 +29,19 @@ fn crash() -> impl Strategy<Value = Crash> {
     let keeps = select(vec![0, 1, 2, 5, u64::MAX]);
     let rot = (0..9_u32, 0..1_u64 << 48, 0..4_096_u64)
         .prop_map(|(component, sector, bit)| format!("{component}:{sector}.{bit}").parse().unwrap());
-    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), keeps, proptest::option::of(rot))
-        .prop_map(|(events, survivors, keeps, rot)| Crash { events, survivors, keeps, rot })
+    (
+        0..100_000_usize,
+        proptest::collection::vec(survivor, 0..6),
+        keeps,
+        (proptest::option::of(rot), proptest::option::of(0..9_u32)),
+    )
+        .prop_map(|(events, survivors, keeps, (rot, gone))| Crash {
+            events,
+            survivors,
+            keeps,
+            rot,
+            gone,
+        })
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {

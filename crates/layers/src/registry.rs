@@ -57,6 +57,8 @@ pub struct Entry {
     /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
     /// without them. Such a layer has an identity (see [`Layer::identity`]).
     pub holds_newer: bool,
+    /// Key of the device with which it can be started after a crash although any one of the others is missing.
+    pub survives_with: Option<&'static str>,
     /// Checks its options.
     pub check: Check,
     /// All options that have a default value, with that value.
@@ -206,6 +208,7 @@ impl Entry {
             canaries: &[],
             sealed: false,
             holds_newer: false,
+            survives_with: None,
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
@@ -482,6 +485,7 @@ pub const LAYERS: [Entry; 12] = [
         edges: raid4::EDGES,
         canaries: raid4::CANARIES,
         sealed: true,
+        survives_with: Some(raid4::LOG),
         check: |table| parse_options(table, raid4::Options::check).map(drop),
         defaults: defaults::<raid4::Options>,
         sectors: Some(|table, below| parse_options(table, raid4::Options::check)?.sectors(below)),

@@ -96,11 +96,12 @@ impl fmt::Display for Case {
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
             }
             segment.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-            if let Some(Crash { events, survivors, keeps, rot }) = &segment.crash {
+            if let Some(Crash { events, survivors, keeps, rot, gone }) = &segment.crash {
                 write!(f, "{} {events}", if *keeps == u64::MAX { "kill" } else { "crash" })?;
                 let kept = (0..64).filter(|number| *keeps != u64::MAX && keeps >> number & 1 == 1);
                 kept.into_iter().try_for_each(|number| write!(f, " keeping {number}"))?;
                 rot.map_or(Ok(()), |rot| write!(f, " rotten {rot}"))?;
+                gone.map_or(Ok(()), |gone| write!(f, " without {gone}"))?;
                 for Survivor { write, first, end } in survivors {
                     write!(f, " {write}:{first}+{}", end - first)?;
                 }
@@ -238,8 +239,12 @@ fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
     if let ["rotten", place, after @ ..] = rest {
         (rot, rest) = (Some(place.parse().ok()?), after);
     }
+    let mut gone = None;
+    if let ["without", number, after @ ..] = rest {
+        (gone, rest) = (Some(number.parse().ok()?), after);
+    }
     let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
-    Some(Crash { events: events.parse().ok()?, survivors, keeps, rot })
+    Some(Crash { events: events.parse().ok()?, survivors, keeps, rot, gone })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
@@ -307,7 +312,8 @@ crash 2 keeping 1 5:0+1
                     Survivor { write: 4, first: 2, end: 3 },
                 ],
                 keeps: u64::MAX,
-                rot: None
+                rot: None,
+                gone: None
             })
         );
         assert_eq!(case.to_string(), TEXT);

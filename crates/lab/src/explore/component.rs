@@ -7,7 +7,7 @@
 //! immediately or later; but a later write over it waits for that, as it would in a device's queue. A flush fails, and
 //! what was not durable by then is not made so by any later flush.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::rc::{Rc, Weak};
 
@@ -41,6 +41,8 @@ pub struct Component {
     /// Extents that were read.
     read: RefCell<Vec<Extent>>,
     records: Option<Records>,
+    /// Whether it fails every request.
+    is_gone: Cell<bool>,
     /// Itself, for work that continues after a request has failed.
     me: Weak<Component>,
 }
@@ -67,7 +69,18 @@ impl Component {
 
     fn new(number: u32, sectors: u64, image: Image, records: Option<Records>) -> Rc<Component> {
         let (image, read) = (RefCell::new(image), RefCell::default());
-        Rc::new_cyclic(|me| Component { number, sectors, image, read, records, me: me.clone() })
+        let is_gone = Cell::new(false);
+        Rc::new_cyclic(|me| Component { number, sectors, image, read, records, is_gone, me: me.clone() })
+    }
+
+    /// From now on it is gone.
+    pub fn leave(&self) {
+        self.is_gone.set(true);
+    }
+
+    fn check(&self, at: Option<Extent>) -> Result<(), IoError> {
+        let name = || format!("component {}", self.number);
+        if self.is_gone.get() { Err(IoError::new(ErrorKind::Gone, name(), at, "it is gone")) } else { Ok(()) }
     }
 
     /// Its content.
@@ -105,6 +118,7 @@ impl Component {
 
     /// Reads, or fails for a sector that cannot be read, or that a verifying read finds weak.
     fn read_image(&self, at: Extent, into: Buffer, verify: bool) -> Result<Buffer, IoError> {
+        self.check(Some(at))?;
         let sector = |sector| Some(Extent::new(sector, 1));
         if let Some(bad) = self.image.borrow().first_unreadable(at) {
             return Err(self.error(sector(bad), "a sector whose repair was lost"));
@@ -120,6 +134,7 @@ impl Component {
     }
 
     async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) -> Result<(), IoError> {
+        self.check(Some(at))?;
         self.let_late_ones_through(at);
         if !self.fails(|records| records.conditions.faults.writes) {
             self.carry_out(at, contents, fua).await;
@@ -211,6 +226,7 @@ impl BlockDevice for Component {
 
     fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            self.check(None)?;
             let Some(Records { log, .. }) = &self.records else { return Ok(()) };
             let began = log.borrow().events.len();
             log.borrow_mut().events.push(Event::FlushBegan(self.number));

@@ -98,7 +98,7 @@ impl Explorer<'_> {
             // The second choice is the first random one.
             let chosen = Choices::new(&power.pending, &run.log, self.rng.bits()).nth(1);
             let survivors = chosen.unwrap_or_default();
-            let crash = Crash { events: index + 1, survivors, keeps: 0, rot: None };
+            let crash = Crash { events: index + 1, survivors, keeps: 0, ..Crash::default() };
             let (images, cached) = power.restart(&run.log, &crash);
             if let Some(segment) = self.segments.last_mut() {
                 segment.crash = Some(crash);

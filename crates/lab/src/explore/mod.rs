@@ -16,6 +16,7 @@ pub mod choose;
 pub mod component;
 pub mod conditions;
 pub mod faults;
+mod gone;
 pub mod image;
 pub mod log;
 pub mod power;
@@ -127,6 +128,9 @@ const IN_VAIN: u32 = 16;
 /// One in this many states is checked once more with a rotten sector, where layers distinguish that from a torn one.
 const ROTS: u64 = 8;
 
+/// One in this many states is checked once more without a component, where layers can do without it.
+const GONE: u64 = 4;
+
 /// A violation, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -157,6 +161,8 @@ pub struct Explorer<'a> {
     judge: Judge,
     /// Whether layers' metadata is sealed.
     rots: bool,
+    /// Components of which any one may be missing at a restart.
+    spare: Vec<u32>,
     rng: Rng,
     seen: FxHashSet<u64>,
     metadata: FxHashSet<u64>,
@@ -199,6 +205,7 @@ impl<'a> Explorer<'a> {
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
             rots: description.layers.values().any(|layer| layer.entry.sealed),
+            spare: gone::spare(description),
             options,
             seen: FxHashSet::default(),
             metadata: FxHashSet::default(),
@@ -411,7 +418,7 @@ impl<'a> Explorer<'a> {
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
         let mut in_vain = 0;
         for (turn, survivors) in (0..followed.each as usize).zip(choices) {
-            let crash = Crash { events: happened, survivors, keeps: 0, rot: None };
+            let crash = Crash { events: happened, survivors, keeps: 0, ..Crash::default() };
             let images = power.cut(followed.log, &crash.survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
             self.judge.spent.on(Part::Cuts);
@@ -434,6 +441,9 @@ impl<'a> Explorer<'a> {
             }
             if self.rots && self.rng.chance(1, ROTS) {
                 self.rotten(followed.log, &crash, images, registers)?;
+            }
+            if !self.spare.is_empty() && self.rng.chance(1, GONE) {
+                self.without_one(&crash, &power.cut(followed.log, &crash.survivors), registers)?;
             }
             let torn = power::torn(followed.log, &crash.survivors).next().is_some();
             let one_in = if torn { self.options.goes_on.div_ceil(TORN) } else { self.options.goes_on };

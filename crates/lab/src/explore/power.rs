@@ -36,6 +36,8 @@ pub struct Crash {
     pub keeps: u64,
     /// A sector that rots in addition; runs that continue from the crash do not have it.
     pub rot: Option<Rot>,
+    /// A component that is gone after it; runs that continue from the crash have it again.
+    pub gone: Option<u32>,
 }
 
 /// A write that is not durable.

@@ -115,7 +115,10 @@ impl Explorer<'_> {
                 self.judge.forget();
                 self.judge.judge_rotten(&self.opener, &images, registers).map(drop)
             }
-            None => self.judge.judge_whole(&self.opener, &images, registers),
+            None => match crash.and_then(|crash| crash.gone) {
+                Some(gone) => self.judge.judge_without(&self.opener, &images, registers, gone),
+                None => self.judge.judge_whole(&self.opener, &images, registers),
+            },
         };
         judged.map_err(|failure| {
             history.push(Line::Event(history::Event::Crash));

@@ -136,6 +136,8 @@ pub struct Judge {
     pub edges: BTreeMap<&'static str, u64>,
     /// Time spent, by part.
     pub spent: Spent,
+    /// The component that is gone.
+    gone: Option<u32>,
 }
 
 fn place(component: u32, page: u64) -> u64 {
@@ -190,6 +192,20 @@ impl Judge {
         self.judge(opener, images, registers)
     }
 
+    /// As `judge_whole`, without a component.
+    pub fn judge_without(
+        &mut self,
+        opener: &Opener,
+        images: &[Image],
+        registers: &Registers,
+        gone: u32,
+    ) -> Result<(), Failure> {
+        self.gone = Some(gone);
+        let judged = self.judge_whole(opener, images, registers);
+        self.gone = None;
+        judged
+    }
+
     /// As `judge`, for a state with a rotten sector; returns whether it was refused. No other content may be read than
     /// without it.
     pub fn judge_rotten(
@@ -212,10 +228,10 @@ impl Judge {
         images: &[Image],
         registers: &Registers,
     ) -> Result<(), Failure> {
-        let opened = open(opener, images).await?;
+        let opened = open(opener, images, self.gone).await?;
         let again = opened.images();
         if again.iter().zip(images).any(|(again, image)| again.hash() != image.hash()) {
-            let twice = open(opener, &again).await?.images();
+            let twice = open(opener, &again, self.gone).await?.images();
             if twice.iter().zip(&again).any(|(twice, once)| twice.metadata() != once.metadata()) {
                 return Err(Failure::Restless);
             }
@@ -281,11 +297,14 @@ impl Opened {
     }
 }
 
-async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Failure> {
+async fn open(opener: &Opener<'_>, images: &[Image], gone: Option<u32>) -> Result<Opened, Failure> {
     let numbered = (0..).zip(images.iter().zip(&opener.sectors));
     let components: Vec<Rc<Component>> = numbered
         .map(|(number, (image, sectors))| Component::instant(number, *sectors, image.clone()))
         .collect();
+    for component in components.iter().enumerate().filter(|(number, _)| Some(*number as u32) == gone) {
+        component.1.leave();
+    }
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
     let tree = tree::build(&opener.description, opener.named(&devices), Bytes::Real).await;
@@ -298,7 +317,7 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Failure> 
 
 /// The top of a volume that is opened on what survived.
 pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Failure> {
-    Ok(open(opener, images).await?.top)
+    Ok(open(opener, images, None).await?.top)
 }
 
 /// The pages to read, and what to compare the next restart with.

@@ -23,6 +23,8 @@ pub struct Tally {
     pub metadata_states: u64,
     /// New states by depth: after one crash, two, and so on.
     pub by_depth: Vec<u64>,
+    /// Restarts without a component, and those of them at which the volume did not open.
+    pub gone: (u64, u64),
     /// Restarts with a rotten sector, and those of them that were refused.
     pub rotten: (u64, u64),
     /// Restarts read in full.

@@ -14,10 +14,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, RangeLocks,
-    SECTOR_BYTES,
+    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES,
 };
 
 use super::done::Done;
@@ -48,7 +47,8 @@ pub struct Journal {
     state: RefCell<State>,
     /// Records that wait to be written.
     queue: RefCell<Vec<Waiting>>,
-    turn: RangeLocks,
+    /// Whether a task writes records.
+    is_writing: Cell<bool>,
     /// Records of each half whose blocks are being written in place.
     in_place: [Cell<u64>; 2],
     /// Waits for them.
@@ -136,7 +136,7 @@ impl Journal {
             half,
             state: RefCell::default(),
             queue: RefCell::default(),
-            turn: RangeLocks::new(),
+            is_writing: Cell::new(false),
             in_place: [Cell::new(0), Cell::new(0)],
             ended: RefCell::default(),
             canary,
@@ -188,33 +188,45 @@ impl Journal {
     /// Makes rows durable here, before they are written in place; the caller holds their group's lock.
     pub async fn append(
         self: &Rc<Self>,
-        members: &Members,
+        members: &Rc<Members>,
         items: Vec<Item>,
         how: &Hints,
     ) -> Result<Vec<Logged>, IoError> {
         let (done, halves) = (Rc::new(Done::default()), Rc::new(Cell::new(0)));
         self.queue.borrow_mut().push(Waiting { items, done: done.clone(), halves: halves.clone() });
-        let turn = self.turn.exclusive(Extent::new(0, 1), how).await;
-        if done.get().is_none() {
-            // Others wait for this: it is not aborted with the request that began it.
-            let how = Hints { ticket: None, ..how.clone() };
-            self.write_queue(members, &how).await;
-        } else {
-            edge("records that come together are written together");
+        if !self.is_writing.replace(true) {
+            // A task of its own: it may wait for writes in place, and those for their callers.
+            let (journal, members) = (self.clone(), members.clone());
+            let how = Hints { account: how.account, ..Hints::default() };
+            runtime::spawn(async move { journal.write_all(&members, &how).await }).detach();
         }
-        drop(turn);
         done.wait().await?;
         let logged = |half: usize| Logged { journal: self.clone(), half };
         Ok((0..2).filter(|half| halves.get() & 1 << half != 0).map(logged).collect())
     }
 
-    /// Writes all records that wait.
-    async fn write_queue(&self, members: &Members, how: &Hints) {
-        let waiting: Vec<Waiting> = self.queue.borrow_mut().drain(..).collect();
+    /// Writes records until none wait.
+    async fn write_all(&self, members: &Members, how: &Hints) {
+        loop {
+            runtime::quiet().await;
+            let waiting = self.queue.take();
+            if waiting.is_empty() {
+                self.is_writing.set(false);
+                return;
+            }
+            if waiting.len() > 1 {
+                edge("records that come together are written together");
+            }
+            self.write_waiting(members, &waiting, how).await;
+        }
+    }
+
+    /// Writes records that waited.
+    async fn write_waiting(&self, members: &Members, waiting: &[Waiting], how: &Hints) {
         let (mut open, mut written) = (Open::default(), 0);
         let mut result = members.check();
-        for (number, waiting_one) in waiting.iter().enumerate() {
-            for items in rows_of(&waiting_one.items) {
+        for (number, one) in waiting.iter().enumerate() {
+            for items in rows_of(&one.items) {
                 if result.is_ok() && self.is_full(&open, items.len() as u64 + 1) {
                     result = self.write(std::mem::take(&mut open), how).await;
                     // The next epoch may wait for their writes in place.
@@ -224,7 +236,9 @@ impl Journal {
                         result = self.begin_epoch(members, how).await;
                     }
                 }
-                self.add(&mut open, waiting_one, &items);
+                if result.is_ok() {
+                    self.add(&mut open, one, &items);
+                }
             }
         }
         if result.is_ok() {

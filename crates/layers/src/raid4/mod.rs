@@ -57,7 +57,7 @@ pub const COMMANDS: &[&str] = &["rebuild"];
 
 /// The array.
 pub struct Raid {
-    members: Members,
+    members: Rc<Members>,
     journal: Option<Rc<Journal>>,
     /// Locks of clients' requests.
     locks: RangeLocks,
@@ -112,7 +112,7 @@ impl Raid {
         timing_only: bool,
     ) -> Rc<Raid> {
         Rc::new_cyclic(|me| Raid {
-            members,
+            members: Rc::new(members),
             journal,
             locks: RangeLocks::new(),
             groups: RangeLocks::new(),

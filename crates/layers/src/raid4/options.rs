@@ -85,8 +85,18 @@ pub const EDGES: &[&str] = &[
 ];
 
 /// Canaries of the layer.
-pub const CANARIES: &[&str] =
-    if cfg!(feature = "canaries") { &["hole in parity", "stale checksum"] } else { &[] };
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &[
+        "hole in parity",
+        "stale checksum",
+        "missing flush of the journal",
+        "journal reused early",
+        "unflushed opening",
+        "rebuild without its lock",
+    ]
+} else {
+    &[]
+};
 
 /// Bytes of a whole group.
 const GROUP_BYTES: u64 = GROUP * PAGE_BYTES;

@@ -1,0 +1,53 @@
+//! A component that is gone after a power cut, under a layer that can be started without any one of its devices.
+//!
+//! Fault model: any one of them fails every request. Everything that was durable has to be read, as if it were there;
+//! or the volume does not open, as when another one had failed before, or its creation was cut short. These are counted.
+
+use std::collections::BTreeSet;
+
+use seekless_volume::description::Description;
+
+use super::image::Image;
+use super::power::Crash;
+use super::restart::Failure;
+use super::{Explorer, Finding};
+use crate::check::Registers;
+
+/// Numbers of the components that a volume can be started without, one at a time.
+pub fn spare(description: &Description) -> Vec<u32> {
+    let mut spare = BTreeSet::new();
+    for layer in description.layers.values() {
+        let Some(key) = layer.entry.survives_with.filter(|key| layer.devices.contains_key(*key)) else {
+            continue;
+        };
+        let others = layer.devices.iter().filter(|(other, _)| *other != key).flat_map(|(_, names)| names);
+        let leaves = layer.over.iter().chain(others).flat_map(|name| description.leaves(name));
+        spare.extend(leaves);
+    }
+    (0..)
+        .zip(description.components.keys())
+        .filter(|(_, name)| spare.contains(*name))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+impl Explorer<'_> {
+    /// Checks a state once more, without one of the components that the volume can do without.
+    pub(super) fn without_one(
+        &mut self,
+        crash: &Crash,
+        images: &[Image],
+        registers: &Registers,
+    ) -> Result<(), Finding> {
+        let gone = self.spare[self.rng.below(self.spare.len() as u64) as usize];
+        let last = self.judge.remember();
+        let judged = self.judge.judge_without(&self.opener, images, registers, gone);
+        self.judge.recall(last);
+        self.tally.gone.0 += 1;
+        if let Err(Failure::Closed(_)) = judged {
+            self.tally.gone.1 += 1;
+            return Ok(());
+        }
+        judged.map_err(|failure| self.finding(&failure, Some(Crash { gone: Some(gone), ..crash.clone() })))
+    }
+}
