@@ -30,6 +30,7 @@ found! {
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
     proximal: a_map_before_its_data a_map_that_is_not_flushed a_block_is_free_too_early a_failed_write_counts
         torn_metadata_accepted;
+    raid4: hole_in_parity stale_checksum missing_flush_of_the_journal unflushed_opening;
 }
 
 #[test]

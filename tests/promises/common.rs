@@ -17,7 +17,7 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 12] = [
+pub const VOLUMES: [&str; 14] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -29,6 +29,8 @@ pub const VOLUMES: [&str; 12] = [
     "powercut",
     "scrub",
     "proximal",
+    "raid4",
+    "raid5",
     "stack",
 ];
 

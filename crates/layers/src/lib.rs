@@ -1,5 +1,6 @@
 //! Layers: block devices made of block devices, one folder each.
 
+mod below;
 pub mod borg;
 mod bytes;
 pub mod cache;

@@ -1,6 +1,5 @@
 //! The registry of layers. `ls` is the feature list; this array is the same list for programs.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -17,7 +16,6 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
-use crate::joined::Joined;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::proximal::{self, Proximal};
@@ -26,6 +24,8 @@ use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
 use crate::tools::{NoTools, Tools};
+
+pub use crate::below::{Below, Over, Sizes};
 
 /// Properties of a kind of layer.
 #[derive(Clone, Copy)]
@@ -77,15 +77,6 @@ pub struct Entry {
     pub tools: &'static dyn Tools,
 }
 
-/// The number of devices that a layer's `over` names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// One.
-    One,
-    /// A list.
-    Several,
-}
-
 /// A layer being built: it may have to read the devices below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
 /// Checks options.
@@ -116,66 +107,6 @@ impl Built {
     pub fn new<T: Layer + 'static>(layer: Rc<T>) -> Built {
         Built { device: layer.clone(), layer }
     }
-}
-
-/// Sizes of the devices that a layer is built on, in sectors.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// Of each device of `over`, in order.
-    pub over: Vec<u64>,
-    /// Of each other device, by key.
-    pub devices: BTreeMap<String, Vec<u64>>,
-}
-
-impl Sizes {
-    /// Of one device, and no others.
-    pub fn of(sectors: u64) -> Sizes {
-        Sizes { over: vec![sectors], devices: BTreeMap::new() }
-    }
-
-    /// Of all devices of `over` together.
-    pub fn sum(&self) -> u64 {
-        self.over.iter().fold(0, |sum, sectors| sum.saturating_add(*sectors))
-    }
-}
-
-/// The devices that a layer is built on.
-#[derive(Clone)]
-pub struct Below {
-    /// The devices of `over`, in order: one, except for layers over several.
-    pub over: Vec<Rc<dyn BlockDevice>>,
-    /// Other devices, by key.
-    pub devices: BTreeMap<String, Vec<Rc<dyn BlockDevice>>>,
-    /// Whether on-disk state may be missing: it is created then.
-    pub create: bool,
-    /// Whether data is hollow, in runs that measure time: the layer need not copy bytes.
-    pub timing_only: bool,
-}
-
-impl Below {
-    /// The device below a layer over one; several are concatenated.
-    ///
-    /// # Errors
-    /// `Invalid` if there is none.
-    pub fn one(&self) -> Result<Rc<dyn BlockDevice>, IoError> {
-        joined("over", &self.over)
-    }
-
-    /// The device of this key; several are concatenated.
-    ///
-    /// # Errors
-    /// `Invalid` if there is none.
-    pub fn device(&self, key: &'static str) -> Result<Rc<dyn BlockDevice>, IoError> {
-        joined(key, self.devices.get(key).map(Vec::as_slice).unwrap_or_default())
-    }
-}
-
-fn joined(key: &'static str, parts: &[Rc<dyn BlockDevice>]) -> Result<Rc<dyn BlockDevice>, IoError> {
-    if let [one] = parts {
-        return Ok(one.clone());
-    }
-    let lacks = || IoError::new(ErrorKind::Invalid, key, None, "found no device, expected one");
-    Ok(Rc::new(Joined::new(parts.to_vec()).ok_or_else(lacks)?))
 }
 
 impl fmt::Debug for Entry {

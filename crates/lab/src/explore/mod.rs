@@ -1,13 +1,12 @@
-//! The crash explorer: runs a volume, cuts its power at every moment at which something new may be lost, and checks
-//! what a restart finds.
+//! The crash explorer: runs a volume, cuts its power wherever something new may be lost, and checks each restart.
 //!
 //! A run is carried out once and logged. Then its log is replayed: at each write and flush of a component, as it begins
 //! and as it ends, [`choose`] selects which of the non-durable writes survive; the resulting content of the components
 //! is a fork of their images; the volume is opened on it and checked ([`restart`]). Some restarts continue: the volume
 //! is run again from there, its opening included, and loses power again, to a depth.
 //!
-//! A state counts once it was opened and checked; it is new if no state before had the same images. A known state is
-//! checked again only if less is allowed than before.
+//! A state counts once it was opened and checked; it is new if none before had the same images. A known one is checked
+//! again only if less is allowed than before.
 
 mod all;
 pub mod campaign;
@@ -128,9 +127,6 @@ const IN_VAIN: u32 = 16;
 /// One in this many states is checked once more with a rotten sector, where layers distinguish that from a torn one.
 const ROTS: u64 = 8;
 
-/// One in this many states is checked once more without a component, where layers can do without it.
-const GONE: u64 = 4;
-
 /// A violation, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -161,7 +157,7 @@ pub struct Explorer<'a> {
     judge: Judge,
     /// Whether layers' metadata is sealed.
     rots: bool,
-    /// Components of which any one may be missing at a restart.
+    /// Components of which one may be missing.
     spare: Vec<u32>,
     rng: Rng,
     seen: FxHashSet<u64>,
@@ -385,7 +381,7 @@ impl<'a> Explorer<'a> {
             let looks = !few || last || self.rng.chance(1, one_in);
             let one = followed.plan.fault.is_some();
             let looks = looks && (!one || last || self.rng.chance(1, FAULT_MOMENTS));
-            // The first state of a moment is the one in which nothing survives that is not durable.
+            // The first state of a moment has only what is durable.
             let each =
                 if looks { followed.each } else { u64::from(few && promised && !one).min(followed.each) };
             // What was in the caches before belongs to the previous run.
@@ -442,9 +438,7 @@ impl<'a> Explorer<'a> {
             if self.rots && self.rng.chance(1, ROTS) {
                 self.rotten(followed.log, &crash, images, registers)?;
             }
-            if !self.spare.is_empty() && self.rng.chance(1, GONE) {
-                self.without_one(&crash, &power.cut(followed.log, &crash.survivors), registers)?;
-            }
+            self.without_one(&crash, &|| power.cut(followed.log, &crash.survivors), registers)?;
             let torn = power::torn(followed.log, &crash.survivors).next().is_some();
             let one_in = if torn { self.options.goes_on.div_ceil(TORN) } else { self.options.goes_on };
             if followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, one_in) {

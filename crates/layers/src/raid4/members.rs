@@ -1,6 +1,6 @@
-//! The members of an array: which of them are in service, what they are told about it, and transfers of blocks.
+//! The members of an array: which of them are in service, what their superblocks record, and transfers of blocks.
 //!
-//! A member that fails is put out of service, and the others are told durably before any write that it lacks is
+//! A member that fails is put out of service, and that is recorded durably on the others before any write that it lacks is
 //! answered: so after a crash it is not taken for one that has everything. Without a log that only happens to a member
 //! that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other error the
 //! array refuses writes until it is started again. So it does when more members fail than parity makes up for.
@@ -33,13 +33,13 @@ pub struct Members {
     pub layout: Layout,
     /// Seed of checksums.
     pub seed: u32,
-    /// What the members were told last.
-    told: Cell<Superblock>,
+    /// The superblock that was written last.
+    recorded: Cell<Superblock>,
     /// The member out of service.
     out: Cell<Option<usize>>,
     /// Groups of that member which are in service again.
     rebuilt: Cell<u64>,
-    /// Whether that member is being rebuilt, and is told too.
+    /// Whether that member is being rebuilt, and gets superblocks too.
     rebuilds: Cell<bool>,
     /// Whether a write was announced since the array was clean.
     session: Cell<bool>,
@@ -56,22 +56,22 @@ pub struct Members {
 
 impl Members {
     /// The members of an array in this state. The member out of service, and how much of it was rebuilt, may be newer
-    /// than what they were told.
+    /// than their superblocks.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
-        told: Superblock,
+        recorded: Superblock,
         (out, rebuilt): (Option<usize>, u64),
     ) -> Members {
         Members {
             devices,
-            layout: told.layout,
-            seed: sums::seed(told.identity),
-            told: Cell::new(told),
+            layout: recorded.layout,
+            seed: sums::seed(recorded.identity),
+            recorded: Cell::new(recorded),
             out: Cell::new(out),
             rebuilt: Cell::new(rebuilt),
             rebuilds: Cell::new(false),
             session: Cell::new(false),
-            generation: Cell::new(told.generations),
+            generation: Cell::new(recorded.generations),
             turn: RangeLocks::new(),
             failed: RefCell::default(),
             reads: Cell::new(0),
@@ -79,9 +79,9 @@ impl Members {
         }
     }
 
-    /// What they were told last.
-    pub fn told(&self) -> Superblock {
-        self.told.get()
+    /// The superblock that was written last.
+    pub fn superblock(&self) -> Superblock {
+        self.recorded.get()
     }
 
     /// The device of a member.
@@ -157,7 +157,7 @@ impl Members {
                 self.rebuilds.set(false);
                 self.rebuilt.set(0);
             }
-            None if self.told().has_log || error.kind() == ErrorKind::Gone => {
+            None if self.superblock().has_log || error.kind() == ErrorKind::Gone => {
                 edge("a member fails: it is out of service");
                 self.out.set(Some(member));
                 self.rebuilt.set(0);
@@ -167,24 +167,24 @@ impl Members {
                 return Err(self.refuse_writes(member, error));
             }
         }
-        self.tell_of_failures().await
+        self.record_failures().await
     }
 
-    /// Returns when the members were told which of them is out of service.
-    pub async fn tell_of_failures(&self) -> Result<(), IoError> {
+    /// Returns when it is recorded which member is out of service.
+    pub async fn record_failures(&self) -> Result<(), IoError> {
         if mutant::is("raid4: a failed member is not told of") {
             return Ok(());
         }
-        let told = self.told();
-        if told.out == self.out.get() && told.rebuilt <= self.rebuilt.get() && self.turn.is_empty() {
+        let recorded = self.superblock();
+        if recorded.out == self.out.get() && recorded.rebuilt <= self.rebuilt.get() && self.turn.is_empty() {
             return Ok(());
         }
         let _turn = self.take_turn().await;
-        let told = self.told();
-        if told.out == self.out.get() && told.rebuilt <= self.rebuilt.get() {
+        let recorded = self.superblock();
+        if recorded.out == self.out.get() && recorded.rebuilt <= self.rebuilt.get() {
             return self.check();
         }
-        self.tell(told).await
+        self.record(recorded).await
     }
 
     async fn take_turn(&self) -> seekless_core::lock::Guard {
@@ -192,18 +192,20 @@ impl Members {
     }
 
     /// Writes the next superblock to all members in service; the caller has the turn.
-    async fn tell(&self, mut next: Superblock) -> Result<(), IoError> {
+    async fn record(&self, mut next: Superblock) -> Result<(), IoError> {
         loop {
             self.check()?;
-            next.events = self.told().events + 1;
+            next.events = self.superblock().events + 1;
             (next.out, next.rebuilt) = (self.out.get(), self.rebuilt.get());
             // If it fails, the number is not used again.
-            let before = self.told.replace(Superblock { events: next.events, ..self.told() });
-            let told = self.used().map(async |member| (member, self.tell_one(member, &next).await));
-            let failed =
-                join_all(told).await.into_iter().find_map(|(member, told)| Some((member, told.err()?)));
+            let before = self.recorded.replace(Superblock { events: next.events, ..self.superblock() });
+            let recorded = self.used().map(async |member| (member, self.record_on(member, &next).await));
+            let failed = join_all(recorded)
+                .await
+                .into_iter()
+                .find_map(|(member, recorded)| Some((member, recorded.err()?)));
             let Some((member, error)) = failed else {
-                self.told.set(next);
+                self.recorded.set(next);
                 return Ok(());
             };
             match self.out.get() {
@@ -215,7 +217,7 @@ impl Members {
         }
     }
 
-    async fn tell_one(&self, member: usize, next: &Superblock) -> Result<(), IoError> {
+    async fn record_on(&self, member: usize, next: &Superblock) -> Result<(), IoError> {
         let (device, copy) = (&self.devices[member], next.copy());
         device.write(sectors(copy), next.encode(member, copy), Hints::default()).await?;
         if mutant::is("raid4: superblocks are not flushed") {
@@ -235,13 +237,13 @@ impl Members {
             return self.check();
         }
         let generations = self.generation.get() + RESERVED;
-        self.tell(Superblock { state: State::Dirty, generations, ..self.told() }).await?;
+        self.record(Superblock { state: State::Dirty, generations, ..self.superblock() }).await?;
         self.session.set(true);
         Ok(())
     }
 
     fn has_begun(&self) -> bool {
-        self.session.get() && self.generation.get() + RESERVED / 2 < self.told().generations
+        self.session.get() && self.generation.get() + RESERVED / 2 < self.superblock().generations
     }
 
     /// The next generation; after [`Members::begin`].
@@ -252,16 +254,16 @@ impl Members {
         next
     }
 
-    /// Notes that nothing is being written, after a flush; `writing` is asked whether that still holds.
+    /// Records that nothing is being written, after a flush; `writing` is asked whether that still holds.
     pub async fn end(&self, writing: impl Fn() -> bool) -> Result<(), IoError> {
         let _turn = self.take_turn().await;
-        if writing() || self.told().state == State::Clean {
+        if writing() || self.superblock().state == State::Clean {
             return Ok(());
         }
         // Writes from now on wait for the turn to announce themselves.
         self.session.set(false);
         let generations = self.generation.get() + 1;
-        self.tell(Superblock { state: State::Clean, generations, ..self.told() }).await
+        self.record(Superblock { state: State::Clean, generations, ..self.superblock() }).await
     }
 
     /// Flushes all members in service; those that fail are put out of it.
@@ -272,23 +274,23 @@ impl Members {
                 self.fail(member, &error).await?;
             }
         }
-        self.tell_of_failures().await
+        self.record_failures().await
     }
 
-    /// Tells a new array's members of it, at first that it is being created, and with `State::Clean` that it is.
+    /// Records on its members that a new array is being created, or with `State::Clean` that it was.
     pub async fn form(&self, state: State) -> Result<(), IoError> {
         let _turn = self.take_turn().await;
-        self.tell(Superblock { state, ..self.told() }).await?;
+        self.record(Superblock { state, ..self.superblock() }).await?;
         let why = "found a member failing while the array is created, expected all of them to be written";
         let all = self.out.get().is_none();
         if all { Ok(()) } else { Err(IoError::new(ErrorKind::Medium, NAME, None, why)) }
     }
 
-    /// Begins to rebuild a member: it is told of the array from now on.
+    /// Begins to rebuild a member: it gets superblocks from now on.
     pub async fn begin_rebuild(&self) -> Result<(), IoError> {
         let _turn = self.take_turn().await;
         self.rebuilds.set(true);
-        self.tell(self.told()).await
+        self.record(self.superblock()).await
     }
 
     /// Whether the member out of service is being rebuilt.
@@ -301,8 +303,8 @@ impl Members {
         self.rebuilt.set(groups);
     }
 
-    /// Tells the members durably how much of the one out of service was rebuilt, and with `all` that it is in service.
-    pub async fn tell_of_rebuild(&self, all: bool) -> Result<(), IoError> {
+    /// Records durably how much of the one out of service was rebuilt, and with `all` that it is in service.
+    pub async fn record_rebuild(&self, all: bool) -> Result<(), IoError> {
         let _turn = self.take_turn().await;
         if !self.rebuilds() {
             return Err(IoError::new(ErrorKind::Medium, NAME, None, "the member being rebuilt failed"));
@@ -312,7 +314,7 @@ impl Members {
             self.rebuilt.set(0);
             self.rebuilds.set(false);
         }
-        self.tell(self.told()).await
+        self.record(self.superblock()).await
     }
 }
 

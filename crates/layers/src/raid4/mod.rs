@@ -128,14 +128,15 @@ impl Raid {
         })
     }
 
-    /// Tells the members that the array is clean, unless it is written to meanwhile.
+    /// Records that the array is clean, unless it is written to meanwhile.
     async fn clean(&self) -> Result<(), IoError> {
-        if self.unsettled.left() > 0 || self.members.check().is_err() {
-            return Ok(());
-        }
         let begun = self.writing.begun.get();
         self.members.flush(&Hints::default()).await?;
+        if self.unsettled.left() > 0 {
+            return Ok(());
+        }
         let written = || self.writing.now.get() > 0 || self.writing.begun.get() != begun;
+        edge("nothing is being written: the array is clean");
         self.members.end(written).await
     }
 
@@ -143,7 +144,6 @@ impl Raid {
     fn clean_later(&self) {
         let begun = |raid: &Raid| raid.writing.begun.get();
         self.quiet.wait(self.me.clone(), self.writing.begun.get(), begun, async |raid: &Raid| {
-            edge("nothing is written for a while: the array is clean");
             // If it fails, the next write reports that.
             let _ = raid.clean().await;
         });
@@ -188,7 +188,7 @@ impl BlockDevice for Raid {
         })
     }
 
-    /// With a log, what was answered is durable already.
+    /// With a log, answered writes are durable already.
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             if self.journal.is_some() {

@@ -3,7 +3,7 @@
 //! The superblocks say which array the members are of, and which of them is out of service: the newest one counts. A
 //! member that is blank or unreadable is missing. Refused are members of another array or at another place, more than
 //! one missing, and without a log an array that is dirty with one missing: then a row that a crash cut short could not
-//! be told from others.
+//! be recorded from others.
 //!
 //! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and clean. So
 //! blank members beside others of an array are missing, and never new.
@@ -20,7 +20,7 @@ use super::journal::Journal;
 use super::members::Members;
 use super::options::{LOG, NAME, Options, PARITY};
 use super::resync::Unsettled;
-use super::superblock::{self, Found, State, Superblock};
+use super::superblock::{self, Probed, State, Superblock};
 use crate::registry::{Below, Sizes};
 
 fn refused(why: String) -> IoError {
@@ -44,7 +44,7 @@ fn layout(below: &Below, options: &Options) -> Result<Layout, IoError> {
 
 /// What the superblocks say of an array.
 struct Array {
-    told: Superblock,
+    recorded: Superblock,
     missing: Option<usize>,
     rebuilt: u64,
 }
@@ -56,30 +56,29 @@ async fn assemble(
     has_log: bool,
 ) -> Result<Result<Array, u64>, IoError> {
     let found = join_all(devices.iter().map(|device| superblock::find(&**device))).await;
-    let members: Vec<(usize, (usize, Superblock))> =
-        found
-            .iter()
-            .enumerate()
-            .filter_map(|(number, found)| {
-                if let Found::Member(member, of) = found { Some((number, (*member, *of))) } else { None }
-            })
-            .collect();
+    let members: Vec<(usize, (usize, Superblock))> = found
+        .iter()
+        .enumerate()
+        .filter_map(|(number, found)| {
+            if let Probed::Member(member, of) = found { Some((number, (*member, *of))) } else { None }
+        })
+        .collect();
     let newest =
         members.iter().map(|(_, (_, of))| *of).max_by_key(|of| (of.state != State::Forming, of.events));
     for (number, found) in found.iter().enumerate() {
         match found {
-            Found::Other => {
+            Probed::Other => {
                 let why =
                     format!("found data on member {number} that is of no array, expected zeroes or a member");
                 return Err(refused(why));
             }
-            Found::Unreadable(error) if newest.is_none_or(|newest| newest.state == State::Forming) => {
+            Probed::Unreadable(error) if newest.is_none_or(|newest| newest.state == State::Forming) => {
                 return Err(error.clone());
             }
             _ => {}
         }
     }
-    let Some(told) = newest.filter(|newest| newest.state != State::Forming) else {
+    let Some(recorded) = newest.filter(|newest| newest.state != State::Forming) else {
         if newest.is_some() {
             edge("an array whose creation was cut short is created again");
         } else {
@@ -87,12 +86,12 @@ async fn assemble(
         }
         return Ok(Err(newest.map_or(first_number(), |newest| newest.events)));
     };
-    check_members(&members, &told, layout, has_log)?;
+    check_members(&members, &recorded, layout, has_log)?;
     let mut missing: Vec<usize> =
         (0..devices.len()).filter(|number| members.iter().all(|(other, _)| other != number)).collect();
-    let is_there = told.out.is_some_and(|out| !missing.contains(&out));
-    missing.extend(told.out.filter(|_| is_there));
-    let rebuilt = if is_there { told.rebuilt } else { 0 };
+    let is_there = recorded.out.is_some_and(|out| !missing.contains(&out));
+    missing.extend(recorded.out.filter(|_| is_there));
+    let rebuilt = if is_there { recorded.rebuilt } else { 0 };
     if missing.len() > 1 {
         let list: Vec<String> = missing.iter().map(usize::to_string).collect();
         let why = format!(
@@ -102,28 +101,28 @@ async fn assemble(
         return Err(refused(why));
     }
     let missing = missing.first().copied();
-    if let Some(member) = missing.filter(|_| told.state == State::Dirty && !told.has_log) {
+    if let Some(member) = missing.filter(|_| recorded.state == State::Dirty && !recorded.has_log) {
         let why = format!(
             "found member {member} missing and the array dirty, expected one of them: it has no log, so rows that a crash \
              cut short cannot be repaired without the member"
         );
         return Err(refused(why));
     }
-    Ok(Ok(Array { told, missing, rebuilt }))
+    Ok(Ok(Array { recorded, missing, rebuilt }))
 }
 
 /// Refuses members of another array or place, and other options than those that the array was created with.
 fn check_members(
     members: &[(usize, (usize, Superblock))],
-    told: &Superblock,
+    recorded: &Superblock,
     layout: &Layout,
     has_log: bool,
 ) -> Result<(), IoError> {
     for (number, (member, of)) in members {
-        if of.identity != told.identity {
+        if of.identity != recorded.identity {
             let why = format!(
                 "found member {number} of array {:032x}, expected one of array {:032x}, as another is",
-                of.identity, told.identity
+                of.identity, recorded.identity
             );
             return Err(refused(why));
         }
@@ -131,18 +130,22 @@ fn check_members(
             return Err(refused(format!("found member {member} of the array in place of member {number}")));
         }
     }
-    if told.layout != *layout {
+    if recorded.layout != *layout {
         let text = |of: &Layout| {
             let parity = if of.rotates { "rotating parity" } else { "parity on the last" };
             format!("{} stripes of {}+1 units of {} blocks, {parity}", of.stripes, of.data, of.unit)
         };
-        return Err(refused(format!("found an array of {}, expected {}", text(&told.layout), text(layout))));
+        return Err(refused(format!(
+            "found an array of {}, expected {}",
+            text(&recorded.layout),
+            text(layout)
+        )));
     }
-    if told.has_log != has_log {
+    if recorded.has_log != has_log {
         let text = |has_log| if has_log { "with a log" } else { "without a log" };
         return Err(refused(format!(
             "found an array {}, expected one {}",
-            text(told.has_log),
+            text(recorded.has_log),
             text(has_log)
         )));
     }
@@ -160,10 +163,11 @@ impl Raid {
         let canary = Rc::new(options.canary());
         let array = assemble(&devices, &layout, log.is_some()).await?;
         let (members, journal) = match array {
-            Ok(Array { told, missing, rebuilt }) => {
-                let members = Members::new(devices, told, (missing, rebuilt));
-                let journal =
-                    log.map(|log| Journal::new(log, &layout, told.identity, canary.clone())).transpose()?;
+            Ok(Array { recorded, missing, rebuilt }) => {
+                let members = Members::new(devices, recorded, (missing, rebuilt));
+                let journal = log
+                    .map(|log| Journal::new(log, &layout, recorded.identity, canary.clone()))
+                    .transpose()?;
                 if let Some(journal) = &journal {
                     journal.check().await?;
                 }
@@ -174,7 +178,7 @@ impl Raid {
                 let identity = (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1);
                 let journal =
                     log.map(|log| Journal::new(log, &layout, identity, canary.clone())).transpose()?;
-                let told = Superblock {
+                let recorded = Superblock {
                     identity,
                     layout,
                     has_log: journal.is_some(),
@@ -184,7 +188,7 @@ impl Raid {
                     rebuilt: 0,
                     generations: first_number(),
                 };
-                let members = Members::new(devices, told, (None, 0));
+                let members = Members::new(devices, recorded, (None, 0));
                 members.form(State::Forming).await?;
                 if let Some(journal) = &journal {
                     journal.create().await?;
@@ -197,7 +201,7 @@ impl Raid {
                 return Err(refused(why.to_owned()));
             }
         };
-        let dirty = members.told().state == State::Dirty && journal.is_none();
+        let dirty = members.superblock().state == State::Dirty && journal.is_none();
         let unsettled = if dirty { Unsettled::all(layout.groups()) } else { Unsettled::default() };
         let raid = Raid::new(members, journal, unsettled, canary, below.timing_only);
         raid.replay().await?;

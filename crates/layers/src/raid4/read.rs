@@ -104,7 +104,7 @@ impl Raid {
     }
 
     /// Compares blocks of clients with their checksums and their parity's, on the medium, and repairs those that do not
-    /// match. What cannot be repaired is left to whoever reads it.
+    /// match. What cannot be repaired fails when it is read.
     pub(super) async fn verify(&self, at: Extent, how: &Hints) {
         let layout = &self.members.layout;
         let mut groups: BTreeMap<u64, Wanted> = BTreeMap::new();

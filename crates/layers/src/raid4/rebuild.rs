@@ -1,7 +1,7 @@
 //! Rebuild: a member that was replaced gets what follows from the others, group by group, while clients continue.
 //!
 //! A group is in service on the member from the moment that it was written: under the group's lock, so that no write
-//! comes between. How far it got is told now and then, and it goes on there after a restart. Requests of it take only
+//! comes between. How far it got is recorded now and then, and it goes on there after a restart. Requests of it take only
 //! time that costs clients nothing, for a while; then they are background work. Fault model: a member that fails again is
 //! out of service, with all of its groups.
 
@@ -33,11 +33,11 @@ impl Raid {
             self.rebuild_group(member, group, how).await?;
             if (group + 1) % NOTED == 0 {
                 self.members.device(member).flush(Hints::default()).await?;
-                self.members.tell_of_rebuild(false).await?;
+                self.members.record_rebuild(false).await?;
             }
         }
         self.members.flush(&Hints::default()).await?;
-        self.members.tell_of_rebuild(true).await?;
+        self.members.record_rebuild(true).await?;
         edge("a member is in service again");
         Ok(())
     }
@@ -52,8 +52,6 @@ impl Raid {
         let how =
             Hints { class: Class::Free, ticket: Some(ticket), fua: false, verify: false, ..how.clone() };
         let turn = self.groups.exclusive(Extent::new(group, 1), &how).await;
-        // A known bug: what is written while the group is read and computed is lost.
-        let turn = if self.canary.is("rebuild without its lock") { None } else { Some(turn) };
         self.settle_held(group, &how).await?;
         let solved = self.heal(group, &all_rows(self), &how).await?;
         let layout = &self.members.layout;

@@ -21,7 +21,7 @@ impl Raid {
         let Some(journal) = &self.journal else { return Ok(()) };
         let layout = &self.members.layout;
         let mut groups: BTreeMap<u64, BTreeMap<(usize, u64), Item>> = BTreeMap::new();
-        for item in journal.recover(self.members.told().state == State::Clean).await? {
+        for item in journal.recover(self.members.superblock().state == State::Clean).await? {
             // A checksum of another geometry does not get here: the record is of this array.
             let Some((group, row)) = layout.row_at(item.block) else { continue };
             if item.member < layout.members() {

@@ -4,7 +4,7 @@
 //! version (four bytes), member, members with data (two each), unit, features (four each), identity (sixteen), stripes,
 //! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none).
 //!
-//! Every change of an array's state is an *event*, and all members in service are told: the newest superblock of any
+//! Every change of an array's state is an *event*, recorded on all members in service: the newest superblock of any
 //! member counts. Fault model: a crash between two members leaves some of them one event behind.
 
 use seekless_core::{BlockDevice, Buffer, Hints, IoError, Lba, PAGE_BYTES, SECTOR_BYTES};
@@ -118,7 +118,7 @@ impl Superblock {
 
 /// What lies at the beginning of a device.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum Probed {
     /// Zeroes.
     Blank,
     /// The newest superblock there: the member that it is of.
@@ -130,7 +130,7 @@ pub enum Found {
 }
 
 /// Reads both copies of a device's superblock.
-pub async fn find(device: &dyn BlockDevice) -> Found {
+pub async fn find(device: &dyn BlockDevice) -> Probed {
     let (mut newest, mut blank, mut error) = (None::<(usize, Superblock)>, 0, None);
     for copy in 0..2 {
         let at = sectors(copy);
@@ -145,10 +145,10 @@ pub async fn find(device: &dyn BlockDevice) -> Found {
         }
     }
     match (newest, error) {
-        (Some((member, superblock)), _) => Found::Member(member, superblock),
-        (None, Some(error)) => Found::Unreadable(error),
-        (None, None) if blank == 2 => Found::Blank,
-        (None, None) => Found::Other,
+        (Some((member, superblock)), _) => Probed::Member(member, superblock),
+        (None, Some(error)) => Probed::Unreadable(error),
+        (None, None) if blank == 2 => Probed::Blank,
+        (None, None) => Probed::Other,
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What was written is read, and nothing is read where a bit has flipped.
+        /// A superblock is read as it was written, or not at all where a bit has flipped.
         #[test]
         fn a_superblock_is_read_as_it_was_written(
             identity: u128, member in 0..11_usize, rotates: bool, has_log: bool, state in 0..3_usize,

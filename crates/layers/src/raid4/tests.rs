@@ -168,7 +168,9 @@ proptest! {
             };
             let before = bytes(&whole).await;
             let mut rotten = before.clone();
-            bits.iter().for_each(|bit| rotten[bit / 8] ^= 1 << (bit % 8));
+            for bit in &bits {
+                rotten[bit / 8] ^= 1 << (bit % 8);
+            }
             whole.write(Extent::new(0, MEMBER), Buffer::from_vec(rotten), Hints::default()).await.unwrap();
             let raid = devices.open().await.unwrap();
             let verify = Hints { verify: true, ..Hints::default() };
@@ -182,7 +184,7 @@ proptest! {
         });
     }
 
-    /// The program ends without a stop, with writes under way: what was flushed is there, also without a member if the
+    /// The program ends without a stop, with writes under way: flushed data is there, also without a member if the
     /// array has a log.
     #[test]
     fn what_was_answered_survives_the_program(steps in writes(16), missing in 0..4_usize, rotates: bool) {

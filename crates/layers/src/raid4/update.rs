@@ -2,10 +2,10 @@
 //!
 //! Writes to one group take turns, since they share checksum blocks; those that come meanwhile, or in one instant, go
 //! together, and each checksum block is read and written once. Parity follows by *subtraction* of the old contents of
-//! what is written, or by *addition* of what is not, whichever reads from fewer disks; if a member is missing, whichever
+//! the written blocks, or by *addition* of the others, whichever reads from fewer disks; if a member is missing, whichever
 //! is possible.
 //!
-//! Invariants: with a log, what is written is durable there before any of it is written in place. A row is written with
+//! Invariants: with a log, blocks are durable there before any of them is written in place. A row is written with
 //! its parity, whose entry names the generations of all its data.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -329,7 +329,7 @@ impl Raid {
             }
         }
         // Another write may have put out of service what this one could not write to.
-        self.members.tell_of_failures().await?;
+        self.members.record_failures().await?;
         drop(logged);
         Ok(())
     }
