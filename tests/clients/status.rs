@@ -57,7 +57,7 @@ fn a_server_says_how_it_is() {
         let refused = (0..1000).any(|_| endless.write_all(&[b'x'; 1024]).is_err());
         assert!(refused, "a line without an end is not read for ever");
         let mut long = UnixStream::connect(&place).unwrap();
-        long.write_all(&[b'x'; 64 << 10]).unwrap();
+        long.write_all(&vec![b'x'; 64 << 10]).unwrap();
         let mut refusal = String::new();
         BufReader::new(long).read_line(&mut refusal).unwrap();
         assert!(refusal.contains("error") && refusal.contains("without an end"), "{refusal}");

@@ -13,6 +13,7 @@ mod opening;
 mod options;
 mod placed;
 mod ranges;
+mod read;
 
 use std::future::ready;
 use std::rc::Rc;

@@ -21,35 +21,36 @@ use seekless_core::{
     RangeLocks,
 };
 
-use super::format::{self, NONE, Shape, block_at};
+use super::format::{self, NONE, Shape};
 use super::map::{Map, MapWrite};
 use super::opening::Opened;
 use super::ranges::{Ranges, Run};
+use super::read::Part;
 use crate::canary::Canary;
 
 /// Pages of a volume, in blocks of the data device.
 pub struct Placed {
-    data: Rc<dyn BlockDevice>,
+    pub(super) data: Rc<dyn BlockDevice>,
     flash: Rc<dyn BlockDevice>,
     pub shape: Shape,
     pub identity: u128,
-    state: RefCell<State>,
+    pub(super) state: RefCell<State>,
     locks: RangeLocks,
     /// Lock of flushes.
     flushing: RangeLocks,
     /// Limits writes in flight, so that there are blocks for each, free or to be freed by a flush.
     room: Limits,
     /// Pages of other data that a read continues through.
-    read_gap: u64,
+    pub(super) read_gap: u64,
     /// Large writes leave a free block after this many pages.
     spread: Option<u64>,
     /// Whether data is hollow.
-    timing_only: bool,
+    pub(super) timing_only: bool,
     canary: Canary,
 }
 
-struct State {
-    map: Map,
+pub(super) struct State {
+    pub map: Map,
     ranges: Ranges,
     /// Blocks without a page that durable map pages may still name.
     released: Vec<u64>,
@@ -97,15 +98,6 @@ pub struct Counts {
     pub map_pages_written: u64,
 }
 
-/// Contiguous pages of a request in contiguous blocks.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    /// Sectors of the request.
-    at: Extent,
-    /// Extent on the data device; `None` if the pages have no blocks.
-    there: Option<Extent>,
-}
-
 impl Placed {
     /// The volume over its devices; all that was read is made durable first.
     pub async fn open(
@@ -140,87 +132,6 @@ impl Placed {
     pub fn counts(&self) -> (u64, Counts) {
         let state = self.state.borrow();
         (state.ranges.free() + state.released.len() as u64, state.counts)
-    }
-
-    /// Divides an extent by where its pages are.
-    fn parts(&self, at: Extent) -> Vec<Part> {
-        let state = self.state.borrow();
-        let mut parts: Vec<Part> = Vec::with_capacity(1);
-        for at in at.split(PAGE_SECTORS) {
-            let block = state.map.block(at.start.page());
-            let start = (block != NONE).then(|| block_at(u64::from(block)) + at.start.0 % PAGE_SECTORS);
-            let there = start.map(|start| Extent { start, ..at });
-            match parts.last_mut() {
-                Some(Part { at: last, there: None }) if there.is_none() => last.sectors += at.sectors,
-                Some(Part { at: last, there: Some(before) })
-                    if there.is_some_and(|there| there.start == before.end()) =>
-                {
-                    last.sectors += at.sectors;
-                    before.sectors += at.sectors;
-                }
-                _ => parts.push(Part { at, there }),
-            }
-        }
-        parts
-    }
-
-    /// Reads an extent whose pages are locked: its parts in the order of their blocks, through short gaps.
-    async fn read_parts(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
-        let piece = |part: &Part| into.cut_sectors(part.at.start.0 - at.start.0, part.at.sectors);
-        let (mut placed, blank): (Vec<Part>, Vec<Part>) =
-            self.parts(at).into_iter().partition(|part| part.there.is_some());
-        for part in &blank {
-            edge("a page that has no block");
-            let piece = piece(part);
-            if !piece.is_hollow() {
-                piece.put(0, &vec![0; piece.len()]);
-            }
-        }
-        if let [one] = &placed[..] {
-            let Some(there) = one.there else { return Ok(()) };
-            return self.data.read(there, piece(one), how.clone()).await.map(drop);
-        }
-        placed.sort_unstable_by_key(|part| part.there.map(|there| there.start));
-        let reads = self.groups(&placed).into_iter().map(async |(whole, parts): (Extent, Vec<Part>)| {
-            if let [one] = &parts[..] {
-                return self.data.read(whole, piece(one), how.clone()).await.map(drop);
-            }
-            let hollow = self.timing_only || into.is_hollow();
-            let all =
-                if hollow { Buffer::hollow_sectors(whole.sectors) } else { Buffer::zeroed(whole.bytes()) };
-            self.data.read(whole, all.clone(), how.clone()).await?;
-            if !hollow {
-                for part in &parts {
-                    let first = part.there.map_or(0, |there| there.start.0 - whole.start.0);
-                    all.cut_sectors(first, part.at.sectors).look(|bytes| piece(part).put(0, bytes));
-                }
-            }
-            Ok(())
-        });
-        join_all(reads).await.into_iter().collect()
-    }
-
-    /// Groups parts, in ascending order, that one request reads: with short gaps between them.
-    fn groups(&self, parts: &[Part]) -> Vec<(Extent, Vec<Part>)> {
-        let most = self.data.geometry().largest_sectors;
-        let mut groups: Vec<(Extent, Vec<Part>)> = Vec::new();
-        for part in parts {
-            let Some(there) = part.there else { continue };
-            match groups.last_mut() {
-                Some((whole, parts))
-                    if there.start.0 - whole.end().0 <= self.read_gap * PAGE_SECTORS
-                        && there.end().0 - whole.start.0 <= most =>
-                {
-                    if there.start != whole.end() {
-                        edge("a read continues through other data");
-                    }
-                    whole.sectors = there.end().0 - whole.start.0;
-                    parts.push(*part);
-                }
-                _ => groups.push((there, vec![*part])),
-            }
-        }
-        groups
     }
 
     /// Writes whole pages of one range to free blocks, and maps them there; the caller holds their locks.
