@@ -56,7 +56,8 @@ fn find(layer: &str, bug: &str) {
         volume
     };
     // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each.
-    let works = [("churn:area=512KiB", false), ("churn", true)];
+    let part = if layer == "raid4" { "churn:area=128KiB" } else { "churn:area=512KiB" };
+    let works = [(part, false), ("churn", true)];
     let tries = [BUDGET / 20, BUDGET].into_iter().flat_map(|states| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
         names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, states)))

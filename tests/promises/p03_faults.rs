@@ -11,7 +11,9 @@ use seekless_promises as common;
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
         let options = Options { plain: Some(0), states: 1, seed: 3, ..Options::default() };
-        let explored = common::sound(name, "churn:flushes=10%", 4, 50, options);
+        // An array has so many requests that fewer of its clients' have to do.
+        let requests = if name.starts_with("raid") { 8 } else { 50 };
+        let explored = common::sound(name, "churn:flushes=10%", 4, requests, options);
         let faults = explored.faults;
         println!("{name}: {faults:?}");
         // Once and for ever, for each request to a component, and clients got the errors.

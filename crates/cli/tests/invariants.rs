@@ -57,6 +57,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("a slot has one block", "lld: a slot is taken twice", "lld"),
     ("a segment counts its live blocks", "lld: a block leaves its segment twice", "lld"),
     ("a segment is freed when no block lies in it", "lld: a segment is freed that holds a block", "lld"),
+    ("a block that is taken is free", "proximal: a block is taken twice", "proximal"),
+    ("a block that is freed was taken", "proximal: a block is freed twice", "proximal"),
     ("a dirty page is not evicted", "cache: a dirty page may be evicted", "cache"),
     ("one version of a page is being written", "cache: a page is written back twice at once", "cache"),
 ];

@@ -92,6 +92,8 @@ pub const ALL: &[&str] = &[
     "raid4: a resync keeps the parity",
     "durable: a sector is sealed in no generation",
     "durable: a head reaches into its parity",
+    "proximal: a block is taken twice",
+    "proximal: a block is freed twice",
     "file: FUA is dropped",
     "file: zeroes with FUA are not flushed",
     "file: a failed flush is forgotten",

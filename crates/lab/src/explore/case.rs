@@ -52,6 +52,13 @@ pub struct CaseError {
     pub expected: &'static str,
 }
 
+impl Segment {
+    /// Whether requests to components may fail.
+    pub fn fails(&self) -> bool {
+        self.fault.is_some() || !self.conditions.faults.is_none()
+    }
+}
+
 impl Case {
     /// Checks that it can be replayed on a volume of `sectors` sectors on `components` components; the error describes
     /// what cannot.

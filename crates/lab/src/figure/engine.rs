@@ -17,9 +17,11 @@ use seekless_drive::{QueueOptions, Simulated, Spec, Work, simulated, spec};
 use seekless_layers::registry::{self, Below};
 use seekless_layers::{Bytes, Proximal, proximal};
 
-use super::shown::{Cell, Grid, Shown, numbers};
+use super::shown::{Cell, Grid, Picture, Shown, numbers};
 use super::{Entry, Job};
 use crate::error::LabError;
+use crate::report::along::Along;
+use crate::report::plot::{Plot, Series};
 
 /// Table 2: random updates by the size of the staging area.
 pub const TABLE_2: Entry = Entry {
@@ -273,7 +275,26 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
             run.displaced_pct.into(),
         ]);
     }
-    Ok(job.shown(grid, Vec::new(), &NOTES, Vec::new()))
+    let pictures = plots(&grid, &[("ms_per_update", "paper_ms_per_update", "ms an update")]);
+    Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
+}
+
+/// Curves by the size of the staging area: ours and another one.
+fn plots(grid: &Grid, pairs: &[(&str, &str, &'static str)]) -> Vec<(String, Picture)> {
+    let along: Vec<f64> = grid.column("staging_pct").into_iter().flatten().collect();
+    let plot = |&(ours, other, label): &(&str, &str, &'static str)| {
+        let series =
+            [ours, other].map(|key| Series { name: key.replace('_', " "), values: grid.column(key) });
+        let plot = Plot {
+            along: Along::Linear(along.clone()),
+            along_label: "staging area, per cent of the volume",
+            value_label: label,
+            series: series.into(),
+            ..Plot::default()
+        };
+        (label.to_owned(), Picture::Lines(plot))
+    };
+    pairs.iter().map(plot).collect()
 }
 
 /// What differs from the paper's setup.
@@ -310,5 +331,6 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
             theirs,
         ]);
     }
-    Ok(job.shown(grid, Vec::new(), &NOTES, Vec::new()))
+    let pictures = plots(&grid, &[("aged_mb_s", "packed_mb_s", "MB/s of serial reads")]);
+    Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
 }

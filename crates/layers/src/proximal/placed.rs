@@ -18,7 +18,7 @@ use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES, PAGE_SECTORS,
-    RangeLocks,
+    RangeLocks, mutant,
 };
 
 use super::format::{self, NONE, Shape};
@@ -69,6 +69,9 @@ impl State {
         }
         self.counts.pages_placed += blocks;
         self.counts.data_writes += runs.len() as u64;
+        if mutant::is("proximal: a block is taken twice") {
+            self.ranges.take(runs[0].0);
+        }
         Some(runs)
     }
 
@@ -285,8 +288,9 @@ impl Placed {
         let state = &mut *self.state.borrow_mut();
         match &done {
             Ok(()) => {
+                let twice = mutant::is("proximal: a block is freed twice");
                 for block in released {
-                    state.ranges.release(block);
+                    (0..1 + u32::from(twice)).for_each(|_| state.ranges.release(block));
                 }
                 state.map.written(&writes);
             }
