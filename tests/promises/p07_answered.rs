@@ -55,7 +55,9 @@ const BOUND: Nanos = Nanos::from_millis(60_000);
 fn every_request_is_answered_within_a_bound() {
     for name in common::VOLUMES {
         let options = Options { plain: Some(40), states: 1, bound: BOUND, seed: 5, ..Options::default() };
-        let explored = common::sound(name, "churn:flushes=10%", 16, 40, options);
+        // An array has so many requests that fewer of its clients' have to do.
+        let requests = if name.starts_with("raid") { 8 } else { 40 };
+        let explored = common::sound(name, "churn:flushes=10%", 16, requests, options);
         let longest = explored.tally.longest.max(explored.faults.longest);
         println!("{name}: the longest answer took {longest}, the bound is {BOUND}");
         assert!(longest > Nanos::ZERO && longest <= BOUND, "{name}: {longest}");
