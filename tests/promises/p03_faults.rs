@@ -11,7 +11,7 @@ use seekless_promises as common;
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
         let options = Options { plain: Some(0), states: 1, seed: 3, ..Options::default() };
-        // An array has so many requests that fewer of its clients' have to do.
+        // Each request to an array is eight to its members.
         let requests = if name.starts_with("raid") { 8 } else { 50 };
         let explored = common::sound(name, "churn:flushes=10%", 4, requests, options);
         let faults = explored.faults;

@@ -55,7 +55,7 @@ const BOUND: Nanos = Nanos::from_millis(60_000);
 fn every_request_is_answered_within_a_bound() {
     for name in common::VOLUMES {
         let options = Options { plain: Some(40), states: 1, bound: BOUND, seed: 5, ..Options::default() };
-        // An array has so many requests that fewer of its clients' have to do.
+        // Each request to an array is eight to its members.
         let requests = if name.starts_with("raid") { 8 } else { 40 };
         let explored = common::sound(name, "churn:flushes=10%", 16, requests, options);
         let longest = explored.tally.longest.max(explored.faults.longest);
