@@ -1,7 +1,9 @@
 //! Layers that are attached and detached while clients are connected, and servers that are killed at every step of it.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+#[cfg(feature = "mutants")]
+use std::process::Child;
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 

@@ -290,7 +290,7 @@ impl Placed {
             Ok(()) => {
                 let twice = mutant::is("proximal: a block is freed twice");
                 for block in released {
-                    (0..1 + u32::from(twice)).for_each(|_| state.ranges.release(block));
+                    (0..=u32::from(twice)).for_each(|_| state.ranges.release(block));
                 }
                 state.map.written(&writes);
             }
