@@ -60,7 +60,7 @@ async fn assemble(
         .iter()
         .enumerate()
         .filter_map(|(number, found)| {
-            if let Probed::Member(member, of) = found { Some((number, (*member, *of))) } else { None }
+            if let Probed::Member(member, of, _) = found { Some((number, (*member, *of))) } else { None }
         })
         .collect();
     let newest =
@@ -72,7 +72,10 @@ async fn assemble(
                     format!("found data on member {number} that is of no array, expected zeroes or a member");
                 return Err(refused(why));
             }
-            Probed::Unreadable(error) if newest.is_none_or(|newest| newest.state == State::Forming) => {
+            // What cannot be read may be the superblock of an array whose creation has ended: it is not created again.
+            Probed::Unreadable(error) | Probed::Member(.., Some(error))
+                if newest.is_none_or(|newest| newest.state == State::Forming) =>
+            {
                 return Err(error.clone());
             }
             _ => {}

@@ -121,8 +121,9 @@ impl Superblock {
 pub enum Probed {
     /// Zeroes.
     Blank,
-    /// The newest superblock there: the member that it is of.
-    Member(usize, Superblock),
+    /// The newest superblock there: the member that it is of. With an error, the other copy cannot be read, and may be
+    /// newer.
+    Member(usize, Superblock, Option<IoError>),
     /// Something else.
     Other,
     /// It cannot be read.
@@ -145,7 +146,7 @@ pub async fn find(device: &dyn BlockDevice) -> Probed {
         }
     }
     match (newest, error) {
-        (Some((member, superblock)), _) => Probed::Member(member, superblock),
+        (Some((member, superblock)), error) => Probed::Member(member, superblock, error),
         (None, Some(error)) => Probed::Unreadable(error),
         (None, None) if blank == 2 => Probed::Blank,
         (None, None) => Probed::Other,
