@@ -62,8 +62,6 @@ const RANGE: u64 = UNIT - UNIT / 64;
 const READ: u64 = 974;
 /// Serial reads of a measurement.
 const READS: u64 = 400;
-/// Rotation of the array's parity: none, and over all disks.
-const RAID_4: &str = "none";
 /// Account of destages.
 const DESTAGED: Account = Account(1);
 /// Cost of a random I/O of the paper's disk, in milliseconds: its OP.
@@ -118,7 +116,6 @@ impl Bench {
         flash: &spec::Model,
         pages: u64,
         staging: f64,
-        rotation: &str,
         spread: bool,
     ) -> Result<Bench, IoError> {
         let options =
@@ -133,9 +130,8 @@ impl Bench {
         let parity = over.split_off(DATA_DISKS);
         let devices = BTreeMap::from([("parity".to_owned(), parity)]);
         let below = Below { over, devices, create: true, timing_only: true };
-        let table = toml::Table::from_iter([("rotation".to_owned(), rotation.into())]);
         let raid = registry::find("raid4").ok_or_else(|| too_small("the list of layers"))?;
-        let data = raid.build(below, &table).await?.device;
+        let data = raid.build(below, &toml::Table::new()).await?.device;
         let ssd = simulated(DATA_DISKS as u32 + 1, flash, QueueOptions::default());
         // Beside the staged pages, their headers, the map of the staging area, and the map of the volume.
         let extra = 8_192 + pages / 256;
@@ -164,7 +160,7 @@ impl Bench {
         self.layer.flush(Hints::default()).await
     }
 
-    /// Updates pages at random, half of all in the end, and destages each time `staged` have come together: time and work
+    /// Updates pages at random, half of all in the end, and destages each time `staged` have come together: time
     /// of the destages, and their number.
     async fn update(&mut self, staged: u64) -> Result<(Nanos, f64), IoError> {
         let (mut took, mut destages) = (Nanos::ZERO, 0.0);
@@ -195,11 +191,13 @@ impl Bench {
     }
 }
 
-fn run(job: &Job, staging: f64, rotation: &str) -> Result<Run, LabError> {
-    let (drive, flash) = drives(job)?;
+/// A run with a staging area of this share of the volume, with free blocks between pages or at the ends of ranges.
+fn run(job: &Job, staging: f64, spread: bool) -> Result<Run, LabError> {
+    let (mut drive, flash) = (job.drive().clone(), spec::Model::find(FLASH)?);
+    drive.set_write_cache(false);
     let runtime = Runtime::new(job.seed);
     let ran = runtime.run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, staging, rotation, true).await?;
+        let mut bench = Bench::new(&drive, &flash, job.requests, staging, spread).await?;
         bench.fill().await?;
         let fresh_mb_s = bench.read().await?;
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
@@ -223,24 +221,6 @@ fn run(job: &Job, staging: f64, rotation: &str) -> Result<Run, LabError> {
     ran.map_err(LabError::from)?.map_err(LabError::from)
 }
 
-/// Megabytes a second of serial reads of a fresh volume whose free blocks are all at the ends of ranges.
-fn packed_mb_s(job: &Job) -> Result<f64, LabError> {
-    let (drive, flash) = drives(job)?;
-    let ran = Runtime::new(job.seed).run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, 0.01, RAID_4, false).await?;
-        bench.fill().await?;
-        bench.read().await
-    });
-    ran.map_err(LabError::from)?.map_err(LabError::from)
-}
-
-/// The disks without a write cache, and the flash.
-fn drives(job: &Job) -> Result<(Spec, spec::Model), LabError> {
-    let mut drive = job.drive().clone();
-    drive.set_write_cache(false);
-    Ok((drive, spec::Model::find(FLASH)?))
-}
-
 fn table_2(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         numbers("staging_pct", "staging %", 0),
@@ -258,7 +238,7 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
     let revolution = 60_000.0 / job.drive().rpm;
     for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
         job.progress(done, PAPER.len());
-        let run = run(job, pct / 100.0, RAID_4)?;
+        let run = run(job, pct / 100.0, true)?;
         let (updates, busy_ms) = (run.updates.max(1.0), run.work.busy().seconds() * 1e3);
         let ms = run.destaging.seconds() * 1e3 / updates;
         let per_revolution = revolution * run.work.commands as f64 / busy_ms.max(1e-9);
@@ -275,26 +255,20 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
             run.displaced_pct.into(),
         ]);
     }
-    let pictures = plots(&grid, &[("ms_per_update", "paper_ms_per_update", "ms an update")]);
+    let pictures = plot(&grid, ["ms_per_update", "paper_ms_per_update"], "ms an update");
     Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
 }
 
-/// Curves by the size of the staging area: ours and another one.
-fn plots(grid: &Grid, pairs: &[(&str, &str, &'static str)]) -> Vec<(String, Picture)> {
-    let along: Vec<f64> = grid.column("staging_pct").into_iter().flatten().collect();
-    let plot = |&(ours, other, label): &(&str, &str, &'static str)| {
-        let series =
-            [ours, other].map(|key| Series { name: key.replace('_', " "), values: grid.column(key) });
-        let plot = Plot {
-            along: Along::Linear(along.clone()),
-            along_label: "staging area, per cent of the volume",
-            value_label: label,
-            series: series.into(),
-            ..Plot::default()
-        };
-        (label.to_owned(), Picture::Lines(plot))
+/// Columns by the size of the staging area.
+fn plot<const N: usize>(grid: &Grid, keys: [&str; N], label: &'static str) -> Vec<(String, Picture)> {
+    let plot = Plot {
+        along: Along::Linear(grid.column("staging_pct").into_iter().flatten().collect()),
+        along_label: "staging area, per cent of the volume",
+        value_label: label,
+        series: keys.map(|key| Series { name: key.replace('_', " "), values: grid.column(key) }).into(),
+        ..Plot::default()
     };
-    pairs.iter().map(plot).collect()
+    vec![(label.to_owned(), Picture::Lines(plot))]
 }
 
 /// What differs from the paper's setup.
@@ -308,29 +282,35 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         numbers("staging_pct", "staging %", 0),
         numbers("packed_mb_s", "packed MB/s", 1),
-        numbers("fresh_mb_s", "fresh MB/s", 1),
-        numbers("aged_mb_s", "aged MB/s", 1),
-        numbers("loss_to_packed_pct", "loss to packed %", 1),
-        numbers("loss_to_fresh_pct", "to fresh %", 1),
+        numbers("packed_aged_mb_s", "aged", 1),
+        numbers("packed_loss_pct", "loss %", 1),
+        numbers("spread_mb_s", "spread MB/s", 1),
+        numbers("spread_aged_mb_s", "aged", 1),
+        numbers("spread_loss_pct", "loss %", 1),
+        numbers("loss_to_packed_pct", "to packed %", 1),
         numbers("paper_loss_pct", "the paper's", 1),
     ];
     let mut grid = Grid::new("", &columns);
-    let packed = packed_mb_s(job)?;
     for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
         job.progress(done, 3);
-        let run = run(job, pct / 100.0, RAID_4)?;
-        let loss = |to: f64| Cell::from(100.0 * (1.0 - run.aged_mb_s / to));
-        let theirs: Cell = job.theirs((done == 0).then_some(3.1));
+        let (packed, spread) = (run(job, pct / 100.0, false)?, run(job, pct / 100.0, true)?);
+        let loss = |from: &Run, to: &Run| Cell::from(100.0 * (1.0 - to.aged_mb_s / from.fresh_mb_s));
         grid.row([
             pct.into(),
-            packed.into(),
-            run.fresh_mb_s.into(),
-            run.aged_mb_s.into(),
-            loss(packed),
-            loss(run.fresh_mb_s),
-            theirs,
+            packed.fresh_mb_s.into(),
+            packed.aged_mb_s.into(),
+            loss(&packed, &packed),
+            spread.fresh_mb_s.into(),
+            spread.aged_mb_s.into(),
+            loss(&spread, &spread),
+            loss(&packed, &spread),
+            job.theirs((done == 0).then_some(3.1)),
         ]);
     }
-    let pictures = plots(&grid, &[("aged_mb_s", "packed_mb_s", "MB/s of serial reads")]);
+    let pictures = plot(
+        &grid,
+        ["packed_mb_s", "packed_aged_mb_s", "spread_mb_s", "spread_aged_mb_s"],
+        "MB/s of serial reads",
+    );
     Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
 }

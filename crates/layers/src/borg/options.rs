@@ -30,7 +30,7 @@ pub struct Options {
     pub overwrite: Overwrite,
     /// The write buffer is drained in the background when less than this share of it is free, 0 to 1.
     pub drain_below: f64,
-    /// What is drained then.
+    /// Which dirty pages are drained then.
     pub drain: Drain,
     /// Rate limit of reconfigurations and background draining, in bytes per second; 0 for none.
     pub move_rate: Bytes,
@@ -182,7 +182,7 @@ pub enum Placement {
     Planned,
 }
 
-/// What is drained when little of the write buffer is free.
+/// Dirty pages that are drained when little of the write buffer is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Drain {

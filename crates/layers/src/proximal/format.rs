@@ -167,7 +167,7 @@ pub fn decode_map(bytes: &[u8]) -> Leaf {
     leaf
 }
 
-/// Pages of an extent on the data device, from its start.
+/// Place of a block on the data device.
 pub fn block_at(block: u64) -> Lba {
     Lba(block * PAGE_SECTORS)
 }

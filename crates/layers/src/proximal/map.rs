@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use seekless_core::Buffer;
+
 use super::format::{self, ENTRIES, Leaf, NONE, Shape};
 
 /// Blocks of all pages.
@@ -30,7 +32,7 @@ pub struct MapWrite {
     /// Copy that is overwritten.
     pub copy: usize,
     /// Its bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
 }
 
 impl Map {
@@ -117,6 +119,7 @@ impl MapPage {
         const BLANK: [u32; ENTRIES] = [NONE; ENTRIES];
         let blocks = self.blocks.as_deref().unwrap_or(&BLANK);
         let at = format::map_at(map, copy).start;
-        MapWrite { map, copy, bytes: format::encode_map(blocks, identity, at, self.generation) }
+        let bytes = Buffer::from_vec(format::encode_map(blocks, identity, at, self.generation));
+        MapWrite { map, copy, bytes }
     }
 }

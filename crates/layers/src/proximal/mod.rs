@@ -61,13 +61,21 @@ impl Proximal {
             IoError::new(ErrorKind::Invalid, "proximal", None, why)
         };
         let staging = Rc::new(Slice::new(flash.clone(), staging).ok_or_else(too_small)?);
-        let is_new = opened.is_new;
-        let placed = Placed::open(data, flash, opened, options, timing_only).await?;
-        if is_new && !timing_only {
-            Borg::format_new(placed.clone(), staging.clone(), options.staging(), false).await?;
+        let new = opened.is_new;
+        let placed = Placed::open(data, flash.clone(), opened, options, timing_only).await?;
+        if new && !timing_only {
+            // Flash without a super page has no staging area that holds anything.
+            Borg::format_new(placed.clone(), staging.clone(), options.staging(), true).await?;
         }
-        // A crash may have come before the staging area was formatted.
-        let staging = Borg::open_creating(placed.clone(), staging, options.staging(), timing_only).await?;
+        if new {
+            opening::write_super(&*flash, &placed.shape, placed.identity).await?;
+        }
+        // In runs that only measure time the staging area is formatted before its first change.
+        let staging = if timing_only {
+            Borg::open_creating(placed.clone(), staging, options.staging(), true).await?
+        } else {
+            Borg::open(placed.clone(), staging, options.staging(), false).await?
+        };
         Ok(Rc::new(Proximal { placed, staging }))
     }
 
@@ -93,16 +101,6 @@ impl Proximal {
             }
             device.flush(Hints::default()).await?;
         }
-        let shape = options.shape(data.geometry().sectors);
-        let shape = shape
-            .map_err(|refused| IoError::new(ErrorKind::Invalid, "proximal", None, refused.to_string()))?;
-        if replace {
-            // A staging area of another volume, of the same shape.
-            let staging = Extent::of_pages(shape.staging(), 2);
-            if staging.end().0 <= flash.geometry().sectors {
-                flash.write(staging, Buffer::zeroed(staging.bytes()), Hints::default()).await?;
-            }
-        }
         let volume = Proximal::open(data, flash, options, true, false).await?;
         Layer::stop(&*volume).await?;
         Ok(volume.identity())
@@ -118,7 +116,8 @@ impl BlockDevice for Proximal {
 impl Layer for Proximal {
     fn counters(&self) -> Counters {
         let (free, counts) = self.placed.counts();
-        let of = |name: &str| self.staging.counters().into_iter().find(|(known, _)| *known == name);
+        let counted = self.staging.counters();
+        let of = |name: &str| counted.iter().find(|(known, _)| *known == name);
         let staging = ["pages_dirty", "write_buffer_free", "pages_absorbed", "pages_drained"];
         let names = ["pages_staged", "staging_free", "pages_staged_in_all", "pages_destaged"];
         let staged = staging.iter().zip(names).filter_map(|(name, ours)| Some((ours, of(name)?.1)));

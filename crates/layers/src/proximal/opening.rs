@@ -48,7 +48,7 @@ pub async fn open(
     let pair = Pair([state(0), state(1)]);
     let at = match pair.choose() {
         Choice::Copy(copy) => format::super_at(copy),
-        Choice::Blank if create => return new(data, flash, options, pair.newest(), timing_only).await,
+        Choice::Blank if create => return new(data, flash, options, timing_only).await,
         Choice::Blank => {
             let why = "found a flash device without a volume, expected the one that was created with the data device; \
                        if there never was one: seekless volume create";
@@ -95,12 +95,11 @@ fn fits(data: &dyn BlockDevice, flash: &dyn BlockDevice, shape: &Shape) -> Resul
     Ok(())
 }
 
-/// Creates a volume: an empty map, the label, then the super page in both copies.
+/// Begins to create a volume: an empty map, and the label. There is none before its super page ([`write_super`]).
 async fn new(
     data: &Rc<dyn BlockDevice>,
     flash: &Rc<dyn BlockDevice>,
     options: &Options,
-    newest: u64,
     timing_only: bool,
 ) -> Result<Opened, IoError> {
     let shape = options
@@ -124,13 +123,19 @@ async fn new(
     let label = Buffer::from_vec(format::encode_label(identity));
     data.write(Extent::of_pages(0, LABEL_PAGES), label, how.clone()).await?;
     data.flush(how.clone()).await?;
+    let ranges = Ranges::new(shape.range, shape.ranges, options.span);
+    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges, is_new: true })
+}
+
+/// Writes the super page in both copies: from now on there is a volume.
+pub async fn write_super(flash: &dyn BlockDevice, shape: &Shape, identity: u128) -> Result<(), IoError> {
+    let how = Hints::default();
     for copy in 0..2 {
-        let page = format::encode_super(&shape, identity, copy, newest + 1);
+        let page = format::encode_super(shape, identity, copy, 1);
         flash.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
         flash.flush(how.clone()).await?;
     }
-    let ranges = Ranges::new(shape.range, shape.ranges, options.span);
-    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges, is_new: true })
+    Ok(())
 }
 
 /// Reads the map, and derives the free blocks from it.

@@ -9,7 +9,7 @@ use crate::borg;
 use crate::canary::Canary;
 use crate::units::Bytes;
 
-/// Free blocks that a volume needs at least, whatever its reserve: those of the largest write of one piece, twice.
+/// Free blocks of a volume at least, whatever its reserve.
 pub const LEAST_SPARE: u64 = 64;
 
 /// The options of proximal I/O.

@@ -110,7 +110,7 @@ impl Placed {
         options: &super::Options,
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
-        let (Opened { shape, identity, map, ranges, is_new: _ }, canary) = (opened, options.canary());
+        let (Opened { shape, identity, map, ranges, .. }, canary) = (opened, options.canary());
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
         data.flush(Hints::default()).await?;
         flash.flush(Hints::default()).await?;
@@ -302,7 +302,7 @@ impl Placed {
     async fn write_maps(&self, writes: &[MapWrite], how: &Hints) -> Result<(), IoError> {
         let write = |write: &MapWrite| {
             let at = format::map_at(write.map, write.copy);
-            self.flash.write(at, Buffer::from_vec(write.bytes.clone()), how.clone())
+            self.flash.write(at, write.bytes.clone(), how.clone())
         };
         join_all(writes.iter().map(write)).await.into_iter().collect()
     }

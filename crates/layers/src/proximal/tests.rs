@@ -114,6 +114,20 @@ fn a_volume_is_opened_with_both_of_its_devices_or_refused() {
 }
 
 #[test]
+fn a_staging_area_of_zeroes_is_not_taken_for_a_new_one() {
+    in_a_world(async {
+        let both = devices();
+        let volume = open(&both).await.unwrap();
+        write(&*volume, 8, 8, 7).await.unwrap();
+        volume.stop().await.unwrap();
+        let lost = Extent::of_pages(volume.placed.shape.staging(), 2);
+        both.1.write(lost, Buffer::zeroed(lost.bytes()), Hints::default()).await.unwrap();
+        let error = open(&both).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    });
+}
+
+#[test]
 fn a_rotten_sector_of_the_map_is_repaired_from_the_other_copy_or_named() {
     in_a_world(async {
         let both = devices();

@@ -314,7 +314,7 @@ impl Journal {
     /// The records that may not be in place, in order. None of them is needed once they were written there and flushed:
     /// the journal begins anew then. Of a clean array none is needed.
     pub async fn recover(&self, is_clean: bool) -> Result<Vec<Item>, IoError> {
-        // What is written in place from now on may not depend on a record that is in the cache only.
+        // A write in place may not depend on a record that is in the cache only.
         if !self.canary.is("unflushed opening") {
             self.device.flush(Hints::default()).await?;
         }

@@ -50,7 +50,7 @@ pub struct Waiting {
 enum Method {
     /// From the old parity and the old contents of what is written.
     Subtraction,
-    /// From what is written and what is not.
+    /// From the new contents of the written columns, and the contents of the others.
     Addition,
     /// There is no parity to write: it is missing.
     Nothing,

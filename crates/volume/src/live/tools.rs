@@ -132,7 +132,7 @@ impl Opened<'_> {
 /// Opens each layer with metadata without writing anything; with `data`, also reads everything through it.
 ///
 /// # Errors
-/// Components that cannot be opened. What is wrong with a layer is in its result.
+/// Components that cannot be opened. The result of a layer names its own damage.
 pub fn check(
     volume: &Path,
     description: &Description<Live>,
