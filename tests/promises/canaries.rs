@@ -28,7 +28,7 @@ found! {
     cache: missing_flush forgotten_on_its_way stale_prefetch lost_overwrite;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
-    proximal: a_map_before_its_data a_map_that_is_not_flushed a_block_is_free_too_early a_failed_write_counts
+    proximal: a_map_before_its_data a_map_page_over_the_current_one a_block_is_free_too_early a_failed_write_counts
         torn_metadata_accepted;
     raid4: hole_in_parity stale_checksum missing_flush_of_the_journal unflushed_opening;
 }

@@ -74,15 +74,17 @@ impl Map {
         old
     }
 
-    /// The changed map pages as they are now, each for its older copy: the next generation.
-    pub fn changes(&mut self, identity: u128) -> Vec<MapWrite> {
+    /// The changed map pages as they are now, each for its older copy: the next generation. For a known bug, `over` the
+    /// current copy instead.
+    pub fn changes(&mut self, identity: u128, over: bool) -> Vec<MapWrite> {
         let changed = std::mem::take(&mut self.changed);
         changed
             .into_iter()
             .map(|map| {
                 let leaf = &mut self.leaves[map as usize];
                 leaf.generation += 1;
-                leaf.encoded(map, 1 - leaf.copy, identity)
+                let copy = if over { leaf.copy } else { 1 - leaf.copy };
+                leaf.encoded(map, copy, identity)
             })
             .collect()
     }

@@ -76,7 +76,7 @@ pub const EDGES: &[&str] = &[
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[
         "a map before its data",
-        "a map that is not flushed",
+        "a map page over the current one",
         "a block is free too early",
         "a failed write counts",
         "torn metadata accepted",

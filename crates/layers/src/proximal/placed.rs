@@ -267,7 +267,8 @@ impl Placed {
             if !needed(&state) {
                 return Ok(());
             }
-            let writes = state.map.changes(self.identity);
+            let over = self.canary.is("a map page over the current one");
+            let writes = state.map.changes(self.identity, over);
             state.counts.map_pages_written += writes.len() as u64;
             (writes, std::mem::take(&mut state.released))
         };
@@ -282,7 +283,7 @@ impl Placed {
             if early {
                 self.data.flush(how.clone()).await?;
             }
-            if self.canary.is("a map that is not flushed") { Ok(()) } else { self.flash.flush(how).await }
+            self.flash.flush(how).await
         };
         let done = done.await;
         let state = &mut *self.state.borrow_mut();
