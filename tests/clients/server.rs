@@ -28,10 +28,12 @@ pub fn volume(folder: &Path, components: &str, exports: &[(&str, &str)]) {
     std::fs::write(folder.join("volume.toml"), text).unwrap();
 }
 
-/// `seekless volume create` on the volume file of a folder, the first time, if it has a BOPT to create.
+/// `seekless volume create` on the volume file of a folder, the first time, if it has a layer with metadata.
 fn create(folder: &Path) {
     let (file, created) = (folder.join("volume.toml"), folder.join("created"));
-    if created.exists() || !std::fs::read_to_string(&file).unwrap().contains("bopt = ") {
+    let text = std::fs::read_to_string(&file).unwrap();
+    let has_metadata = ["bopt = ", "layer.mapper", "layer.lld"].iter().any(|key| text.contains(key));
+    if created.exists() || !has_metadata {
         return;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));

@@ -42,7 +42,7 @@ fn options() -> Options {
 
 /// The write that each page holds, if the volume opens.
 async fn held(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
-    let mapper = Mapper::open(disk.clone(), &options()).await?;
+    let mapper = Mapper::open(disk.clone(), &options(), true).await?;
     let whole = Extent::of_pages(0, PAGES);
     let buffer = mapper.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
     let mut writes = Vec::new();
@@ -67,7 +67,7 @@ const HOMES: [Extent; 2] = [
 /// A volume with two flushes, the second one's map in the first copy; stopped clean, or killed after the second.
 async fn flushed_twice(stop: bool) -> Rc<dyn BlockDevice> {
     let disk = disk();
-    let mapper = Mapper::open(disk.clone(), &options()).await.unwrap();
+    let mapper = Mapper::open(disk.clone(), &options(), true).await.unwrap();
     for number in 1..=2 {
         let at = Extent::of_pages(0, PAGES);
         mapper.write(at, check::stamped(at, number), Hints::default()).await.unwrap();
@@ -132,7 +132,7 @@ fn a_refused_map_gives_way_to_the_one_before_if_the_options_say_so() {
             bytes[700] ^= 1;
             write(&*disk, HOMES[0], bytes).await;
             let older = Options { older: true, ..options() };
-            let mapper = Mapper::open(disk.clone(), &older).await.unwrap();
+            let mapper = Mapper::open(disk.clone(), &older, true).await.unwrap();
             let one = Extent::new(0, 1);
             let buffer = mapper.read(one, Buffer::zeroed(512), Hints::default()).await.unwrap();
             check::classify(&buffer, |_, found| {
@@ -152,7 +152,7 @@ fn an_origin_that_was_damaged_is_written_anew() {
             let disk = disk();
             let at = Extent::of_pages(0, PAGES);
             for number in 1..9 {
-                let mapper = Mapper::open(disk.clone(), &options()).await.unwrap();
+                let mapper = Mapper::open(disk.clone(), &options(), true).await.unwrap();
                 mapper.write(at, check::stamped(at, number), Hints::default()).await.unwrap();
                 mapper.flush(Hints::default()).await.unwrap();
                 // In idle time as at a stop.

@@ -35,7 +35,7 @@ async fn bytes(device: &dyn BlockDevice, pages: u64) -> Result<Vec<u8>, seekless
 /// A disk that was in use at the power cut.
 async fn used(writes: u64) -> Vec<u8> {
     let device = component();
-    let lld = Lld::open(device.clone(), options()).await.expect("a blank one");
+    let lld = Lld::open(device.clone(), options(), true).await.expect("a blank one");
     let mut rng = Rng::seeded(writes);
     for _ in 0..writes {
         let at = Extent::of_pages(rng.below(BLOCKS), 1);
@@ -76,7 +76,7 @@ async fn open(found: Vec<u8>) {
     let device = component();
     let all = Extent::of_pages(0, PAGES);
     device.write(all, Buffer::from_vec(found), Hints::default()).await.expect("memory");
-    match Lld::open(device, options()).await {
+    match Lld::open(device, options(), true).await {
         Err(error) => assert!(error.to_string().contains("expected"), "{error}"),
         Ok(lld) => {
             bytes(&*lld, BLOCKS).await.expect("memory");

@@ -30,7 +30,7 @@ async fn write(device: &dyn BlockDevice, page: u64, value: u8) -> Result<(), see
 /// The map copies of a volume that was in use when the power went.
 async fn used(flushes: u64) -> Vec<u8> {
     let device = component();
-    let mapper = Mapper::open(device.clone(), &Options::of_pages(PAGES)).await.expect("a blank one");
+    let mapper = Mapper::open(device.clone(), &Options::of_pages(PAGES), true).await.expect("a blank one");
     for flush in 0..flushes {
         write(&*mapper, flush * 37 % PAGES, flush as u8).await.expect("memory");
         mapper.flush(Hints::default()).await.expect("memory");
@@ -49,7 +49,7 @@ async fn open(found: Vec<u8>) {
     let device = component();
     let homes = Extent::of_pages(0, 2);
     device.write(homes, Buffer::from_vec(found), Hints::default()).await.expect("memory");
-    match Mapper::open(device, &Options::of_pages(PAGES)).await {
+    match Mapper::open(device, &Options::of_pages(PAGES), true).await {
         Err(error) => assert!(error.to_string().contains("expected"), "{error}"),
         Ok(mapper) => {
             let all = Extent::of_pages(0, PAGES);

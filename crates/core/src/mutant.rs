@@ -86,6 +86,7 @@ pub const ALL: &[&str] = &[
     "raid4: a failed member is not told of",
     "raid4: generations are not compared",
     "raid4: a repair without FUA",
+    "raid4: a resync without FUA",
     "raid4: FUA is dropped",
     "raid4: members are not looked at again after a wait",
     "raid4: a write locks sectors, not pages",

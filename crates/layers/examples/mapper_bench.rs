@@ -54,7 +54,7 @@ fn main() {
     let options = Options::of_pages(PAGES);
     let runtime = Runtime::new(1);
     let times = runtime.run(async {
-        let mapper = Mapper::open(memory.clone(), &options).await.expect("it fits");
+        let mapper = Mapper::open(memory.clone(), &options, true).await.expect("it fits");
         for page in 0..PAGES {
             let at = Extent::of_pages(page * 97 % PAGES, 1);
             mapper.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("written");
@@ -66,7 +66,7 @@ fn main() {
         for _ in 0..ROUNDS {
             let before = cpu_seconds();
             for _ in 0..OPENS {
-                Mapper::open(memory.clone(), &options).await.expect("it was left whole");
+                Mapper::open(memory.clone(), &options, true).await.expect("it was left whole");
             }
             times.push((cpu_seconds() - before) / f64::from(OPENS));
         }

@@ -1,11 +1,16 @@
 //! What lies on a device that is to be initialised: zeroes, the rest of an interrupted creation, or something that may
 //! be somebody's.
+//!
+//! Invariant: without `replace`, only zeroes and what an interrupted creation left are overwritten.
 
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
-const PAGE: usize = PAGE_BYTES as usize;
+use crate::durable;
+
 /// Pages at both ends in which file systems, partition tables and the like have their signatures.
 const LOOKED_AT: u64 = 33;
+/// Sectors that are compared or zeroed at once: 1 MiB.
+const AT_ONCE: u64 = 2_048;
 
 /// A signature: its name, offset and bytes.
 const SIGNATURES: &[(&str, usize, &[u8])] = &[
@@ -29,16 +34,16 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("the log of an array (raid4)", 0, b"SKLRAIDJ"),
     ("the flash of a proximal volume", 0, b"SKLPROX1"),
     ("the disk of a proximal volume", 0, b"SKLPROXD"),
+    ("the volume of a mapper", 0, b"SKLMAP01"),
+    ("the volume of a mapper", 0, b"SKLMAP02"),
+    ("the volume of an lld", 0, b"SKLLLDCP"),
+    ("the volume of an lld", 0, b"SKLLLDC2"),
 ];
 
-/// Contents of the beginning of a device, if more than zeroes and pages of an unfinished BOPT.
+/// Contents of the beginning of a device, if more than zeroes.
 fn known(begin: &[u8], end: &[u8]) -> Option<&'static str> {
     let known = SIGNATURES.iter().find(|(_, at, bytes)| begin.get(*at..*at + bytes.len()) == Some(*bytes));
-    let ours = |page: &[u8]| {
-        [b"SKLBORGM", b"SKLBORG3"].iter().any(|magic| page.starts_with(*magic))
-            || page.iter().all(|byte| *byte == 0)
-    };
-    let data = !begin.chunks(PAGE).chain(end.chunks(PAGE)).all(ours);
+    let data = begin.iter().chain(end).any(|byte| *byte != 0);
     known.map(|(name, ..)| *name).or(data.then_some("data"))
 }
 
@@ -49,7 +54,7 @@ pub fn ends(device: &dyn BlockDevice) -> [Extent; 2] {
     [Extent::of_pages(0, some), Extent::of_pages(pages - some, some)]
 }
 
-/// Contents of a device by its first and last pages, if they are more than zeroes and pages of an unfinished BOPT.
+/// Contents of a device by its first and last pages, if they are more than zeroes.
 pub async fn found(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoError> {
     let mut read = Vec::new();
     for at in ends(device) {
@@ -58,16 +63,83 @@ pub async fn found(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoE
     Ok(known(&read[0], &read[1]))
 }
 
+/// A device that is to be initialised: its key in the volume file, and where its metadata will be.
+pub struct New<'a> {
+    /// Key.
+    pub key: &'static str,
+    /// The device.
+    pub device: &'a dyn BlockDevice,
+    /// Its metadata, besides both ends of the device.
+    pub metadata: Extent,
+}
+
+/// Begins a creation: makes devices ready to be initialised, and marks the first one. The mark is overwritten by the
+/// layer's first metadata page; until then the creation is unfinished, and the next one overwrites what it left.
+///
+/// Contents are refused, unless `replace`: then they are zeroed.
+///
+/// # Errors
+/// `Invalid` for contents, and the devices' errors.
+pub async fn claim(devices: &[New<'_>], replace: bool) -> Result<(), IoError> {
+    let Some(New { device: marked, .. }) = devices.first() else { return Ok(()) };
+    let first = Extent::of_pages(0, 1);
+    let page = marked.read(first, Buffer::zeroed(first.bytes()), Hints::default()).await?;
+    let is_unfinished = page.look(durable::is_unfinished);
+    let mut used = Vec::new();
+    for New { key, device, metadata } in devices {
+        let mut contents = found(*device).await?;
+        if contents.is_none() && !is_zero(*device, *metadata).await? {
+            contents = Some("data");
+        }
+        let Some(contents) = contents else { continue };
+        if !replace && !is_unfinished {
+            let why = format!("found {contents}, expected zeroes: --replace discards the present contents");
+            return Err(IoError::new(ErrorKind::Invalid, *key, Some(Extent::of_pages(0, 1)), why));
+        }
+        used.push((*device, *metadata));
+    }
+    let how = Hints::default();
+    let page = Buffer::zeroed(first.bytes());
+    page.put(0, &durable::unfinished());
+    marked.write(first, page, how.clone()).await?;
+    marked.flush(how.clone()).await?;
+    for (device, metadata) in used {
+        for at in ends(device).into_iter().chain([metadata]).flat_map(|at| parts(device, at)) {
+            let zeroes = Buffer::zeroed(at.bytes());
+            if at.start.0 == 0 && std::ptr::addr_eq(device, *marked) {
+                zeroes.put(0, &durable::unfinished());
+            }
+            device.write(at, zeroes, how.clone()).await?;
+        }
+        device.flush(how.clone()).await?;
+    }
+    Ok(())
+}
+
+fn parts(device: &dyn BlockDevice, at: Extent) -> impl Iterator<Item = Extent> {
+    at.split(device.geometry().largest_sectors.min(AT_ONCE))
+}
+
+async fn is_zero(device: &dyn BlockDevice, at: Extent) -> Result<bool, IoError> {
+    for part in parts(device, at) {
+        let read = device.read(part, Buffer::zeroed(part.bytes()), Hints::default()).await?;
+        if read.look(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PAGE: usize = seekless_core::PAGE_BYTES as usize;
+
     #[test]
-    fn zeroes_and_what_was_not_finished_are_nothing() {
+    fn contents_are_named_and_zeroes_are_none() {
         let mut begin = vec![0; 16 * PAGE];
         assert_eq!(known(&begin, &[0; PAGE]), None);
-        begin[3 * PAGE..][..8].copy_from_slice(b"SKLBORGM");
-        assert_eq!(known(&begin, &[]), None);
         begin[5 * PAGE + 77] = 1;
         assert_eq!(known(&begin, &[]), Some("data"));
         begin[1_080..1_082].copy_from_slice(b"\x53\xef");

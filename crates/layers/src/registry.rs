@@ -304,6 +304,12 @@ pub const LAYERS: [Entry; 12] = [
             let options = parse_options(table, lld::Options::check)?;
             Ok(u64::from(options.layout(below.sum())?.blocks) * PAGE_SECTORS)
         }),
+        create: Some(|below, table, replace| {
+            Box::pin(async move {
+                let options = options("lld", table, lld::Options::check)?;
+                Lld::create(below.one()?, options, replace).await.map(|()| None)
+            })
+        }),
         upgrade: Some(|below, table| {
             Box::pin(
                 async move { Lld::upgrade(below.one()?, options("lld", table, lld::Options::check)?).await },
@@ -315,7 +321,7 @@ pub const LAYERS: [Entry; 12] = [
             |below, table| {
                 Box::pin(async move {
                     let options = options("lld", table, lld::Options::check)?;
-                    Ok(Built::new(Lld::open(below.one()?, options).await?))
+                    Ok(Built::new(Lld::open(below.one()?, options, below.create).await?))
                 })
             },
         )
@@ -342,19 +348,29 @@ pub const LAYERS: [Entry; 12] = [
         sectors: Some(|table, below| {
             Ok(parse_options(table, mapper::Options::check)?.pages(below.sum())? * PAGE_SECTORS)
         }),
+        create: Some(|below, table, replace| {
+            Box::pin(async move {
+                let options = options("mapper", table, mapper::Options::check)?;
+                Mapper::create(below.one()?, &options, replace).await.map(|()| None)
+            })
+        }),
         upgrade: Some(|below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
                 let why = "found a mapper of the first format, expected one of the newest: its data would have to move, \
                            so copy it to a new volume";
                 let refused = || IoError::new(ErrorKind::Unsupported, "mapper", None, why);
-                Mapper::open(below.one()?, &options).await?.is_sealed().then_some(()).ok_or_else(refused)
+                Mapper::open(below.one()?, &options, false)
+                    .await?
+                    .is_sealed()
+                    .then_some(())
+                    .ok_or_else(refused)
             })
         }),
         ..Entry::new("mapper", "puts pages into any slot, and keeps a map on disk", |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                Ok(Built::new(Mapper::open(below.one()?, &options).await?))
+                Ok(Built::new(Mapper::open(below.one()?, &options, below.create).await?))
             })
         })
     },

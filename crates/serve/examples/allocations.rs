@@ -63,7 +63,7 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
             let device: Rc<dyn BlockDevice> = match layers {
                 0 => memory,
                 1 => Rc::new(Slice::new(memory, Extent::new(0, PAGES * 8)).ok_or("it is larger")?),
-                _ => Mapper::open(memory, &Options::of_pages(PAGES)).await?,
+                _ => Mapper::open(memory, &Options::of_pages(PAGES), true).await?,
             };
             let server = Server::new(&reactor, CLIENTS, |_| {});
             let device = ByteAdapter::new(Rc::new(Top::new(device)));

@@ -136,6 +136,12 @@ impl Layer {
     pub fn below(&self) -> impl Iterator<Item = &String> {
         self.over.iter().chain(self.devices.values().flatten())
     }
+
+    /// The devices that hold its metadata: its own; if it has none, or is over several, those below.
+    pub fn metadata_on(&self) -> impl Iterator<Item = &String> {
+        let below = self.entry.devices.is_empty() || self.entry.is_over_several();
+        self.over.iter().filter(move |_| below).chain(self.devices.values().flatten())
+    }
 }
 
 /// Why a description is not a volume.

@@ -202,10 +202,8 @@ impl<C> Builder<'_, C> {
         for (key, pieces) in &layer.devices {
             devices.insert(key.clone(), Box::pin(self.devices(pieces)).await?);
         }
-        let several = layer.over.iter().filter(|_| layer.entry.is_over_several());
-        let kept = several.chain(layer.devices.values().flatten());
-        let kept = kept.flat_map(|device| self.description.leaves(device));
-        let create = kept.into_iter().all(|component| (self.is_new)(&component));
+        let mut leaves = layer.metadata_on().flat_map(|device| self.description.leaves(device));
+        let create = leaves.all(|component| (self.is_new)(&component));
         Ok(Below { over, devices, create, timing_only: self.bytes == Bytes::Hollow })
     }
 }

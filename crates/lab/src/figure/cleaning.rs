@@ -115,7 +115,7 @@ fn run(job: &Job, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> Resul
 type Marks = Rc<RefCell<Vec<(Nanos, Vec<(&'static str, u64)>)>>>;
 
 async fn on(load: &workload::Load, part: Rc<Slice>, options: lld::Options) -> Result<Run, IoError> {
-    let lld = Lld::open(part, options).await?;
+    let lld = Lld::open(part, options, true).await?;
     let marks = Marks::default();
     let (seen, device) = (marks.clone(), lld.clone());
     let mark = Box::new(move |_| seen.borrow_mut().push((runtime::now(), device.counters())));

@@ -5,22 +5,18 @@
 
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Layer};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Layer};
 
 use super::{Borg, Options};
-use crate::contents;
-
-async fn blank(bopt: &dyn BlockDevice, ends: [Extent; 2]) -> Result<(), IoError> {
-    for at in ends {
-        bopt.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
-    }
-    bopt.flush(Hints::default()).await
-}
+use crate::contents::{self, New};
 
 impl Borg {
     /// Overwrites both ends of a BOPT that was given up, so that nothing is found there.
     pub(super) async fn blank_ends(&self) -> Result<(), IoError> {
-        blank(&*self.bopt, contents::ends(&*self.bopt)).await
+        for at in contents::ends(&*self.bopt) {
+            self.bopt.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+        }
+        self.bopt.flush(Hints::default()).await
     }
 
     /// Upgrades a BOPT from version 1 to version 2, which older programs do not open. One of version 2 is unchanged.
@@ -50,14 +46,8 @@ impl Borg {
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
         let how = Hints::default();
-        let [begin, end] = contents::ends(&*bopt);
-        if let Some(found) = contents::found(&*bopt).await? {
-            if !replace {
-                let why = format!("found {found}, expected zeroes: --replace discards the present contents");
-                return Err(IoError::new(ErrorKind::Invalid, "bopt", Some(begin), why));
-            }
-            blank(&*bopt, [begin, end]).await?;
-        }
+        let bopt_only = New { key: "bopt", device: &*bopt, metadata: Extent::new(0, 0) };
+        contents::claim(&[bopt_only], replace).await?;
         let borg = Borg::open_creating(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;

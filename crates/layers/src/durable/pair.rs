@@ -12,7 +12,7 @@ use super::sector::{Part, Sector};
 pub enum CopyState {
     /// All sectors of one generation.
     Whole(u64),
-    /// Zeroes.
+    /// Zeroes, or marked as an unfinished creation.
     Blank,
     /// Sectors of several generations, or blank ones beside others; with the newest generation.
     Torn(u64),
@@ -23,6 +23,9 @@ pub enum CopyState {
 impl CopyState {
     /// State of the copy at `at`.
     pub fn of(part: Part, at: Extent, bytes: &[u8]) -> CopyState {
+        if super::is_unfinished(bytes) {
+            return CopyState::Blank;
+        }
         let (mut newest, mut oldest, mut blank, mut rotten) = (None, None, false, None);
         for (sector, number) in bytes.chunks(SECTOR_BYTES as usize).zip(0..) {
             match part.look(at.start + number, sector) {

@@ -14,7 +14,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECT
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 use super::sealed;
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
-use crate::durable::region;
+use crate::durable::{self, region};
 
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;
@@ -66,6 +66,13 @@ pub struct Recovered {
     pub newest: u64,
 }
 
+impl Recovered {
+    /// Whether no checkpoint was ever whole.
+    pub fn is_new(&self) -> bool {
+        self.checkpoint.is_none() && self.torn.is_none()
+    }
+}
+
 fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
     IoError::new(ErrorKind::Corrupt, "lld", Some(at), format!("found {found}, expected {expected}"))
 }
@@ -112,7 +119,8 @@ pub fn is_head(sector: &[u8]) -> bool {
 /// Decodes a first sector; `None` if it is zeroes, or of an interrupted upgrade. `Err` with what was found and
 /// expected.
 fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)> {
-    if bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(sealed::MAGIC) {
+    let is_blank = bytes.iter().all(|byte| *byte == 0) || durable::is_unfinished(bytes);
+    if is_blank || bytes.starts_with(sealed::MAGIC) {
         return Ok(None);
     }
     if !is_head(bytes) {
@@ -212,7 +220,8 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Recovered,
     if torn.is_none_or(|torn| torn.generation == 1 && torn.reached == 0) {
         // The first checkpoint goes to the second copy: so the first copy was never written.
         let first = layout.copy(0);
-        if !region::read(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0) || durable::is_unfinished(bytes);
+        if !region::read(below, first).await?.look(is_blank) {
             return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
         }
         return Ok(Recovered { torn, ..Recovered::default() });

@@ -32,12 +32,13 @@ use std::task::Waker;
 
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, Op,
-    PAGE_SECTORS, RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba, Nanos,
+    Op, PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use crate::canary::Canary;
-use crate::durable::{Quiet, writable};
+use crate::contents::{self, New};
+use crate::durable::{Quiet, not_created, writable};
 use layout::{Layout, NONE};
 pub use options::{CANARIES, Cleaner, EDGES, Moved, Options};
 use state::State;
@@ -66,10 +67,32 @@ pub struct Lld {
 }
 
 impl Lld {
-    /// Opens the volume; on zeroes, an empty one.
-    pub async fn open(below: Rc<dyn BlockDevice>, options: Options) -> Result<Rc<Lld>, IoError> {
+    /// Opens the volume; with `create`, on zeroes an empty one.
+    pub async fn open(
+        below: Rc<dyn BlockDevice>,
+        options: Options,
+        create: bool,
+    ) -> Result<Rc<Lld>, IoError> {
         let (layout, found) = opening::find(&*below, &options).await?;
+        if found.is_new() && !create {
+            let copies = Extent { start: Lba(0), sectors: layout.copy(1).end().0 };
+            return Err(not_created("lld", copies));
+        }
         Lld::of(below, options, layout, found).await
+    }
+
+    /// Creates an empty volume, with its checkpoint in both copies. What an interrupted creation left is completed;
+    /// other contents are refused, unless `replace`: then they are given up.
+    ///
+    /// # Errors
+    /// `Invalid` for contents that are refused and devices that do not suit, and the devices' errors.
+    pub async fn create(below: Rc<dyn BlockDevice>, options: Options, replace: bool) -> Result<(), IoError> {
+        let layout = options.built(below.geometry().sectors)?;
+        let metadata = Extent { start: Lba(0), sectors: layout.copy(1).end().0 };
+        contents::claim(&[New { key: "over", device: &*below, metadata }], replace).await?;
+        let lld = Lld::open(below, options, true).await?;
+        lld.begin(&Hints::default()).await?;
+        lld.stop().await
     }
 
     /// The volume of the checkpoint and log that were found.

@@ -17,7 +17,7 @@ impl Lld {
     /// would have to move.
     pub async fn upgrade(below: Rc<dyn BlockDevice>, options: Options) -> Result<(), IoError> {
         let layout = options.built(below.geometry().sectors)?;
-        let lld = Lld::open(below.clone(), options).await?;
+        let lld = Lld::open(below.clone(), options, false).await?;
         if lld.layout.sealed {
             return Ok(());
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     async fn holds_its_numbers(below: &Rc<dyn BlockDevice>) -> bool {
-        let lld = Lld::open(below.clone(), options()).await.unwrap();
+        let lld = Lld::open(below.clone(), options(), true).await.unwrap();
         for block in 0..BLOCKS {
             let at = Extent::new(block * PAGE_SECTORS, 1);
             let read = lld.read(at, Buffer::zeroed(512), Hints::default()).await.unwrap();

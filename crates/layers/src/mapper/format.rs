@@ -17,6 +17,8 @@ pub enum Format {
         copy: u64,
         /// Whether the other copy is the same.
         copied: bool,
+        /// Whether neither copy was ever whole: a volume of zeroes.
+        is_new: bool,
     },
 }
 
@@ -31,10 +33,18 @@ impl Format {
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
             options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
-            return Ok((Format::Sealed { copy: found.copy, copied: found.copied }, found.map));
+            return Ok((
+                Format::Sealed { copy: found.copy, copied: found.copied, is_new: found.is_new },
+                found.map,
+            ));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
         Ok((Format::Old, table::read(below, pages, slots, canary).await?))
+    }
+
+    /// Whether no map was ever written.
+    pub fn is_new(self) -> bool {
+        matches!(self, Format::Sealed { is_new: true, .. })
     }
 
     /// Extent of both copies of a map of `pages` pages: slots follow.
@@ -56,8 +66,8 @@ impl Format {
 
     /// Records that the next map is durable.
     pub fn written(&mut self) {
-        if let Format::Sealed { copy, copied } = self {
-            (*copy, *copied) = (1 - *copy, false);
+        if let Format::Sealed { copy, copied, is_new } = self {
+            (*copy, *copied, *is_new) = (1 - *copy, false, false);
         }
     }
 

@@ -29,7 +29,8 @@ use seekless_core::{
 };
 
 use crate::canary::Canary;
-use crate::durable::{Quiet, region, writable};
+use crate::contents::{self, New};
+use crate::durable::{Quiet, not_created, region, writable};
 use format::Format;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};
@@ -65,10 +66,17 @@ struct State {
 }
 
 impl Mapper {
-    /// Opens the volume; on zeroes, an empty one.
-    pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Rc<Mapper>, IoError> {
+    /// Opens the volume; with `create`, on zeroes an empty one.
+    pub async fn open(
+        below: Rc<dyn BlockDevice>,
+        options: &Options,
+        create: bool,
+    ) -> Result<Rc<Mapper>, IoError> {
         let canary = options.canary();
         let (format, map) = Format::read(&*below, options, &canary).await?;
+        if format.is_new() && !create {
+            return Err(not_created("mapper", format.copies(map.slots.len() as u64)));
+        }
         // The map may not be durable, if the program crashed before its flush: only a durable one may free slots. And a
         // torn one that the device repaired on reading must not come back.
         if !canary.is("unflushed opening") && !options.older {
@@ -91,6 +99,19 @@ impl Mapper {
             quiet: Quiet::default(),
             me: me.clone(),
         }))
+    }
+
+    /// Creates an empty volume, with its map in both copies. What an interrupted creation left is completed; other
+    /// contents are refused, unless `replace`: then they are given up.
+    ///
+    /// # Errors
+    /// `Invalid` for contents that are refused and devices that do not suit, and the devices' errors.
+    pub async fn create(below: Rc<dyn BlockDevice>, options: &Options, replace: bool) -> Result<(), IoError> {
+        let pages = options.pages_of(below.geometry().sectors)?;
+        let new = New { key: "over", device: &*below, metadata: sealed::copies(pages) };
+        contents::claim(&[new], replace).await?;
+        let mapper = Mapper::open(below, options, true).await?;
+        Layer::stop(&*mapper).await
     }
 
     /// Whether its map is in sealed sectors: not, in a volume of the first format.

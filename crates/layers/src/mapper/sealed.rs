@@ -29,6 +29,8 @@ pub struct StoredMap {
     pub copy: u64,
     /// Whether the other one holds it too.
     pub copied: bool,
+    /// Whether there is none: a map of zeroes.
+    pub is_new: bool,
 }
 
 fn part() -> Part {
@@ -180,13 +182,13 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(StoredMap { map, copy: 0, copied: false }));
+        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
     let copied = read.pair.0[0] == read.pair.0[1];
-    Ok(Some(StoredMap { map, copy: which as u64, copied }))
+    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {

@@ -21,14 +21,15 @@ use std::rc::Rc;
 use seekless_core::device::{io, unknown_command};
 use seekless_core::slice::Slice;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer,
-    LayerTraffic, PAGE_SECTORS,
+    Account, BlockDevice, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer, LayerTraffic,
+    PAGE_SECTORS,
 };
 
 pub use options::{CANARIES, EDGES, Options};
 use placed::Placed;
 
-use crate::{Borg, contents};
+use crate::Borg;
+use crate::contents::{self, New};
 
 /// Commands of the layer.
 pub const COMMANDS: &[&str] = &["destage"];
@@ -90,17 +91,9 @@ impl Proximal {
         options: &Options,
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
-        for (key, device) in [("over", &data), ("flash", &flash)] {
-            let Some(found) = contents::found(&**device).await? else { continue };
-            if !replace {
-                let why = format!("found {found}, expected zeroes: --replace discards the present contents");
-                return Err(IoError::new(ErrorKind::Invalid, key, Some(Extent::of_pages(0, 1)), why));
-            }
-            for at in contents::ends(&**device) {
-                device.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
-            }
-            device.flush(Hints::default()).await?;
-        }
+        let nothing = Extent::new(0, 0);
+        let new = |key, device| New { key, device, metadata: nothing };
+        contents::claim(&[new("flash", &*flash), new("over", &*data)], replace).await?;
         let volume = Proximal::open(data, flash, options, true, false).await?;
         Layer::stop(&*volume).await?;
         Ok(volume.identity())

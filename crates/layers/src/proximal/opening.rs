@@ -1,6 +1,6 @@
 //! Opening a volume, and creating one.
 //!
-//! Faults: a creation that ends early leaves zeroes or a blank super page on flash, and is done again; the map is read
+//! Faults: a creation that ends early leaves the mark of that on flash, or a blank super page, and is done again; the map is read
 //! whole, and a page of which both copies are unusable is an error that names the sector.
 
 use std::rc::Rc;
@@ -108,8 +108,9 @@ async fn new(
     fits(&**data, &**flash, &shape)?;
     edge("a new volume");
     if !timing_only {
-        // Map pages of another volume would be taken for rotten ones of this.
-        let maps = Extent::of_pages(0, shape.staging());
+        // Map pages of another volume would be taken for rotten ones of this. The first page is blank, or marks the
+        // creation as unfinished.
+        let maps = Extent::of_pages(1, shape.staging() - 1);
         for part in maps.split(flash.geometry().largest_sectors) {
             flash.write_zeroes(part, Hints::default(), Zeroes::default()).await?;
         }
@@ -127,10 +128,10 @@ async fn new(
     Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges, is_new: true })
 }
 
-/// Writes the super page in both copies: from now on there is a volume.
+/// Writes the super page in both copies, the one in place of the mark last: from now on there is a volume.
 pub async fn write_super(flash: &dyn BlockDevice, shape: &Shape, identity: u128) -> Result<(), IoError> {
     let how = Hints::default();
-    for copy in 0..2 {
+    for copy in [1, 0] {
         let page = format::encode_super(shape, identity, copy, 1);
         flash.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
         flash.flush(how.clone()).await?;

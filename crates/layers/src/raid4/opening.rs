@@ -21,6 +21,7 @@ use super::members::Members;
 use super::options::{LOG, NAME, Options, PARITY};
 use super::resync::Unsettled;
 use super::superblock::{self, Probed, State, Superblock};
+use crate::contents::{self, New};
 use crate::registry::{Below, Sizes};
 
 fn refused(why: String) -> IoError {
@@ -218,17 +219,31 @@ impl Raid {
     /// Members with contents, or those of the devices.
     pub async fn create(below: Below, options: &Options, replace: bool) -> Result<(), IoError> {
         layout(&below, options)?;
-        let log = below.devices.get(LOG).into_iter().flatten().cloned();
-        for (number, device) in devices(&below)?.into_iter().chain(log).enumerate() {
-            if let Some(found) = crate::contents::found(&*device).await?.filter(|_| !replace) {
-                let why = format!("found {found} on member {number}, expected zeroes: --replace discards it");
-                return Err(refused(why));
-            }
-            zero(&*device).await?;
+        let members = devices(&below)?;
+        let replace = replace || is_unfinished(&members).await;
+        let log = below.devices.get(LOG).into_iter().flatten();
+        let all = || members.iter().map(|member| ("over", member)).chain(log.clone().map(|log| (LOG, log)));
+        let new: Vec<New<'_>> =
+            all().map(|(key, device)| New { key, device: &**device, metadata: Extent::new(0, 0) }).collect();
+        contents::claim(&new, replace).await?;
+        for (_, device) in all() {
+            zero(&**device).await?;
         }
         let raid = Raid::open(&Below { create: true, ..below }, options).await?;
         seekless_core::Layer::stop(&*raid).await
     }
+}
+
+/// Whether the members are of an array whose creation was cut short.
+async fn is_unfinished(members: &[Rc<dyn BlockDevice>]) -> bool {
+    let found = join_all(members.iter().map(|member| superblock::find(&**member))).await;
+    let states = found.iter().map(|found| match found {
+        Probed::Blank => None,
+        Probed::Member(_, of, None) => Some(of.state == State::Forming),
+        Probed::Member(.., Some(_)) | Probed::Other | Probed::Unreadable(_) => Some(false),
+    });
+    let states: Vec<bool> = states.flatten().collect();
+    !states.is_empty() && states.into_iter().all(|is_forming| is_forming)
 }
 
 /// Zeroes a device, except where it says that it is zero.

@@ -5,6 +5,9 @@
 //! So in a row of a dirty array a block that does not match is what its checksum says, if that follows from the parity;
 //! otherwise what lies there, of which each sector is from some write that was not flushed. Then parity is computed anew.
 //! That needs all members: a row of a dirty array with a member missing may be beyond repair.
+//!
+//! Invariant: what a resync chose is durable before any of it is read. Otherwise the next crash could keep a part of its
+//! writes, and the next resync choose what the first one had not, after clients had read that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -74,7 +77,8 @@ impl Raid {
         }
         edge("a group of a dirty array is made consistent");
         let layout = &self.members.layout;
-        let how = Hints { fua: false, verify: false, ..how.clone() };
+        let fua = !mutant::is("raid4: a resync without FUA");
+        let how = Hints { fua, verify: false, ..how.clone() };
         let loaded = self.load_rows(group, &all_rows(self), &how).await;
         let mut sums = loaded.sums.clone();
         let mut writes: BTreeMap<usize, Blocks> = BTreeMap::new();

@@ -11,6 +11,7 @@ use seekless_core::{BlockDevice, Buffer, Hints, IoError, Lba, PAGE_BYTES, SECTOR
 
 use super::geometry::{Layout, sectors};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
+use crate::durable::is_unfinished;
 use crate::durable::sector::{Part, Sector};
 
 const MAGIC: [u8; 8] = *b"SKLRAID1";
@@ -138,7 +139,7 @@ pub async fn find(device: &dyn BlockDevice) -> Probed {
         match device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
             Ok(read) => {
                 let bytes = read.to_vec();
-                blank += usize::from(bytes.iter().all(|byte| *byte == 0));
+                blank += usize::from(bytes.iter().all(|byte| *byte == 0) || is_unfinished(&bytes));
                 let found = Superblock::decode(at.start, &bytes);
                 newest = newest.into_iter().chain(found).max_by_key(|(_, found)| found.events);
             }

@@ -43,7 +43,7 @@ async fn create_all(
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {
         return Err(LiveError::new(format!(
-            "{}: found no layer borg below an export, expected one: others are initialised when served",
+            "{}: found no layer with metadata below an export, expected one, such as borg",
             description.file
         )));
     }
@@ -51,10 +51,8 @@ async fn create_all(
         let place = || format!("{}: layer.{name}", description.file);
         let layer = &description.layers[name];
         let Some(create) = layer.entry.create else { continue };
-        let several = layer.over.iter().filter(|_| layer.entry.is_over_several());
-        let own = several.chain(layer.devices.values().flatten());
-        let own = own.flat_map(|device| description.leaves(device));
-        if own.into_iter().all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
+        let mut leaves = layer.metadata_on().flat_map(|device| description.leaves(device));
+        if leaves.all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
             (program.print)(&format!(
                 "layer.{name}: its devices are in memory, and initialised when it is served"
             ));

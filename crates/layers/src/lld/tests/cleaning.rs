@@ -35,10 +35,10 @@ fn a_volume_as_full_as_can_be_never_stops() {
             world(async || {
                 let blocks = (segments - 4) * (segment - 2);
                 let below = disk(segments, segment);
-                let lld = Lld::open(below.clone(), options(blocks, segment, cleaner)).await.unwrap();
+                let lld = Lld::open(below.clone(), options(blocks, segment, cleaner), true).await.unwrap();
                 overwrite(&lld, blocks, 1_500, segments).await;
                 lld.stop().await.unwrap();
-                let again = Lld::open(below, options(blocks, segment, cleaner)).await.unwrap();
+                let again = Lld::open(below, options(blocks, segment, cleaner), true).await.unwrap();
                 overwrite(&again, blocks, 200, segments).await;
             });
         }
@@ -50,7 +50,7 @@ fn a_volume_as_full_as_can_be_never_stops() {
 #[test]
 fn segments_are_chosen_by_cost_and_benefit() {
     world(async || {
-        let lld = Lld::open(disk(32, 8), options(160, 8, "")).await.unwrap();
+        let lld = Lld::open(disk(32, 8), options(160, 8, ""), true).await.unwrap();
         // Segments of seven blocks, one after the other.
         for segment in 0..12 {
             write(&*lld, segment * 56, 56, 1).await.unwrap();
@@ -83,7 +83,7 @@ fn what_cannot_be_read_stays_and_stops_nothing() {
     let ((), edges) = world(async || {
         let below = disk(40, 8);
         let (blocks, more) = (120, "");
-        let lld = Lld::open(below.clone(), options(blocks, 8, more)).await.unwrap();
+        let lld = Lld::open(below.clone(), options(blocks, 8, more), true).await.unwrap();
         for start in 0..blocks {
             write(&*lld, start * 8, 8, 3).await.unwrap();
         }
@@ -92,7 +92,7 @@ fn what_cannot_be_read_stays_and_stops_nothing() {
         // The block in the third slot of the second segment.
         let bad = Layout::new(below.geometry().sectors, 8, 2, Some(blocks)).unwrap().extent(8 + 3, 1);
         let failing = format!("for_ever = true\nops = ['read']\nat = '{}'\nsize = '4KiB'", bad.start.0 * 512);
-        let lld = Lld::open(with_error(&below, &failing), options(blocks, 8, more)).await.unwrap();
+        let lld = Lld::open(with_error(&below, &failing), options(blocks, 8, more), true).await.unwrap();
         let lost = (0..blocks).find(|block| lld.state.borrow().slots[*block as usize] == 8 + 3).unwrap();
         let mut rng = Rng::seeded(1);
         for number in 0..1_500 {
@@ -115,7 +115,7 @@ fn what_cannot_be_read_stays_and_stops_nothing() {
 #[test]
 fn what_is_hollow_stays_hollow() {
     world(async || {
-        let lld = Lld::open(disk(40, 8), options(180, 8, "")).await.unwrap();
+        let lld = Lld::open(disk(40, 8), options(180, 8, ""), true).await.unwrap();
         let mut rng = Rng::seeded(1);
         for _ in 0..2_000 {
             let at = Extent::of_pages(rng.below(180), 1);
@@ -137,7 +137,7 @@ fn the_freeblock_cleaner_saves_waits() {
             let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, queue));
             let part = Slice::new(disk.clone(), Extent::of_pages(0, 40_000)).unwrap();
             let more = format!("cleaner = {cleaner}\nfree_threshold = 40\nat_once = 24");
-            let lld = Lld::open(Rc::new(part), options(30_000, 128, &more)).await.unwrap();
+            let lld = Lld::open(Rc::new(part), options(30_000, 128, &more), true).await.unwrap();
             let readers: Vec<_> = (0..4)
                 .map(|reader| {
                     let disk = disk.clone();

@@ -30,7 +30,7 @@ fn options(blocks: u64, segment: u64, more: &str) -> Options {
 }
 
 async fn open_with(below: &Rc<dyn BlockDevice>, more: &str) -> Result<Rc<Lld>, IoError> {
-    Lld::open(below.clone(), options(BLOCKS, 4, more)).await
+    Lld::open(below.clone(), options(BLOCKS, 4, more), true).await
 }
 
 async fn open(below: &Rc<dyn BlockDevice>) -> Result<Rc<Lld>, IoError> {

@@ -49,10 +49,13 @@ fn another_size_is_refused_and_reported() {
         let lld = open(&below).await.unwrap();
         write(&*lld, 0, 8, 1).await.unwrap();
         flush(&*lld).await.unwrap();
-        let other =
-            Lld::open(below.clone(), options(BLOCKS - 1, 4, "")).await.map(drop).unwrap_err().to_string();
+        let other = Lld::open(below.clone(), options(BLOCKS - 1, 4, ""), true)
+            .await
+            .map(drop)
+            .unwrap_err()
+            .to_string();
         assert!(other.contains("found 12 blocks") && other.contains("expected 11 blocks"), "{other}");
-        let large = Lld::open(below, options(21, 4, "")).await.map(drop).unwrap_err();
+        let large = Lld::open(below, options(21, 4, ""), true).await.map(drop).unwrap_err();
         assert_eq!(large.kind(), ErrorKind::Invalid);
         assert!(large.to_string().contains("at most 20"), "{large}");
     });
@@ -141,7 +144,7 @@ fn a_full_segment_is_one_write() {
     world(async || {
         let below = disk(32, 128);
         let whole = Layout::new(below.geometry().sectors, 128, 2, Some(2_000)).unwrap();
-        let lld = Lld::open(below, options(2_000, 128, "")).await.unwrap();
+        let lld = Lld::open(below, options(2_000, 128, ""), true).await.unwrap();
         for block in 0..127 * 4 {
             write(&*lld, block * 8, 8, 1).await.unwrap();
         }
@@ -155,7 +158,7 @@ fn a_full_segment_is_one_write() {
 fn more_deletions_than_a_summary_holds_take_several() {
     world(async || {
         let below = disk(64, 128);
-        let lld = Lld::open(below.clone(), options(4_000, 128, "")).await.unwrap();
+        let lld = Lld::open(below.clone(), options(4_000, 128, ""), true).await.unwrap();
         for start in (0..4_000).step_by(100) {
             write(&*lld, start * 8, 800, 5).await.unwrap();
         }
@@ -164,7 +167,7 @@ fn more_deletions_than_a_summary_holds_take_several() {
         }
         flush(&*lld).await.unwrap();
         agrees(&lld);
-        let again = Lld::open(below, options(4_000, 128, "")).await.unwrap();
+        let again = Lld::open(below, options(4_000, 128, ""), true).await.unwrap();
         let found = values(&*again, Extent::of_pages(0, 4_000)).await.unwrap();
         for (block, found) in found.chunks(8).enumerate() {
             assert_eq!(found, [if block % 2 == 0 { 0 } else { 5 }; 8], "block {block}");
@@ -239,7 +242,8 @@ fn a_block_that_rots_is_an_error_and_is_not_moved() {
             .run(async {
                 let below = disk(40, 8);
                 let more = "size = '320KiB'\nsegment = '32KiB'";
-                let open = async || Lld::open(below.clone(), toml::from_str(more).unwrap()).await.unwrap();
+                let open =
+                    async || Lld::open(below.clone(), toml::from_str(more).unwrap(), true).await.unwrap();
                 let mut lld = open().await;
                 for page in 0..30 {
                     write(&*lld, page * 8, 8, page as u8 + 1).await.unwrap();

@@ -11,6 +11,7 @@ use super::{
     Anchor, INVALIDATED, LAST, MapPage, OLD, PAGE, PageIdentity, PageState, SAMPLES, SUPER_2, Super,
 };
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use crate::durable;
 
 const SUPER: [u8; 8] = *b"SKLBORGS";
 const MAP: [u8; 8] = *b"SKLBORGM";
@@ -85,7 +86,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
 pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     let Some(page_id) = opened(SUPER, at, bytes) else {
         return Ok(match bytes.get(..8) {
-            _ if bytes.iter().all(|byte| *byte == 0) => PageState::Blank,
+            _ if bytes.iter().all(|byte| *byte == 0) || durable::is_unfinished(bytes) => PageState::Blank,
             Some(magic) if magic == SUPER || magic == SUPER_2 => PageState::Torn,
             Some(magic) if magic == INVALIDATED => PageState::Invalidated,
             _ => PageState::Foreign,
