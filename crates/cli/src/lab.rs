@@ -21,6 +21,7 @@ use crate::Usage;
 use crate::comparison;
 use crate::explore;
 use crate::figure;
+use crate::hits;
 use crate::judge;
 use crate::output;
 use crate::progress::Progress;
@@ -67,6 +68,9 @@ Volume files and their keys: docs/book/workloads.md.")]
     /// Scan a busy disk in full at no cost to the foreground
     #[command(after_help = scan::HELP)]
     Scan(scan::Arguments),
+    /// Compare the hit ratios of eviction policies on a trace
+    #[command(after_help = hits::HELP)]
+    Hits(hits::Arguments),
     /// Check a recorded history of requests and answers for consistency
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
@@ -178,6 +182,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Explore(arguments) => explore::run(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
+        Command::Hits(arguments) => hits::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     }

@@ -9,6 +9,7 @@ mod drive;
 mod explore;
 mod figure;
 mod filling;
+mod hits;
 mod info;
 mod input;
 mod judge;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, characterise};
 
+use crate::input::Input;
 use crate::progress::Progress;
 
 /// Subcommands of `trace`.
@@ -46,6 +47,12 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Trace> {
     let _progress = Progress::spinner("reading the trace");
     Ok(seekless_trace::load(files, &ReadOptions::default())?)
+}
+
+/// Reads a recording as the options of a command tell.
+pub fn load_as(input: &Input) -> anyhow::Result<Trace> {
+    let _progress = Progress::spinner("reading the trace");
+    Ok(seekless_trace::load(&input.files, &input.reading.options(false))?)
 }
 
 /// The statistics of a trace.

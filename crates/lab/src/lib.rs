@@ -7,6 +7,7 @@ pub mod events;
 pub mod experiment;
 pub mod explore;
 pub mod figure;
+pub mod hits;
 pub mod load;
 pub mod mining;
 mod null_device;

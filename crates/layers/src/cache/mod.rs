@@ -1,9 +1,9 @@
-//! A buffer cache: pages in memory, write-back, and what the freeblock paper (Lumb et al., OSDI 2000, section 2.1)
-//! calls prewriting and prefetching: dirty pages are written, and neighbours of a miss read, where it costs no other
-//! request anything.
+//! A buffer cache (section 5.3 of the IOLab paper): pages in memory, write-back, and what the freeblock paper (Lumb et
+//! al., OSDI 2000, section 2.1) calls prewriting and prefetching: dirty pages are written, and neighbours of a miss read,
+//! where it costs no other request anything.
 //!
-//! `path` is the path of a request, `write_back` writes dirty pages, `fetch` prefetches; `state` is the set of cached
-//! pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
+//! `path` is the path of a request, `write_back` writes dirty pages, `fetch` prefetches; `policy` chooses the pages to
+//! evict; `state` is the set of cached pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
 //!
 //! Invariants: a known sector is what a read has to return; other sectors are on the device below; at most one version
 //! of a page is being written; memory never exceeds `size`, except for large requests' own buffers.
@@ -16,6 +16,7 @@ mod fetch;
 mod options;
 mod page;
 mod path;
+pub mod policy;
 mod state;
 mod write_back;
 
@@ -30,7 +31,7 @@ use seekless_core::{
 };
 
 use crate::canary::Canary;
-pub use options::{CANARIES, EDGES, Options};
+pub use options::{CANARIES, EDGES, Options, Writes};
 use path::Work;
 use state::State;
 
@@ -50,7 +51,8 @@ pub struct Cache {
 impl Cache {
     /// An empty cache with these (checked) options.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Cache> {
-        let state = State::new(options.pages(), options.dirty_pages(), below.geometry().sectors);
+        let policy = options.policy.build(options.pages());
+        let state = State::new(options.pages(), options.dirty_pages(), below.geometry().sectors, policy);
         Rc::new_cyclic(|me| Cache {
             below,
             locks: RangeLocks::new(),
@@ -87,7 +89,8 @@ impl Cache {
 
 impl BlockDevice for Cache {
     fn geometry(&self) -> Geometry {
-        Geometry { volatile_cache: true, ..self.below.geometry() }
+        let below = self.below.geometry();
+        Geometry { volatile_cache: below.volatile_cache || self.options.write == Writes::Back, ..below }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
@@ -100,7 +103,7 @@ impl BlockDevice for Cache {
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             how.fua &= !mutant::is("cache: FUA is dropped");
-            if how.fua || at.sectors > self.largest_kept() {
+            if how.fua || self.options.write != Writes::Back || at.sectors > self.largest_kept() {
                 return Box::pin(self.pass_by(at, Work::Write(from), how)).await;
             }
             let _held = self.locks.exclusive(at.whole_pages(), &how).await;

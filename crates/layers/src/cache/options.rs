@@ -3,6 +3,7 @@
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
+use super::policy::Kind;
 use crate::Refused;
 use crate::canary::Canary;
 use crate::units::{Bytes, time, time_in_ns};
@@ -16,6 +17,10 @@ const SMALLEST: u64 = 8 * PAGE_BYTES;
 pub struct Options {
     /// Memory for pages, in whole pages of 4 KiB: cached, being written, and being read.
     pub size: Bytes,
+    /// Policy that chooses the pages to evict.
+    pub policy: Kind,
+    /// Where writes go.
+    pub write: Writes,
     /// Share of it that may be dirty, above 0 to 1; beyond that writes wait.
     pub dirty: f64,
     /// Age at which dirty pages are written back in the background.
@@ -32,6 +37,19 @@ pub struct Options {
     /// The canary to enable.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
+}
+
+/// Where writes go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writes {
+    /// To memory, and to the device below later.
+    #[default]
+    Back,
+    /// To the device below, and to memory.
+    Through,
+    /// To the device below, and to memory only where a page is cached.
+    Around,
 }
 
 /// Rare code paths that an exploration has to reach.
@@ -80,6 +98,13 @@ impl Options {
                 return Err(Refused::new(key, time.to_string(), "1ms or more"));
             }
         }
+        if self.prewrite && self.write != Writes::Back {
+            return Err(Refused::new(
+                "prewrite",
+                "true",
+                "false, since `write` leaves nothing to write back",
+            ));
+        }
         let Bytes(prefetch) = self.prefetch;
         if prefetch % (2 * PAGE_BYTES) != 0 || prefetch > size / 16 {
             let expected = format!("whole pages before and behind, 8KiB to {} bytes in all, or 0", size / 16);
@@ -120,6 +145,8 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             size: Bytes(16 << 20),
+            policy: Kind::Lru,
+            write: Writes::Back,
             dirty: 0.5,
             expire: Nanos::from_millis(30_000),
             prewrite: false,

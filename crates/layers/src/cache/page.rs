@@ -33,10 +33,10 @@ pub struct Page {
     pub known: Sectors,
     /// Dirty sectors that are not being written.
     pub dirty: Sectors,
-    /// Time of the last use, in uses.
-    pub used: u64,
     /// Whether it was prefetched and not used yet.
     pub unused: bool,
+    /// If so, its number in the order of arrival.
+    pub number: u64,
     /// Number of the first write that is not being written back.
     pub sequence: u64,
     /// Times of that and of the last write.
@@ -68,8 +68,8 @@ impl Page {
             data: Buffer::hollow(PAGE_BYTES),
             known: 0,
             dirty: 0,
-            used: 0,
             unused: false,
+            number: 0,
             sequence: 0,
             since: Nanos::ZERO,
             written: Nanos::ZERO,

@@ -9,9 +9,9 @@ use seekless_core::{
     Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, Ticket, Zeroes, mutant,
 };
 
-use super::Cache;
 use super::page::{Page, Sectors, extents, sectors, show};
 use super::state::{Change, State};
+use super::{Cache, Writes};
 
 /// A request that bypasses the cache.
 pub enum Work {
@@ -85,7 +85,7 @@ impl Cache {
     /// Reads a run, and caches its pages if there is room.
     async fn read_run(&self, run: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
         let pages = run.page_count();
-        if !self.state.borrow_mut().reserve(pages) {
+        if !self.state.borrow_mut().reserve_for(run) {
             edge("a read finds no room, and is not kept");
             return self.read_past(run, &into, how).await;
         }
@@ -141,6 +141,7 @@ impl Cache {
         self.forget_fetches(at);
         for (part, piece) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
+            self.state.borrow_mut().miss(page);
             if !self.state.borrow_mut().takes(page) {
                 Box::pin(self.room_for(page, how)).await?;
             }
@@ -173,6 +174,10 @@ impl Cache {
                 edge("a request that bypasses pages fails: clean ones are dropped");
             }
             state.let_go(at, &change);
+            let keeps = self.options.write == Writes::Through && at.sectors <= self.largest_kept();
+            if let (true, Change::Written(data)) = (keeps, &change) {
+                state.keep_written(at, data);
+            }
         }
         // Fetches issued meanwhile may have read old data.
         if !mutant::is("cache: a page is fetched under a write that bypasses it") {

@@ -1,20 +1,21 @@
 //! The cached pages, their eviction order, and the queues of write-back.
 //!
-//! Prefetched unused pages are evicted first, then the least recently used ones. Large requests and background scans
-//! bypass the cache, so that they do not flush the list.
+//! Prefetched unused pages are evicted first, then those that the policy chooses. Large requests and background scans
+//! bypass the cache, so that they do not flush its lists.
 //!
 //! Invariants: pages, versions being written and reserved memory never exceed the cache's size. A dirty page is never
 //! evicted, and is in exactly one of the two queues, waiting or being written, unless nothing of it is left to be
-//! written; at most one version of it is being written.
+//! written; at most one version of it is being written. The policy knows all pages except unused ones.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
-use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, Op, PAGE_SECTORS, Ticket, invariant, mutant};
 
 use super::fetch::Fetches;
 use super::page::{Flight, Page, Sectors, extents, sectors};
+use super::policy::Policy;
 
 /// What is in memory.
 pub struct State {
@@ -24,9 +25,10 @@ pub struct State {
     pub dirty_at_most: u64,
     /// The device's sectors.
     sectors: u64,
-    /// Pages that may be evicted, by last use: prefetched and unused ones, and all others.
+    /// Prefetched and unused pages that may be evicted, by age.
     unused: BTreeMap<u64, u64>,
-    idle: BTreeMap<u64, u64>,
+    /// Chooses among the other pages.
+    policy: Box<dyn Policy>,
     /// Dirty pages that are not being written, and those that are, by first write.
     pub waiting: BTreeMap<u64, u64>,
     pub flying: BTreeMap<u64, u64>,
@@ -34,9 +36,9 @@ pub struct State {
     reserved: u64,
     superseded: u64,
     pub fetches: Fetches,
-    /// Number of writes, and of uses, so far.
+    /// Number of writes, and of pages read from below, so far.
     pub sequence: u64,
-    uses: u64,
+    kept: u64,
     /// Waiting flushes, by number: up to which write, and the error if any.
     flushes: BTreeMap<u64, (u64, Option<IoError>)>,
     next_flush: u64,
@@ -80,21 +82,21 @@ pub enum Change {
 pub type Parts = Vec<(Extent, Vec<Buffer>)>;
 
 impl State {
-    pub fn new(capacity: u64, dirty_at_most: u64, sectors: u64) -> State {
+    pub fn new(capacity: u64, dirty_at_most: u64, sectors: u64, policy: Box<dyn Policy>) -> State {
         State {
             pages: FxHashMap::default(),
             capacity,
             dirty_at_most,
             sectors,
             unused: BTreeMap::new(),
-            idle: BTreeMap::new(),
+            policy,
             waiting: BTreeMap::new(),
             flying: BTreeMap::new(),
             reserved: 0,
             superseded: 0,
             fetches: Fetches::default(),
             sequence: 0,
-            uses: 0,
+            kept: 0,
             flushes: BTreeMap::new(),
             next_flush: 0,
             failures: (0, None),
@@ -140,24 +142,42 @@ impl State {
         self.pages.len() as u64
     }
 
-    /// Applies `change` to a page, and updates its place in the eviction lists.
+    /// Applies `change` to a page, and then pins or unpins it; drops it if nothing of it is known any more.
     fn change<R>(&mut self, page: u64, change: impl FnOnce(&mut Page) -> R) -> Option<R> {
         let found = self.pages.get_mut(&page)?;
-        let list = if found.unused { &mut self.unused } else { &mut self.idle };
-        list.remove(&found.used);
+        if found.unused {
+            self.unused.remove(&found.number);
+        }
         let result = change(found);
-        let list = if found.unused { &mut self.unused } else { &mut self.idle };
-        match found.is_idle() || mutant::is("cache: a dirty page may be evicted") {
-            true if found.known == 0 => drop(self.pages.remove(&page)),
-            true => drop(list.insert(found.used, page)),
-            false => {}
+        let evictable = found.is_idle() || mutant::is("cache: a dirty page may be evicted");
+        if evictable && found.known == 0 {
+            self.pages.remove(&page);
+            self.policy.remove(page);
+        } else if !found.unused {
+            self.policy.pin(page, !evictable);
+        } else if evictable {
+            self.unused.insert(found.number, page);
+        }
+        while let Some(spent) = self.policy.next_spent() {
+            self.pages.remove(&spent);
         }
         Some(result)
     }
 
-    fn next_use(&mut self) -> u64 {
-        self.uses += 1;
-        self.uses
+    /// Accounts for a client's access of a page, which is or will be cached.
+    fn access(&mut self, page: u64, by: Op) {
+        if self.pages.get(&page).is_some_and(|found| !found.unused) {
+            self.policy.hit(page, by);
+        } else {
+            self.policy.admit(page, by);
+        }
+    }
+
+    /// Accounts for a page that is about to be cached, if it is not.
+    pub fn miss(&mut self, page: u64) {
+        if !self.pages.contains_key(&page) {
+            self.policy.miss(page);
+        }
     }
 
     /// Reads part of a page, if all of that is known.
@@ -166,10 +186,9 @@ impl State {
         if !self.pages.get(&page).is_some_and(|found| found.knows(part)) {
             return false;
         }
-        let used = self.next_use();
+        self.access(page, Op::Read);
         let first = self.change(page, |page| {
             page.show(part, into);
-            page.used = used;
             std::mem::take(&mut page.unused)
         });
         self.counted.fetched_used += u64::from(first == Some(true));
@@ -179,8 +198,8 @@ impl State {
     /// Reserves memory for this many pages, evicting others as needed.
     pub fn make_room(&mut self, pages: u64) -> bool {
         while self.held() + pages > self.capacity {
-            let first = self.unused.pop_first().or_else(|| self.idle.pop_first());
-            let Some((_, page)) = first else { return false };
+            let unused = self.unused.pop_first().map(|(_, page)| page);
+            let Some(page) = unused.or_else(|| self.policy.evict()) else { return false };
             let evicted = self.pages.remove(&page);
             invariant!("a dirty page is not evicted", evicted.is_none_or(|page| page.is_idle()));
         }
@@ -204,6 +223,20 @@ impl State {
         there
     }
 
+    /// Counts memory of the read of a run, whose pages will be cached.
+    pub fn reserve_for(&mut self, run: Extent) -> bool {
+        let mut pages = 0;
+        for page in run.pages() {
+            self.miss(page);
+            pages += 1;
+            if !self.make_room(pages) {
+                return false;
+            }
+        }
+        self.reserved += pages;
+        true
+    }
+
     /// Releases memory of reads in flight.
     pub fn give_back(&mut self, pages: u64) {
         self.reserved -= pages;
@@ -224,7 +257,8 @@ impl State {
     /// Writes part of a page, for which there is room. Returns the ticket of a write-back that is superseded.
     pub fn put(&mut self, part: Extent, from: &Buffer) -> Option<Ticket> {
         self.sequence += 1;
-        let (sequence, used, time, page) = (self.sequence, self.next_use(), now(), part.start.page());
+        let (sequence, time, page) = (self.sequence, now(), part.start.page());
+        self.access(page, Op::Write);
         self.pages.entry(page).or_insert_with(Page::unknown);
         let (mut again, mut needless) = (false, None);
         let written = self.change(page, |page| {
@@ -239,7 +273,7 @@ impl State {
             let overwritten = page.not_below() & sectors(part) != 0;
             page.put(part, from);
             page.dirty |= sectors(part);
-            (page.used, page.written, page.unused) = (used, time, false);
+            (page.written, page.unused) = (time, false);
             let waits = page.flight.is_none() || mutant::is("cache: a page is written back twice at once");
             (overwritten, waits.then_some(page.sequence))
         });
@@ -254,11 +288,16 @@ impl State {
 
     /// Caches sectors read from below that are not known yet; there is room. (Only a canary overwrites known ones.)
     pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
-        let (all, used) = (self.all_of(page), self.next_use());
-        self.pages.entry(page).or_insert_with(|| Page { unused: fetched, ..Page::unknown() });
+        let all = self.all_of(page);
+        self.kept += 1;
+        if !fetched && self.pages.get(&page).is_none_or(|found| !found.unused) {
+            self.access(page, Op::Read);
+        }
+        let number = self.kept;
+        self.pages.entry(page).or_insert_with(|| Page { unused: fetched, number, ..Page::unknown() });
         self.change(page, |found| {
             found.take(page, if overrules { all } else { all & !found.known }, data);
-            found.used = used;
+            found.number = number;
         });
     }
 
@@ -359,6 +398,23 @@ impl State {
                 self.waiting.remove(&was.1);
                 self.counted.overwritten += 1;
             }
+        }
+    }
+
+    /// Caches what was written below, as far as there is room.
+    pub fn keep_written(&mut self, at: Extent, data: &Buffer) {
+        for part in at.split(PAGE_SECTORS) {
+            let page = part.start.page();
+            self.miss(page);
+            if !self.pages.contains_key(&page) && !self.make_room(1) {
+                return;
+            }
+            self.access(page, Op::Write);
+            self.pages.entry(page).or_insert_with(Page::unknown);
+            self.change(page, |page| {
+                page.put(part, &data.cut_sectors(part.start.0 - at.start.0, part.sectors));
+                page.unused = false;
+            });
         }
     }
 

@@ -111,9 +111,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn clients_read_what_they_wrote_and_then_it_is_below(steps in steps(), prewrite: bool, dirty in 1..9_u8) {
+    fn clients_read_what_they_wrote_and_then_it_is_below(
+        steps in steps(),
+        prewrite: bool,
+        dirty in 1..9_u8,
+        policy in 0..7_usize,
+        write in prop_oneof![2 => Just("back"), 1 => Just("through"), 1 => Just("around")],
+    ) {
+        let prewrite = prewrite && write == "back";
         let options = format!(
-            "size = '128KiB'\nprewrite = {prewrite}\nsettle = '5ms'\nexpire = '60ms'\nprefetch = '8KiB'\ndirty = {}",
+            "policy = '{}'\nwrite = '{write}'\nsize = '128KiB'\nprewrite = {prewrite}\nsettle = '5ms'\nexpire = '60ms'\nprefetch = '8KiB'\ndirty = {}",
+            policy::Kind::ALL[policy].1,
             f64::from(dirty) / 8.0
         );
         carry_out(steps, &options, None).unwrap();

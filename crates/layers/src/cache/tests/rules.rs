@@ -232,3 +232,61 @@ fn options_that_cannot_be_are_refused() {
     assert!(refused("prefetch = '4KiB'").contains("8KiB to 1048576 bytes"));
     assert!(refused("prefetch = '2MiB'").contains("8KiB to 1048576 bytes"));
 }
+
+#[test]
+fn writes_go_back_through_or_around() {
+    for (option, below_has, then_hits) in [("back", 0, 1), ("through", 7, 1), ("around", 7, 0)] {
+        world(async || {
+            let disk = disk(1 << 12);
+            let cache = cache(&disk, &format!("write = '{option}'"));
+            write(&*cache, 8, 8, 7).await.unwrap();
+            assert_eq!(value(&*disk, 8).await, below_has, "{option}");
+            assert_eq!(value(&*cache, 8).await, 7, "{option}");
+            assert_eq!(counted(&cache, "hits"), then_hits, "{option}");
+            // Wherever it goes, a cached page changes with it.
+            write(&*cache, 8, 8, 9).await.unwrap();
+            assert_eq!(value(&*cache, 8).await, 9, "{option}");
+            assert_eq!(counted(&cache, "hits"), then_hits + 1, "{option}");
+            assert_eq!(counted(&cache, "pages_dirty"), u64::from(option == "back"));
+        });
+    }
+    let refused =
+        toml::from_str::<Options>("write = 'around'\nprewrite = true").unwrap().check().unwrap_err();
+    assert!(refused.to_string().contains("prewrite"), "{refused}");
+}
+
+#[test]
+fn the_policy_decides_which_page_leaves() {
+    let rest = |policy: &str| {
+        let (kept, _) = world(async || {
+            let disk = disk(1 << 12);
+            let cache = cache(&disk, &format!("size = '32KiB'\npolicy = '{policy}'"));
+            // Eight pages; the first is read again; a ninth takes the place of one.
+            for page in [0, 1, 2, 3, 4, 5, 6, 7, 0, 8] {
+                value(&*cache, page * 8).await;
+            }
+            let state = cache.state.borrow();
+            (0..9).filter(|&page| state.page(page).is_none()).collect::<Vec<u64>>()
+        });
+        kept
+    };
+    assert_eq!(rest("lru"), [1]);
+    assert_eq!(rest("clock"), [1]);
+    assert_eq!(rest("sieve"), [1]);
+    assert_eq!(rest("2q"), [0], "a queue for new pages does not count uses");
+    assert_eq!(rest("drop-when-read"), [0, 1, 2, 3, 4, 5, 6, 7, 8], "each leaves at once");
+}
+
+#[test]
+fn a_dirty_page_that_was_read_leaves_when_it_is_written_back() {
+    world(async || {
+        let disk = disk(1 << 12);
+        let cache = cache(&disk, "policy = 'drop-when-read'");
+        write(&*cache, 0, 8, 1).await.unwrap();
+        assert_eq!(value(&*cache, 0).await, 1);
+        assert_eq!(counted(&cache, "pages_held"), 1);
+        flush(&*cache).await.unwrap();
+        assert_eq!(counted(&cache, "pages_held"), 0);
+        assert_eq!(value(&*disk, 0).await, 1);
+    });
+}

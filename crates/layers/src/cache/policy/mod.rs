@@ -1,0 +1,122 @@
+//! Eviction policies of the block cache (IOLab, section 5.3), a file each behind one trait: a policy knows which pages
+//! are resident, and names the next one to evict.
+//!
+//! Invariants: a resident page is in one queue; a pinned page (dirty, or in use) keeps its place and is not evicted. A
+//! policy remembers at most about as many evicted pages as it has resident ones.
+
+mod arc;
+mod clock;
+mod drop_when_read;
+mod evicted;
+mod lru;
+mod queue;
+mod s3_fifo;
+mod sieve;
+mod two_q;
+
+use std::fmt;
+use std::str::FromStr;
+
+use seekless_core::Op;
+use serde::{Deserialize, Serialize};
+
+pub use queue::Queue;
+
+/// Chooses the pages to evict. Pages are numbers, all of one size.
+pub trait Policy {
+    /// A page that is not resident is accessed; room is made for it next. It may never be admitted.
+    fn miss(&mut self, _page: u64) {}
+
+    /// A page becomes resident, by this operation of a client.
+    fn admit(&mut self, page: u64, by: Op);
+
+    /// A resident page is accessed.
+    fn hit(&mut self, page: u64, by: Op);
+
+    /// Chooses a page that is not pinned, which is not resident any more; `None` if all are pinned.
+    fn evict(&mut self) -> Option<u64>;
+
+    /// A resident page is dropped for another reason.
+    fn remove(&mut self, page: u64);
+
+    /// Whether a resident page is pinned, from now on.
+    fn pin(&mut self, page: u64, pinned: bool);
+
+    /// A page that has to leave although there is room, which is not resident any more.
+    fn next_spent(&mut self) -> Option<u64> {
+        None
+    }
+}
+
+/// The policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Kind {
+    /// The page used longest ago.
+    #[default]
+    #[serde(rename = "lru")]
+    Lru,
+    /// First in, first out, with a second chance for pages used since (Corbató, 1968).
+    #[serde(rename = "clock")]
+    Clock,
+    /// A queue for new pages, and LRU for those accessed again after it (Johnson and Shasha, VLDB 1994).
+    #[serde(rename = "2q")]
+    TwoQ,
+    /// Recency and frequency, balanced by hits of evicted pages (Megiddo and Modha, FAST 2003).
+    #[serde(rename = "arc")]
+    Arc,
+    /// Three queues: a small one for new pages, the main one, and one of evicted pages (Yang et al., SOSP 2023).
+    #[serde(rename = "s3-fifo")]
+    S3Fifo,
+    /// A queue whose hand passes over used pages and leaves them in place (Zhang et al., NSDI 2024).
+    #[serde(rename = "sieve")]
+    Sieve,
+    /// A page leaves as soon as a client has read it (IOLab, section 5.3).
+    #[serde(rename = "drop-when-read")]
+    DropWhenRead,
+}
+
+impl Kind {
+    /// All policies, with their names in options.
+    pub const ALL: [(Kind, &str); 7] = [
+        (Kind::Lru, "lru"),
+        (Kind::Clock, "clock"),
+        (Kind::TwoQ, "2q"),
+        (Kind::Arc, "arc"),
+        (Kind::S3Fifo, "s3-fifo"),
+        (Kind::Sieve, "sieve"),
+        (Kind::DropWhenRead, "drop-when-read"),
+    ];
+
+    /// A policy for a cache of this many pages.
+    pub fn build(self, pages: u64) -> Box<dyn Policy> {
+        match self {
+            Kind::Lru => Box::new(lru::Lru::default()),
+            Kind::Clock => Box::new(clock::Clock::default()),
+            Kind::TwoQ => Box::new(two_q::TwoQ::new(pages)),
+            Kind::Arc => Box::new(arc::Arc::new(pages)),
+            Kind::S3Fifo => Box::new(s3_fifo::S3Fifo::new(pages)),
+            Kind::Sieve => Box::new(sieve::Sieve::default()),
+            Kind::DropWhenRead => Box::new(drop_when_read::DropWhenRead::default()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Kind::ALL.iter().find(|(kind, _)| kind == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kind, String> {
+        let found = Kind::ALL.iter().find(|(_, name)| *name == text);
+        let names = || Kind::ALL.map(|(_, name)| name).join(", ");
+        found.map(|(kind, _)| *kind).ok_or_else(|| format!("found '{text}', expected one of {}", names()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
