@@ -236,6 +236,7 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
 fn a_layer_that_owns_the_order_stays_and_recorded_servers_do_not_change() {
     let folder = folder("[layer.mapper]\nover = \"disk\"\n", "mapper");
     let folder = folder.path();
+    done(folder, &["create"]);
     let Some(server) = Server::start(folder, "threads") else { return };
     refused(folder, &["detach", "mapper"], &["owns the order", "copy the data"]);
     done(folder, &["attach", "scrub"]);

@@ -16,6 +16,7 @@
 //! | `the server is stopped` | ends what `seekless volume serve` started; nothing follows |
 //! | `printed above` | output of the commands before it; `printed above, but for: A, B`: but for lines with these words |
 //! | `printed by: COMMAND` | output, or a table or paragraph with its figures ([`printed`]) |
+//! | `measured once: WHY` | a table whose figures are not compared, and why |
 //! | `slow: A, B` | in addition: figures that only `make figures` checks, if the command has one of these words, or `slow` |
 
 // External programs need real time and threads.
@@ -131,6 +132,42 @@ fn volume_files_of_the_book_have_names_and_lie_in_examples() {
         wrong.push(format!("examples/{name}: found no page that shows it, expected one"));
     }
     assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Whether a cell begins with a number that is measured: it has decimals or a unit.
+fn is_figure(cell: &str) -> bool {
+    let cell = cell.trim().trim_start_matches(['-', '−']);
+    let number = cell.split(|each: char| !each.is_ascii_digit() && each != '.' && each != ',').next();
+    let (number, rest) = cell.split_at(number.map_or(0, str::len));
+    let unit = ["%", "ms", "us", "s", "MB/s"].iter().any(|unit| rest.trim_start().starts_with(unit));
+    number.starts_with(|each: char| each.is_ascii_digit()) && (number.contains('.') || unit)
+}
+
+/// A table of figures says which command prints them, or why they are not compared.
+#[test]
+fn tables_of_figures_are_marked() {
+    let names = [vec!["README.md".to_owned(), "docs/papers.md".to_owned()], pages_in("docs/decisions")];
+    let (mut wrong, mut marked) = (Vec::new(), 0);
+    for name in names.concat().into_iter().chain(pages_in("docs/book")) {
+        let text = std::fs::read_to_string(root().join(&name)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let starts = (1..lines.len()).filter(|&at| lines[at].starts_with('|') && !lines[at - 1].starts_with('|'));
+        for start in starts.filter(|&at| !lines[at].starts_with("| section |")) {
+            let rows = lines[start..].iter().take_while(|line| line.starts_with('|')).skip(2);
+            let figures = rows.flat_map(|row| row.split('|')).filter(|cell| is_figure(cell)).count();
+            let marks = lines[..start].iter().rev().take_while(|line| line.starts_with("<!--"));
+            let mut marks = marks.filter(|mark| mark.contains("printed") || mark.contains("measured once: "));
+            match marks.next() {
+                Some(_) => marked += 1,
+                None if figures >= 4 => {
+                    wrong.push(format!("{name}:{}: found {figures} figures, expected a mark", start + 1));
+                }
+                None => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(marked > 10, "only {marked} marks found");
 }
 
 #[test]

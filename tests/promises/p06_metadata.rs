@@ -42,7 +42,7 @@ fn options() -> Options {
 
 /// The write that each page holds, if the volume opens.
 async fn held(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError> {
-    let mapper = Mapper::open(disk.clone(), &options(), true).await?;
+    let mapper = Mapper::open(disk.clone(), &options(), false).await?;
     let whole = Extent::of_pages(0, PAGES);
     let buffer = mapper.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
     let mut writes = Vec::new();
@@ -132,7 +132,7 @@ fn a_refused_map_gives_way_to_the_one_before_if_the_options_say_so() {
             bytes[700] ^= 1;
             write(&*disk, HOMES[0], bytes).await;
             let older = Options { older: true, ..options() };
-            let mapper = Mapper::open(disk.clone(), &older, true).await.unwrap();
+            let mapper = Mapper::open(disk.clone(), &older, false).await.unwrap();
             let one = Extent::new(0, 1);
             let buffer = mapper.read(one, Buffer::zeroed(512), Hints::default()).await.unwrap();
             check::classify(&buffer, |_, found| {
@@ -191,19 +191,15 @@ struct Kept {
 }
 
 impl Kept {
-    async fn open(&self) -> Result<Built, seekless_core::IoError> {
-        let below = Below {
-            over: vec![self.disk.clone()],
-            devices: BTreeMap::new(),
-            create: false,
-            timing_only: false,
-        };
+    async fn open(&self, create: bool) -> Result<Built, seekless_core::IoError> {
+        let over = vec![self.disk.clone()];
+        let below = Below { over, devices: BTreeMap::new(), create, timing_only: false };
         registry::find(self.layer).unwrap().build(below, &self.options).await
     }
 
     /// Its whole contents, if they are readable.
     async fn held(&self) -> Result<Vec<u8>, seekless_core::IoError> {
-        let Built { device, .. } = self.open().await?;
+        let Built { device, .. } = self.open(false).await?;
         let all = Extent::new(0, device.geometry().sectors);
         Ok(device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await?.to_vec())
     }
@@ -212,7 +208,7 @@ impl Kept {
     async fn of(layer: &'static str, options: &str, stopped: bool, seed: u64) -> Kept {
         let options: toml::Table = toml::from_str(options).unwrap();
         let mut kept = Kept { layer, options, disk: disk(), content: Vec::new(), sectors: Vec::new() };
-        let Built { device, layer } = kept.open().await.unwrap();
+        let Built { device, layer } = kept.open(true).await.unwrap();
         kept.content = vec![0; (device.geometry().sectors * 512) as usize];
         let mut rng = Rng::seeded(seed);
         for round in 0..20 + rng.below(60) {
@@ -327,7 +323,8 @@ impl Drive {
     /// Contents of each sector, if the volume opens.
     async fn held(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
-        let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
+        let buffer =
+            self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
         let mut held = Vec::new();
         check::classify(&buffer, |_, found| held.push(found));
         Ok(held)

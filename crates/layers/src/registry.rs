@@ -248,9 +248,9 @@ pub const LAYERS: [Entry; 12] = [
             "borg",
             "copies the blocks that are used together next to each other, and absorbs writes there",
             |below, table| {
-                Box::pin(async move {
-                    Ok(Built::new(borg(&below, options("borg", table, borg::Options::check)?).await?))
-                })
+                Box::pin(
+                    async move { Borg::build(&below, options("borg", table, borg::Options::check)?).await },
+                )
             },
         )
     },
@@ -475,16 +475,6 @@ pub const LAYERS: [Entry; 12] = [
         })
     },
 ];
-
-/// Builds BORG.
-async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
-    let (origin, bopt) = (below.one()?, below.device("bopt")?);
-    if below.create {
-        Borg::open_creating(origin, bopt, options, below.timing_only).await
-    } else {
-        Borg::open(origin, bopt, options, below.timing_only).await
-    }
-}
 
 /// The layer that the laboratory compares by default.
 pub const DEFAULT: &str = "borg";

@@ -39,6 +39,7 @@ pub struct Registers {
     /// Pages to close when everything in flight at that time has ended.
     closing: VecDeque<(u64, u64)>,
     narrowed: Narrowed,
+    has_succeeded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,7 @@ impl Registers {
         self.now += 1;
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
         assert!(!ok || flying.op != Op::Read, "read {id} succeeded, but its content was not passed");
+        self.has_succeeded |= ok;
         match flying.op {
             _ if !ok => {}
             Op::Read => unreachable!("refused above"),
@@ -128,6 +130,11 @@ impl Registers {
         }
         self.close();
         Ok(())
+    }
+
+    /// Whether any request other than a read has succeeded: the device was there.
+    pub fn has_succeeded(&self) -> bool {
+        self.has_succeeded
     }
 
     /// Makes durable what was answered before `start`.

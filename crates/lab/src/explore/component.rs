@@ -1,7 +1,8 @@
 //! A component under exploration: an image, and a log of its events.
 //!
 //! It has a volatile cache: an answered write is durable after a flush or with FUA; [`super::power`] defines the effect
-//! of a power cut. With a pace it answers in an order of its own; without one immediately.
+//! of a power cut. With a pace it answers in an order of its own; without one immediately. A read returns what was there
+//! when it began, or when it ended.
 //!
 //! Fault model, with faults enabled: a read fails. A write fails that was not carried out, or in part, or in full,
 //! immediately or later; but a later write over it waits for that, as it would in a device's queue. A flush fails, and
@@ -26,6 +27,8 @@ const LATEST: Nanos = Nanos::from_millis(5);
 /// Log of a component, and its conditions.
 struct Records {
     rng: RefCell<Rng>,
+    /// Decides which reads return what was there when they began.
+    early: RefCell<Rng>,
     log: Shared,
     conditions: Conditions,
     /// Failed writes that will still be carried out.
@@ -61,9 +64,10 @@ impl Component {
         conditions: Conditions,
         log: Shared,
     ) -> Rc<Component> {
-        let rng = RefCell::new(runtime::rng("component"));
+        let rng = |name| RefCell::new(runtime::rng(name));
+        let (rng, early) = (rng("component"), rng("early reads"));
         let records =
-            Records { rng, log, conditions, late: RefCell::default(), weak: WeakSectors::default() };
+            Records { rng, early, log, conditions, late: RefCell::default(), weak: WeakSectors::default() };
         Component::new(number, sectors, image, Some(records))
     }
 
@@ -207,16 +211,18 @@ impl BlockDevice for Component {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        if self.records.is_none() {
+        let Some(records) = &self.records else {
             self.read.borrow_mut().push(at);
             return io(ready(self.read_image(at, into, false)));
-        }
+        };
         io(async move {
+            let early = records.early.borrow_mut().chance(1, 2);
+            let read = early.then(|| self.read_image(at, into.clone(), how.verify));
             self.takes_time().await;
             if self.fails(|records| records.conditions.faults.reads) {
                 return Err(self.failed(Some(at)));
             }
-            self.read_image(at, into, how.verify)
+            read.unwrap_or_else(|| self.read_image(at, into, how.verify))
         })
     }
 

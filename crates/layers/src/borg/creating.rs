@@ -1,4 +1,4 @@
-//! Creation of a BOPT, where existing contents are not needed.
+//! Building the layer; and creation of a BOPT, where existing contents are not needed.
 //!
 //! Invariants: only zeroes and the rest of an interrupted creation are overwritten, unless replacing is requested; a
 //! BOPT is valid only when complete. Faults: an interrupted creation is restarted.
@@ -7,10 +7,29 @@ use std::rc::Rc;
 
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Layer};
 
-use super::{Borg, Options};
+use super::{Borg, Older, Options};
 use crate::contents::{self, New};
+use crate::registry::{Below, Built};
 
 impl Borg {
+    /// The layer over and beside the devices of a volume; a new one if `below` says so, and only to be read with the
+    /// option `older`.
+    ///
+    /// # Errors
+    /// As [`Borg::open`].
+    pub async fn build(below: &Below, options: Options) -> Result<Built, IoError> {
+        if options.older {
+            return Ok(Built::new(Rc::new(Older::open(below, options).await?)));
+        }
+        let (origin, bopt) = (below.one()?, below.device("bopt")?);
+        let borg = if below.create {
+            Borg::open_creating(origin, bopt, options, below.timing_only).await?
+        } else {
+            Borg::open(origin, bopt, options, below.timing_only).await?
+        };
+        Ok(Built::new(borg))
+    }
+
     /// Overwrites both ends of a BOPT that was given up, so that nothing is found there.
     pub(super) async fn blank_ends(&self) -> Result<(), IoError> {
         for at in contents::ends(&*self.bopt) {

@@ -24,6 +24,7 @@ mod indirector;
 mod learned;
 mod locking;
 mod mover;
+mod older;
 mod options;
 mod origin;
 mod pace;
@@ -52,6 +53,7 @@ pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use idle::Idle;
 use learned::Learned;
 use mover::Movers;
+pub use older::Older;
 pub use options::{
     AtStop, CANARIES, Drain, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };

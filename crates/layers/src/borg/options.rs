@@ -82,6 +82,8 @@ pub struct Options {
     pub trust_origin: bool,
     /// Fate of dirty pages if the origin was written without this layer.
     pub origin_changed: OriginChanged,
+    /// Whether a BOPT is opened read-only and in spite of damage, so that what is readable can be copied out.
+    pub older: bool,
     /// The canary to enable.
     #[cfg(feature = "canaries")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,6 +291,7 @@ impl Default for Options {
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,
+            older: false,
             #[cfg(feature = "canaries")]
             canary: None,
         }

@@ -9,12 +9,11 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE
 
 use super::store::{Layout, Setup, State, Store};
 use super::{Borg, Devices, Options};
+use crate::Overlay;
+use crate::contents::{self, New};
+use crate::durable::is_unfinished;
 use crate::registry::{Below, Work, options};
 use crate::tools::{Repaired, Tools};
-use crate::{Overlay, contents};
-
-/// The beginning of an area in which a repair was interrupted.
-const UNFINISHED: &[u8] = b"SKLBORG unfinished repair";
 
 /// See the file's header.
 pub struct BorgTools;
@@ -67,7 +66,8 @@ impl Tools for BorgTools {
             state.check(Borg::layout_of(pages, &options)?, pages, below.one()?.geometry().sectors)?;
             let supers = Extent::of_pages(0, 2);
             let before = bopt.read(supers, Buffer::zeroed(supers.bytes()), Hints::default()).await?;
-            if !replace && !before.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            let is_new = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0) || is_unfinished(bytes);
+            if !replace && !before.look(is_new) {
                 let why =
                     "found a super page, expected zeroes: --replace overwrites the metadata that is there";
                 return Err(refused(why.to_owned()));
@@ -114,17 +114,14 @@ impl Tools for BorgTools {
 
 /// Marks an unused area for a repair; it may hold an interrupted one.
 async fn begin(to: &dyn BlockDevice) -> Result<(), IoError> {
-    let (begin, how) = (Extent::new(0, 1), Hints::default);
-    let first = to.read(begin, Buffer::zeroed(begin.bytes()), how()).await?.to_vec();
-    let found = contents::found(to).await?.filter(|_| !first.starts_with(UNFINISHED));
+    let begin = Extent::new(0, 1);
+    let first = to.read(begin, Buffer::zeroed(begin.bytes()), Hints::default()).await?;
+    let found = contents::found(to).await?.filter(|_| !first.look(is_unfinished));
     if let Some(found) = found {
         let why = format!("found {found}, expected zeroes: a repair goes to an unused area");
         return Err(IoError::new(ErrorKind::Invalid, "borg", Some(begin), why));
     }
-    let mut sector = vec![0; 512];
-    sector[..UNFINISHED.len()].copy_from_slice(UNFINISHED);
-    to.write(begin, Buffer::from_vec(sector), how()).await?;
-    to.flush(how()).await
+    contents::claim(&[New { key: "to", device: to, metadata: Extent::new(0, 0) }], false).await
 }
 
 /// Copies the dirty pages that can be read; the copies: slot, page, and that they are dirty.

@@ -10,7 +10,7 @@ use super::Store;
 use super::format::{Anchor, MapPage, NONE, PAGE, PageIdentity, SEALED, Super};
 use super::layout::Layout;
 use super::map::Slot;
-use crate::durable::region;
+use crate::durable::{self, region};
 
 /// Map pages written together.
 const AT_ONCE: u32 = 1_024;
@@ -163,7 +163,9 @@ impl State {
     pub async fn write(&self, bopt: &dyn BlockDevice) -> Result<(), IoError> {
         let (layout, page, how) = (self.layout(), self.super_page()?, Hints::default());
         let supers = Extent::of_pages(0, 2);
-        bopt.write(supers, Buffer::zeroed(supers.bytes()), how.clone()).await?;
+        let marked = Buffer::zeroed(supers.bytes());
+        marked.put(0, &durable::unfinished());
+        bopt.write(supers, marked, how.clone()).await?;
         bopt.flush(how.clone()).await?;
         let mut entries = vec![None; layout.slots() as usize];
         for (slot, page, dirty) in &self.copies {
@@ -178,9 +180,12 @@ impl State {
             }
         }
         bopt.flush(how.clone()).await?;
-        let bytes = [page.encode(0), page.encode(1)].concat();
-        bopt.write(supers, Buffer::from_vec(bytes), how.clone()).await?;
-        bopt.flush(how).await
+        // The mark goes last: until then the area counts as unfinished.
+        for copy in [1, 0] {
+            bopt.write(Extent::of_pages(copy, 1), Buffer::from_vec(page.encode(copy)), how.clone()).await?;
+            bopt.flush(how.clone()).await?;
+        }
+        Ok(())
     }
 
     fn map_page(&self, page: &Super, segment: u32, copy: u64, entries: &[Option<(u64, bool)>]) -> Vec<u8> {

@@ -175,7 +175,10 @@ fn rotten(what: &str, sector: Lba, older: Option<&CopyState>, lost: &str) -> IoE
         }
         None => format!("its other copy is not whole either, and {lost} would be lost"),
     };
-    let why = format!("found a sector of {what} that is not as it was written, expected it whole: {other}");
+    let why = format!(
+        "found a sector of {what} that is not as it was written, expected it whole: {other}; `older = true` opens what is \
+         readable, read-only"
+    );
     error(ErrorKind::Corrupt, Extent { start: sector, sectors: 1 }, why)
 }
 
