@@ -130,9 +130,10 @@ impl Raid {
 
     /// Records that the array is clean, unless it is written to meanwhile.
     async fn clean(&self) -> Result<(), IoError> {
-        let begun = self.writing.begun.get();
+        // A write under way may end before the flush does, and not be covered by it.
+        let (begun, quiet) = (self.writing.begun.get(), self.writing.now.get() == 0);
         self.members.flush(&Hints::default()).await?;
-        if self.unsettled.left() > 0 {
+        if self.unsettled.left() > 0 || !quiet {
             return Ok(());
         }
         let written = || self.writing.now.get() > 0 || self.writing.begun.get() != begun;
