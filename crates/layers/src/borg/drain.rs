@@ -113,8 +113,8 @@ impl Borg {
                 }
                 Maintenance::Checkpoint => {
                     edge("a checkpoint in the background");
-                    let (class, ticket) = (Class::Background, Some(Ticket::new()));
-                    drop(borg.store.checkpoint(&Hints { class, ticket, ..Hints::default() }).await);
+                    let (class, ticket, account) = (Class::Background, Some(Ticket::new()), borg.payer());
+                    drop(borg.store.checkpoint(&Hints { class, ticket, account, ..Hints::default() }).await);
                 }
             }
             borg.idle.borrow_mut().maintaining = false;
@@ -124,8 +124,7 @@ impl Borg {
 
     /// Drains the pages that are dirty now, in the order of their addresses.
     async fn drain_in_order(self: &Rc<Self>) -> Result<(), IoError> {
-        let mover =
-            Mover::start(self, Account::default(), Throttle::Throttled).await?.map(Mover::in_its_class);
+        let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         mover.outgoing(&self.store.pages_where(|_, entry| entry.dirty)).await?;
         self.store.checkpoint(&mover.with_ticket()).await
@@ -133,8 +132,7 @@ impl Borg {
 
     /// Drains until `goal` slots are free, or there is no progress.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let mover =
-            Mover::start(self, Account::default(), Throttle::Throttled).await?.map(Mover::in_its_class);
+        let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         loop {
             let before = self.store.room();

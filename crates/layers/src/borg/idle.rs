@@ -23,6 +23,8 @@ use super::store::Slot;
 pub(super) struct Idle {
     /// Time of the last request.
     pub last_request: Nanos,
+    /// The account that paid for it, which also pays for the layer's own work until the next one.
+    pub payer: Account,
     /// Whether there was no request since the stop.
     pub stopped: bool,
     /// Whether a task waits for idle time.
@@ -33,8 +35,8 @@ pub(super) struct Idle {
 
 impl Idle {
     /// Records a client request.
-    pub fn request(&mut self, now: Nanos) {
-        (self.last_request, self.stopped) = (now, false);
+    pub fn request(&mut self, now: Nanos, payer: Account) {
+        (self.last_request, self.payer, self.stopped) = (now, payer, false);
     }
 }
 
@@ -119,7 +121,7 @@ impl Borg {
     /// Compares, drains and duplicates until done or a client request arrives.
     async fn work_while_idle(&self) -> Result<(), IoError> {
         edge("idle: pages are compared and drained");
-        let Some(mover) = Mover::start(self, Account::default(), Throttle::Idle).await? else {
+        let Some(mover) = Mover::start(self, self.payer(), Throttle::Idle).await? else {
             return Ok(());
         };
         let done = async {
@@ -147,7 +149,7 @@ impl Borg {
         if old.is_empty() {
             return Ok(());
         }
-        let Some(mover) = Mover::start(self, Account::default(), Throttle::Overdue).await? else {
+        let Some(mover) = Mover::start(self, self.payer(), Throttle::Overdue).await? else {
             return Ok(());
         };
         self.drain_pages(&mover, old).await
@@ -161,10 +163,15 @@ impl Borg {
         let end = runtime::now() + limit;
         let mover = {
             let _stopping = self.request_movers_stop();
-            Mover::start(self, Account::default(), Throttle::Until(end)).await?
+            Mover::start(self, self.payer(), Throttle::Until(end)).await?
         };
         let Some(mover) = mover else { return Ok(()) };
         self.drain_pages(&mover, self.dirty_pages()).await
+    }
+
+    /// The account that pays for work which no command asked for.
+    pub(super) fn payer(&self) -> Account {
+        self.idle.borrow().payer
     }
 
     fn dirty_pages(&self) -> Vec<u64> {

@@ -166,7 +166,7 @@ impl Borg {
         // anew. On a new BOPT no write waits for the session: until it has begun, all go to the origin.
         let changes = absorbs && self.store.layout().write_buffer > 0 || self.has_copies(at);
         if changes && self.store.is_new() {
-            self.store.begin_in_background();
+            self.store.begin_in_background(how.account);
         } else if changes && !self.store.is_detached() {
             self.store.begin_writing(&how).await?;
         } else {

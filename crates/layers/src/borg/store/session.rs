@@ -10,7 +10,7 @@
 use futures_util::future::join;
 use seekless_core::device::Mark;
 use seekless_core::runtime;
-use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
+use seekless_core::{Account, Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
 
 use super::Store;
 use super::format::{Anchor, OLD, SCATTERED, Super};
@@ -81,9 +81,11 @@ impl Store {
 
     /// As [`Store::begin_writing`], in the background, for a new BOPT: no request waits for its formatting, and until
     /// then all go to the origin. Queues for the lock before later requests do.
-    pub fn begin_in_background(&self) {
+    /// `payer` pays for it.
+    pub fn begin_in_background(&self, payer: Account) {
         let Some(store) = self.me.upgrade().filter(|store| !store.beginning.replace(true)) else { return };
-        let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
+        let (class, ticket) = (Class::Background, Some(Ticket::new()));
+        let how = Hints { class, ticket, account: payer, ..Hints::default() };
         let lock = self.metadata.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone());
         let work = async move {
             let _metadata = lock.await;
