@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Side, Sides, Variant};
+use seekless_lab::outcome::{Bounds, Comparison, Reconfiguration, Settings, Side, Sides, Variant};
 use seekless_lab::workload::answers::Response;
 
 use crate::table::Table;
@@ -12,7 +12,7 @@ use crate::text::{count, counted, factor, number, percent, seconds, size};
 type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
 /// The figures shown side by side.
-const FIGURES: [Figure<Variant>; 17] = [
+const FIGURES: [Figure<Variant>; 18] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
@@ -21,6 +21,11 @@ const FIGURES: [Figure<Variant>; 17] = [
     ("disk idle", |one| seconds(one.idle_s), "up to the last answer"),
     ("foreground", |one| seconds(one.work.foreground_s), "of the busy time, for clients' requests"),
     ("background", |one| seconds(one.work.background_s), "of it, for the layer's copies"),
+    (
+        "  in idle time",
+        |one| seconds(one.work.background_in_idle_time_s),
+        "of that, begun while no client's request waited",
+    ),
     ("seeks", |one| count(one.work.seeks), ""),
     ("mean seek", |one| number(one.work.mean_seek_cylinders, 0), "cylinders"),
     ("non-sequential", |one| number(one.work.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
@@ -68,6 +73,7 @@ pub fn text(comparison: &Comparison) -> String {
             let _ = writeln!(out, "  {of}{during} of all requests came while a reconfiguration ran.");
         }
     }
+    out.push_str(&bounds(others));
     for variant in others {
         out.push_str(&traffic(variant));
         if others.len() == 1 || !variant.reconfigurations.is_empty() {
@@ -272,11 +278,67 @@ fn phases(variant: &Variant, base: Option<&str>) -> String {
         variant.name,
         phases.text()
     );
+    out.push_str(&beside(variant));
+    out.push_str(&bounds_by_phase(variant));
     if !variant.reconfigurations.is_empty() {
         let table = reconfigurations(&variant.reconfigurations);
         out.extend(["\nReconfigurations: time in each stage, and pages looked at or moved\n", &table]);
     }
     out
+}
+
+/// Response times and copies, by phase.
+fn beside(variant: &Variant) -> String {
+    let columns = ["phase", ">mean response", ">99 % within", ">background", ">in idle time"];
+    let mut table = Table::new(&columns);
+    let ms = |value: f64| number(value, 3) + " ms";
+    for phase in &variant.phases {
+        let times = [phase.mean_response_ms, phase.p99_response_ms].map(ms);
+        let copies = [phase.work.background_s, phase.work.background_in_idle_time_s].map(seconds);
+        table.row(std::iter::once(phase.name.clone()).chain(times).chain(copies));
+    }
+    format!(
+        "\nResponse times by phase, and copies: all, and those begun while no client's request waited\n{}",
+        table.text()
+    )
+}
+
+/// What each variant could have reached, where that was asked for.
+fn bounds(others: &[Variant]) -> String {
+    let mut table = Table::new(&["", "", ">saved", ">oracle-seen", ">oracle", ">transfer-only"]);
+    for variant in others {
+        let Some(Bounds { between, whole, .. }) = &variant.bounds else { continue };
+        let rows = [("between", variant.reduction_pct, between), ("net", variant.net_reduction_pct, whole)];
+        let mut name = variant.name.clone();
+        for (of, saved, bound) in rows {
+            let each = [saved, bound.oracle_seen_pct, bound.oracle_pct, bound.transfer_only_pct];
+            table.row([std::mem::take(&mut name), of.to_owned()].into_iter().chain(each.map(percent)));
+        }
+    }
+    let Some(runs) = others.iter().find_map(|one| Some(one.bounds.as_ref()?.runs)) else {
+        return String::new();
+    };
+    format!(
+        "\nWhat could have been saved at most, with no copy counted: the best of {runs} runs in each phase\n{}",
+        table.text()
+    )
+}
+
+/// Bounds by phase, where they were asked for.
+fn bounds_by_phase(variant: &Variant) -> String {
+    if variant.bounds.is_none() {
+        return String::new();
+    }
+    let columns =
+        ["phase", ">foreground", ">oracle-seen", ">oracle", ">transfer-only", "best for what was seen"];
+    let mut table = Table::new(&columns);
+    for phase in &variant.phases {
+        let Some(bound) = &phase.bounds else { continue };
+        let each = [phase.work.foreground_s, bound.oracle_seen_s, bound.oracle_s, bound.transfer_only_s];
+        let row = std::iter::once(phase.name.clone()).chain(each.map(seconds));
+        table.row(row.chain([bound.oracle_seen_policy.clone()]));
+    }
+    format!("\nBounds by phase: the head's time for clients' requests\n{}", table.text())
 }
 
 fn reconfigurations(all: &[Reconfiguration]) -> String {

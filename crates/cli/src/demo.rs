@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::print(&format!("The workload of {}\n{}\n", recording.display(), stats::compact(&stats)))?;
     }
     let setup = Defaults::parse_from(["seekless", SHARE.0, SHARE.1]).setup;
-    let compared = lab::compared(&trace, &setup)?;
+    let compared = lab::compared(&trace, &setup, false)?;
     if !arguments.json {
         output::print(&format!(
             "The disk without BORG (vanilla) and with it\n{}\nThe same by hand: seekless lab compare --trace {} {} {}\n",

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use seekless_core::Nanos;
 use seekless_lab::outcome::Comparison;
 use seekless_lab::{
-    Candidate, EventSink, compare_experiments, compare_volumes, event_lines, run_trace, run_volume,
+    Candidate, EventSink, Play, compare_experiments, compare_volumes, event_lines, run_trace, run_volume,
     run_workload, workload,
 };
 use seekless_trace::{Stats, StatsOptions, Trace};
@@ -90,6 +90,11 @@ pub struct Compare {
     trace: Vec<PathBuf>,
     #[command(flatten)]
     setup: Setup,
+    /// Find also what BORG could reach at most in each phase: planned from the phase's own future, from the part of it
+    /// that asks for pages seen before, and with transfers alone. Plays the trace with every planner, placement and use
+    /// of the log, some 80 times
+    #[arg(long)]
+    bounds: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -194,12 +199,12 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
     if candidates.is_empty() {
         arguments.setup.experiments()?;
     }
-    let play = arguments.setup.play()?;
+    let play = Play { bounds: arguments.bounds, ..arguments.setup.play()? };
     arguments.report.as_deref().map_or(Ok(()), output::expect_folder)?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
     let compared = if candidates.is_empty() {
-        compared(&trace, &arguments.setup)?
+        compared(&trace, &arguments.setup, arguments.bounds)?
     } else {
         let bar = Progress::measured();
         compare_volumes(&trace, &candidates, &play, &|now| bar.at(now.what, now.done, now.of))?
@@ -218,8 +223,11 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
 }
 
 /// Runs the comparison, with a progress bar.
-pub fn compared(trace: &Trace, setup: &Setup) -> anyhow::Result<Comparison> {
-    let experiments = setup.experiments_for(trace)?;
+pub fn compared(trace: &Trace, setup: &Setup, bounds: bool) -> anyhow::Result<Comparison> {
+    let mut experiments = setup.experiments_for(trace)?;
+    for (_, experiment) in &mut experiments {
+        experiment.bounds = bounds;
+    }
     let bar = Progress::measured();
     Ok(compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?)
 }

@@ -219,7 +219,8 @@ impl Setup {
     /// How to play a trace.
     pub fn play(&self) -> anyhow::Result<Play> {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
-        let play = Play { pace: self.pace()?, reconfigure: self.reconfigure, clock, seed: self.seed };
+        let (pace, reconfigure, seed) = (self.pace()?, self.reconfigure, self.seed);
+        let play = Play { pace, reconfigure, clock, seed, bounds: false };
         play.check()?;
         Ok(play)
     }
@@ -295,6 +296,7 @@ impl Setup {
             reconfigure: play.reconfigure,
             clock: play.clock,
             seed: play.seed,
+            bounds: false,
         };
         experiment.check(None)?;
         Ok(experiment)

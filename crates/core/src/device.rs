@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
 use crate::measure::{Cost, LayerTraffic, Reconfigured};
 use crate::model::Modelled;
+use crate::record::Record;
 use crate::request::{Account, Class, Hints, Op};
 use crate::units::{Extent, Lba, Nanos};
 
@@ -284,6 +285,10 @@ pub trait Layer: BlockDevice {
     fn reconfigure(&self, _account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         Box::pin(ready(Ok(None)))
     }
+
+    /// Takes these requests, which are still to come, for all that it has learnt from its requests: so an experiment
+    /// finds what its layout could reach if it knew the future.
+    fn foresee(&self, _requests: &[Record]) {}
 
     /// Raises background work that others wait for to this class.
     fn boost(&self, _class: Class) {}

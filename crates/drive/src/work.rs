@@ -19,6 +19,8 @@ pub struct Work {
     pub occupied: Nanos,
     /// Part of all this for requests of class foreground or urgent.
     pub foreground: Nanos,
+    /// Part of all this for other requests, in commands that were issued while none of those waited.
+    pub in_idle_time: Nanos,
     /// Requests, before merging.
     pub requests: u64,
     /// Commands, after merging.
@@ -51,6 +53,7 @@ impl Work {
         self.overhead += other.overhead;
         self.occupied += other.occupied;
         self.foreground += other.foreground;
+        self.in_idle_time += other.in_idle_time;
         self.requests += other.requests;
         self.commands += other.commands;
         self.seeks += other.seeks;
@@ -131,6 +134,9 @@ impl Ledger {
         }
         self.charge_share(op, &left, first);
         let work = self.entry(first.account);
+        if waiting + served(sharers) == 0 {
+            work.in_idle_time += took.total();
+        }
         work.commands += 1;
         work.queued += u128::from(took.total().0) * (waiting + served(sharers)) as u128;
         if took.distance > 0 {
@@ -223,5 +229,11 @@ mod tests {
         assert_eq!((second.foreground, second.seeks), (Nanos(0), 0));
         assert_eq!(second.seek, Nanos(1_000_001 * 5 / 17));
         assert_eq!(all.foreground, took.total() - second.busy());
+        assert_eq!(all.in_idle_time, Nanos(0));
+        for (waiting, account) in [(0, 3), (1, 4)] {
+            ledger.charge(Op::Read, &took, &[sharer(account, Class::Background, 1)], waiting);
+        }
+        assert_eq!(ledger.account(Account(3)).in_idle_time, took.total());
+        assert_eq!(ledger.account(Account(4)).in_idle_time, Nanos(0), "a client waited");
     }
 }

@@ -1,15 +1,16 @@
 //! Comparison of the same requests on several volumes, phase by phase.
 
 use seekless_core::units::thousands;
-use seekless_core::{SECTOR_BYTES, Size};
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_trace::Trace;
 
+use crate::bounds;
 use crate::error::LabError;
 use crate::events::EventSink;
 use crate::experiment::{Experiment, reconfigure_class, sources};
 use crate::outcome::{Comparison, Settings, Variant};
 use crate::phases::Phase;
-use crate::play::{Played, play};
+use crate::play::{Part, Played, play};
 use crate::setup::{Candidate, Clock, Pace, Play, Progress};
 use crate::variant::Shown;
 use seekless_volume::description::{Description, Layer};
@@ -102,10 +103,15 @@ fn compare_all(
     progress: &dyn Fn(Progress),
 ) -> Result<Comparison, LabError> {
     candidates.iter().try_for_each(|candidate| fits(trace, candidate, how))?;
-    let Some((base, others)) = candidates.split_first() else {
-        let (found, expected) = ("none".to_owned(), "at least one".to_owned());
-        return Err(LabError::Setting { setting: "volume", found, expected });
+    let setting = |setting, found: &str, expected: &str| {
+        Err(LabError::Setting { setting, found: found.to_owned(), expected: expected.to_owned() })
     };
+    let Some((base, others)) = candidates.split_first() else {
+        return setting("volume", "none", "at least one");
+    };
+    if how.bounds && !others.iter().any(|other| bounds::has_bounds(&other.volume)) {
+        return setting("bounds", "no volume with borg as its top layer", "one, compared with a base");
+    }
     let play = |candidate, cuts| play_one(trace, candidate, how, cuts, None, progress);
     let played = others.iter().map(|other| play(other, Vec::new())).collect::<Result<Vec<_>, _>>()?;
     let mut cuts: Vec<u64> =
@@ -125,7 +131,17 @@ fn compare_all(
     let mut variants = vec![of_base.variant(&of_base.parts, requests)];
     for (other, played) in others.iter().zip(&played) {
         let along = base_played.along(&played.phases);
-        variants.push(shown(other, played, &played.phases, played.own()).variant(&along, requests));
+        let shown = shown(other, played, &played.phases, played.own());
+        let mut variant = shown.variant(&along, requests);
+        if how.bounds && !played.reconfigured.is_empty() && bounds::has_bounds(&other.volume) {
+            let mut bound = bounds::bound(trace, other, how, &played.phases, progress)?;
+            let foreground =
+                |parts: &[Part]| -> Vec<Nanos> { parts.iter().map(|part| part.work.foreground).collect() };
+            bound.admit(&foreground(&along), "as the base");
+            bound.admit(&foreground(&shown.parts), "as the layer chose");
+            shown.add_bounds(&mut variant, &bound, &along);
+        }
+        variants.push(variant);
     }
     let runs: Vec<&Played> = std::iter::once(&base_played).chain(&played).collect();
     let several = others.len() > 1;
@@ -149,7 +165,7 @@ fn shown<'a>(
     candidate: &'a Candidate,
     played: &'a Played,
     phases: &'a [Phase],
-    parts: Vec<crate::play::Part>,
+    parts: Vec<Part>,
 ) -> Shown<'a> {
     Shown { name: &candidate.name, volume: candidate.volume.line(), played, phases, parts }
 }

@@ -33,6 +33,8 @@ pub struct Experiment {
     pub clock: Clock,
     /// Seed of all random streams.
     pub seed: u64,
+    /// Whether a comparison also finds what BORG could reach at most ([`crate::bounds`]).
+    pub bounds: bool,
 }
 
 /// A layer and the location of its own device.
@@ -81,8 +83,8 @@ impl Experiment {
 
     /// How its trace is played.
     pub fn play(&self) -> Play {
-        let Experiment { pace, reconfigure, clock, seed, .. } = *self;
-        Play { pace, reconfigure, clock, seed }
+        let Experiment { pace, reconfigure, clock, seed, bounds, .. } = *self;
+        Play { pace, reconfigure, clock, seed, bounds }
     }
 
     /// The part of the drive that is its layer's second device.
@@ -291,6 +293,7 @@ mod tests {
             reconfigure: 8,
             clock: Clock::Run,
             seed: 1,
+            bounds: false,
         }
     }
 

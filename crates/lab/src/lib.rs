@@ -1,5 +1,6 @@
 //! The laboratory: measures in virtual time what a layer saves on a trace and a drive.
 
+pub mod bounds;
 pub mod check;
 pub mod compare;
 pub mod error;
@@ -12,6 +13,7 @@ pub mod load;
 pub mod mining;
 mod null_device;
 pub mod outcome;
+mod phased_answers;
 mod phases;
 pub mod play;
 pub mod report;

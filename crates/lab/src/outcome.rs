@@ -46,6 +46,8 @@ pub struct DriveWork {
     pub foreground_s: f64,
     /// Head time for background work: copies, draining, their map pages.
     pub background_s: f64,
+    /// Part of that in commands that were issued while no request of a client waited in the queue.
+    pub background_in_idle_time_s: f64,
     /// Media accesses that moved the arm.
     pub seeks: u64,
     /// Mean distance of those, in cylinders.
@@ -78,6 +80,49 @@ pub struct Phase {
     pub served_from_bopt_pct: f64,
     /// Traffic above and below the layer; `null` without one.
     pub sides: Option<Sides>,
+    /// Mean response time of the phase's requests, in milliseconds; zero if none succeeded.
+    pub mean_response_ms: f64,
+    /// 99th percentile of their response times, to two digits, in milliseconds.
+    pub p99_response_ms: f64,
+    /// What could be reached at most; `null` unless asked for.
+    pub bounds: Option<PhaseBounds>,
+}
+
+/// What BORG could reach at most in a phase, as head time for clients' requests in seconds: see [`crate::bounds`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseBounds {
+    /// With all of the phase's requests known.
+    pub oracle_s: f64,
+    /// The policy that needed so little.
+    pub oracle_policy: String,
+    /// With those known that ask for pages seen before.
+    pub oracle_seen_s: f64,
+    /// The policy that needed so little.
+    pub oracle_seen_policy: String,
+    /// The base's transfers alone.
+    pub transfer_only_s: f64,
+}
+
+/// What BORG could reach at most in a run: the base's busy time saved, copies not counted, in per cent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Bounds {
+    /// In the phases of `reduction_pct`.
+    pub between: BoundPct,
+    /// In those of `net_reduction_pct`.
+    pub whole: BoundPct,
+    /// Runs that the oracles are the best of.
+    pub runs: u64,
+}
+
+/// Reductions of the bounds, in per cent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BoundPct {
+    /// With each phase's own future known.
+    pub oracle_pct: f64,
+    /// With that part of it known that asks for pages seen before.
+    pub oracle_seen_pct: f64,
+    /// Without seeks, rotational waits and command handling.
+    pub transfer_only_pct: f64,
 }
 
 /// Traffic above a layer, and below it to its devices. A seek is a request that does not start where the last one of
@@ -179,6 +224,8 @@ pub struct Variant {
     pub net_reduction_pct: f64,
     /// As `net_reduction_pct`, for the head time of foreground requests only.
     pub foreground_reduction_pct: f64,
+    /// What could be reached at most; `null` unless asked for, or if nothing was reconfigured.
+    pub bounds: Option<Bounds>,
     /// Requests that arrived while a reconfiguration ran, in per cent of all.
     pub reconfiguring_requests_pct: f64,
     /// Foreground requests waiting or in service at the drive, averaged over its busy time.

@@ -17,9 +17,9 @@ use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
+use crate::phased_answers::{PhasedAnswers, RoughTimes};
 use crate::phases::{Done, Phase, Reconfigure, Stretch};
 use crate::setup::{MOST, Play};
-use crate::workload::answers::Answers;
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
@@ -42,7 +42,7 @@ pub struct Played {
     /// Errors of reconfigurations and of the final write-back.
     pub errors: Vec<String>,
     /// Results of the clients.
-    pub replayed: Replayed<Answers>,
+    pub replayed: Replayed<PhasedAnswers>,
     /// Arms of all drives, at least one.
     pub arms: usize,
     /// Costs of all layers together; the longest wait is that of one.
@@ -60,6 +60,8 @@ pub struct Part {
     pub work: Work,
     /// Traffic of the topmost layer that counts it.
     pub sides: Option<LayerTraffic>,
+    /// Response times of its requests.
+    pub times: RoughTimes,
 }
 
 /// Plays the trace on a volume that it fits. Stretches also begin at `cuts`, which ascend; `progress` is called with
@@ -124,7 +126,7 @@ impl Played {
     fn of(
         tree: &Volume,
         control: Reconfigure,
-        replayed: Replayed<Answers>,
+        replayed: Replayed<PhasedAnswers>,
         write_back: Vec<String>,
     ) -> Played {
         let missed = control.missed();
@@ -182,12 +184,14 @@ impl Played {
 
     /// Adds stretches up into `count` parts.
     fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
-        let none =
-            Part { work: Work::default(), sides: self.sides.as_ref().map(|_| LayerTraffic::default()) };
+        let none = Part { sides: self.sides.as_ref().map(|_| LayerTraffic::default()), ..Part::default() };
         let mut parts = vec![none; count];
         for (index, stretch) in self.stretches.iter().enumerate() {
             let part = &mut parts[place(stretch)];
             part.work.add(&self.work[index]);
+            if let Some(times) = self.replayed.answers.of(Account(index as u16)) {
+                part.times.add_all(times);
+            }
             if let (Some(sum), Some((_, each))) = (&mut part.sides, &self.sides) {
                 sum.add(&each[index]);
             }

@@ -28,12 +28,20 @@ pub struct Play {
     pub clock: Clock,
     /// Seed of all random streams.
     pub seed: u64,
+    /// Whether a comparison also finds what BORG could reach at most ([`crate::bounds`]).
+    pub bounds: bool,
 }
 
 impl Default for Play {
     /// The defaults of `seekless lab compare`.
     fn default() -> Play {
-        Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 8, clock: Clock::Run, seed: 1 }
+        Play {
+            pace: Pace::Closed { outstanding: 8 },
+            reconfigure: 8,
+            clock: Clock::Run,
+            seed: 1,
+            bounds: false,
+        }
     }
 }
 

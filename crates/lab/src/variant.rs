@@ -3,9 +3,10 @@
 use seekless_core::{LayerTraffic, Nanos, Traffic};
 use seekless_drive::Work;
 
-use crate::outcome::{self, DriveWork, HeadTime, Variant};
+use crate::bounds::Bound;
+use crate::outcome::{self, BoundPct, Bounds, DriveWork, HeadTime, PhaseBounds, Variant};
 use crate::phases::{Done, Phase};
-use crate::play::{Part, Played};
+use crate::play::{FINAL, Part, Played};
 
 /// A run, in the phases in which it is shown.
 pub struct Shown<'a> {
@@ -32,7 +33,7 @@ impl Shown<'_> {
         let during = whole.iter().filter(|&&index| is(index, 'R'));
         let reconfiguring: u64 = during.map(|&index| self.requests_of(index, requests)).sum();
         let sides = self.sides(&all);
-        let (end, answers) = (played.replayed.load.end, &played.replayed.answers);
+        let (end, answers) = (played.replayed.load.end, &played.replayed.answers.all);
         Variant {
             name: self.name.to_owned(),
             volume: self.volume.clone(),
@@ -42,6 +43,7 @@ impl Shown<'_> {
             reduction_pct: self.reduction(base, &settled, Work::busy),
             net_reduction_pct: self.reduction(base, &whole, Work::busy),
             foreground_reduction_pct: self.reduction(base, &whole, |work| work.foreground),
+            bounds: None,
             reconfiguring_requests_pct: percent(reconfiguring, requests),
             mean_queue: all.work.queued as f64 / (all.work.busy().0 as f64).max(1.0),
             merge_ratio: all.work.requests as f64 / (all.work.commands as f64).max(1.0),
@@ -92,6 +94,36 @@ impl Shown<'_> {
             reduction_pct: saved(part.work.busy(), base.work.busy()),
             served_from_bopt_pct: sides.as_ref().map_or(0.0, hit_pct),
             sides,
+            mean_response_ms: round(part.times.mean_ms()),
+            p99_response_ms: round(part.times.p99_ms()),
+            bounds: None,
+        }
+    }
+
+    /// Adds what could be reached at most.
+    pub fn add_bounds(&self, variant: &mut Variant, bound: &Bound, base: &[Part]) {
+        let last = self.phases.iter().position(|phase| phase.name == FINAL).unwrap_or(self.phases.len());
+        let from = self.first_reconfiguration();
+        let pct = |of: &dyn Fn(usize) -> Nanos, settled: bool| {
+            let counts = |&index: &usize| !settled || self.phases[index].name.starts_with('N');
+            let counted = || (from..last).filter(counts);
+            saved(counted().map(of).sum(), counted().map(|index| base[index].work.busy()).sum())
+        };
+        let pcts = |settled| BoundPct {
+            oracle_pct: pct(&|index| bound.oracle[index].foreground, settled),
+            oracle_seen_pct: pct(&|index| bound.seen[index].foreground, settled),
+            transfer_only_pct: pct(&|index| base[index].work.transfer, settled),
+        };
+        variant.bounds = Some(Bounds { between: pcts(true), whole: pcts(false), runs: bound.runs });
+        for (index, phase) in variant.phases.iter_mut().enumerate().take(last).skip(from) {
+            let (oracle, seen) = (&bound.oracle[index], &bound.seen[index]);
+            phase.bounds = Some(PhaseBounds {
+                oracle_s: oracle.foreground.seconds(),
+                oracle_policy: oracle.policy.clone(),
+                oracle_seen_s: seen.foreground.seconds(),
+                oracle_seen_policy: seen.policy.clone(),
+                transfer_only_s: base[index].work.transfer.seconds(),
+            });
         }
     }
 }
@@ -115,6 +147,7 @@ fn drive_work(work: &Work) -> DriveWork {
         head: HeadTime::of(work),
         foreground_s: work.foreground.seconds(),
         background_s: background.seconds(),
+        background_in_idle_time_s: work.in_idle_time.seconds(),
         seeks: work.seeks,
         mean_seek_cylinders: round(work.cylinders as f64 / (work.seeks as f64).max(1.0)),
         nonsequential_pct: percent(work.seeks, work.blocks_read),

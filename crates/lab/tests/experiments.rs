@@ -38,6 +38,7 @@ fn experiment() -> Experiment {
         reconfigure: 4,
         clock: Clock::Run,
         seed: 1,
+        bounds: false,
     }
 }
 

@@ -63,6 +63,7 @@ fn a_file_and_the_flags_build_the_same_volume() {
         reconfigure: 0,
         clock: Clock::Run,
         seed: 1,
+        bounds: false,
     };
     let load = workload::parse("oltp").unwrap();
     let run = Run { limit: Limit { requests: Some(500), time: None }, seed: 1, keep: false };

@@ -54,8 +54,8 @@ impl Controller for OneAccount {
 
 /// Counts answers.
 pub trait Tally: Default + 'static {
-    /// A request was answered after `took`, counted from its issue.
-    fn answered(&mut self, op: Op, at: Extent, took: Nanos);
+    /// A request that `account` pays for was answered after `took`, counted from its issue.
+    fn answered(&mut self, account: Account, op: Op, at: Extent, took: Nanos);
 
     /// A request failed.
     fn failed(&mut self);
@@ -202,7 +202,7 @@ fn issue<T: Tally>(
             }
         }
         match result {
-            Ok(()) => now.answers.answered(record.op, record.extent, runtime::now() - begin),
+            Ok(()) => now.answers.answered(account, record.op, record.extent, runtime::now() - begin),
             Err(error) => {
                 now.answers.failed();
                 now.failure.get_or_insert(error);

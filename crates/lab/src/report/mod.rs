@@ -61,6 +61,9 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {
         page.table(&sections::phases(variant, base));
+        if let Some(bounds) = sections::bounds(variant) {
+            page.table(&bounds);
+        }
     }
     page.finish("seekless: a comparison", None)
 }

@@ -7,7 +7,7 @@ use seekless_trace::Stats;
 
 use super::table::Table;
 use super::text::{bytes, escape, number, percent, seconds, whole};
-use crate::outcome::{Comparison, Phase, Settings, Side, Sides, Variant};
+use crate::outcome::{Bounds, Comparison, Phase, Settings, Side, Sides, Variant};
 use crate::workload::answers::Response;
 
 /// A figure: its name, and its value of a variant or side.
@@ -306,7 +306,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
 /// Every figure of every phase; `base` is the name of the variant that it is compared with.
 pub fn phases(variant: &Variant, base: &str) -> Table {
     let base_busy = format!("{base} busy, s");
-    let figures: [(&str, PhaseFigure); 15] = [
+    let figures: [(&str, PhaseFigure); 18] = [
         ("first request", |each| whole(each.first_request)),
         ("requests", |each| whole(each.requests)),
         ("busy, s", |each| number(each.work.head.busy_s)),
@@ -315,6 +315,9 @@ pub fn phases(variant: &Variant, base: &str) -> Table {
         ("from the BOPT", |each| percent(each.served_from_bopt_pct)),
         ("foreground, s", |each| number(each.work.foreground_s)),
         ("background, s", |each| number(each.work.background_s)),
+        ("in idle time, s", |each| number(each.work.background_in_idle_time_s)),
+        ("mean response, ms", |each| number(each.mean_response_ms)),
+        ("99 % within, ms", |each| number(each.p99_response_ms)),
         ("seek, s", |each| number(each.work.head.seek_s)),
         ("rotation, s", |each| number(each.work.head.rotation_s)),
         ("seeks", |each| whole(each.work.seeks)),
@@ -330,4 +333,33 @@ pub fn phases(variant: &Variant, base: &str) -> Table {
         table.row(std::iter::once(phase.name.clone()).chain(figures.iter().map(|(_, value)| value(phase))));
     }
     table
+}
+
+/// What a variant could have reached at most, by phase; `None` unless that was asked for.
+pub fn bounds(variant: &Variant) -> Option<Table> {
+    let Bounds { between, whole, runs } = variant.bounds.as_ref()?;
+    let title = format!(
+        "What {} could have reached at most: head time for clients\u{2019} requests, the least of {runs} runs with the \
+         future known, no copy counted",
+        display_name(&variant.name)
+    );
+    let head =
+        ["phase", "foreground", "oracle-seen", "oracle", "transfer-only", "best for what was seen", "best"];
+    let mut table = Table { wordy: true, ..Table::new(&title, &head) };
+    for phase in &variant.phases {
+        let Some(bound) = &phase.bounds else { continue };
+        let each = [phase.work.foreground_s, bound.oracle_seen_s, bound.oracle_s, bound.transfer_only_s];
+        let policies = [&bound.oracle_seen_policy, &bound.oracle_policy].map(Clone::clone);
+        table.row(std::iter::once(phase.name.clone()).chain(each.map(seconds)).chain(policies));
+    }
+    let rows = [
+        ("saved between", variant.reduction_pct, between),
+        ("saved in all, net", variant.net_reduction_pct, whole),
+    ];
+    for (name, saved, bound) in rows {
+        let each = [saved, bound.oracle_seen_pct, bound.oracle_pct, bound.transfer_only_pct].map(percent);
+        let nothing = [String::new(), String::new()];
+        table.row(std::iter::once(name.to_owned()).chain(each).chain(nothing));
+    }
+    Some(table)
 }

@@ -4,7 +4,7 @@
 //! longest are exact.
 
 use hdrhistogram::Histogram;
-use seekless_core::{Extent, Nanos, Op};
+use seekless_core::{Account, Extent, Nanos, Op};
 use seekless_layers::replay::Tally;
 use serde::Serialize;
 
@@ -119,7 +119,7 @@ impl Times {
 }
 
 impl Tally for Answers {
-    fn answered(&mut self, op: Op, at: Extent, took: Nanos) {
+    fn answered(&mut self, _account: Account, op: Op, at: Extent, took: Nanos) {
         self.add(op, at, took);
     }
 

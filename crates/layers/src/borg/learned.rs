@@ -55,6 +55,12 @@ impl Learned {
         }
     }
 
+    /// Forgets all requests, whether they are analysed or not.
+    pub fn forget(&mut self) {
+        self.profiler.take();
+        self.analyzer = Some(Analyzer::bounded(self.memory).with_global(self.global));
+    }
+
     /// Number of plans that were begun.
     pub fn plans(&self) -> u32 {
         self.plans

@@ -46,7 +46,7 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
-    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Record, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
@@ -213,12 +213,17 @@ impl Borg {
     fn note(&self, at: Extent, how: &Hints, write: bool, arrival: Arrival) {
         self.ledger.borrow_mut().above(at, how, write);
         let now = runtime::now();
-        self.idle.borrow_mut().request(now);
-        let (pages, granularity) = (at.pages(), self.granularity);
-        let (first, end) = (pages.start >> granularity, pages.end.div_ceil(1 << granularity));
-        let access = Access::new(arrival, how.origin, Extent::of_pages(first, end - first), write);
+        self.idle.borrow_mut().request(now, how.account);
+        let access = Access::new(arrival, how.origin, self.units(at), write);
         self.learned.borrow_mut().note(at, &access);
         self.start_idle_work();
+    }
+
+    /// The units of the profile that an extent touches, as if they were pages.
+    fn units(&self, at: Extent) -> Extent {
+        let (pages, granularity) = (at.pages(), self.granularity);
+        let (first, end) = (pages.start >> granularity, pages.end.div_ceil(1 << granularity));
+        Extent::of_pages(first, end - first)
     }
 
     /// Updates the counters of the request's account.
@@ -397,6 +402,17 @@ impl Layer for Borg {
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         io(async move { self.reconfigure_now(account).await.map(Some) })
+    }
+
+    fn foresee(&self, requests: &[Record]) {
+        let learned = &mut *self.learned.borrow_mut();
+        learned.forget();
+        for Record { op, extent, origin, .. } in requests {
+            if let Op::Read | Op::Write | Op::WriteZeroes = op {
+                let units = self.units(*extent);
+                learned.note(*extent, &Access::new(Arrival::default(), *origin, units, *op != Op::Read));
+            }
+        }
     }
 
     fn boost(&self, class: Class) {

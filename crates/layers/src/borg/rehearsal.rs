@@ -69,7 +69,7 @@ pub(super) struct Trial {
 struct Uncounted;
 
 impl Tally for Uncounted {
-    fn answered(&mut self, _op: Op, _at: Extent, _took: Nanos) {}
+    fn answered(&mut self, _account: Account, _op: Op, _at: Extent, _took: Nanos) {}
     fn failed(&mut self) {}
 }
 

@@ -104,6 +104,7 @@ pub fn work(busy_s: f64) -> DriveWork {
         },
         foreground_s: part(0.8),
         background_s: part(0.2),
+        background_in_idle_time_s: part(0.1),
         seeks: (busy_s * 97.0) as u64,
         mean_seek_cylinders: 21_734.6,
         nonsequential_pct: 1.27,
@@ -126,7 +127,9 @@ pub fn phases() -> Vec<Phase> {
             vanilla_busy_s: vanilla[at],
             reduction_pct: if vanilla[at] > 0.0 { 100.0 - 100.0 * busy[at] / vanilla[at] } else { 0.0 },
             served_from_bopt_pct: 61.0,
-            sides: None,
+            mean_response_ms: 8.1,
+            p99_response_ms: 39.0,
+            ..Phase::default()
         })
         .collect()
 }

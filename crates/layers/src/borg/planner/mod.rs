@@ -6,6 +6,7 @@
 
 mod address;
 mod chains;
+mod first_touch;
 mod greedy;
 mod path_cover;
 mod scene;
@@ -16,6 +17,7 @@ use super::analyzer::{Graph, Vertex};
 use super::store::Slot;
 
 pub use address::Address;
+pub use first_touch::FirstTouch;
 pub use greedy::Greedy;
 pub use path_cover::PathCover;
 pub use scene::Scene;
@@ -46,6 +48,8 @@ pub enum PlannerName {
     PathCover,
     /// In order of address.
     Address,
+    /// In the order in which pages were first used.
+    FirstTouch,
 }
 
 impl PlannerName {
@@ -55,6 +59,7 @@ impl PlannerName {
             PlannerName::Greedy => Box::new(Greedy { threshold }),
             PlannerName::PathCover => Box::new(PathCover { threshold }),
             PlannerName::Address => Box::new(Address),
+            PlannerName::FirstTouch => Box::new(FirstTouch),
         }
     }
 }

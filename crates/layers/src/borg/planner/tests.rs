@@ -163,6 +163,10 @@ fn what_is_read_most_per_page_stays_in_its_order() {
     let vertices = vertices.map(|(start, pages, reads)| Vertex { reads, ..vertex(start, pages, true) });
     let graph = Graph::new(vertices.to_vec(), Vec::new());
     assert_eq!(by(&Address, &graph, 8), [0, 1, 2, 3]);
+    let mut backwards: Vec<Vertex> = graph.vertices().to_vec();
+    let last = backwards.len() as u32;
+    backwards.iter_mut().zip(0..).for_each(|(vertex, at)| vertex.touched = last - at);
+    assert_eq!(by(&FirstTouch, &Graph::new(backwards, Vec::new()), 8), [3, 2, 1, 0], "as they were used");
     assert_eq!(by(&Address, &graph, 7), [0, 1, 3]);
     assert_eq!(by(&Address, &graph, 4), [1, 2, 3], "four pages do not fit beside the hottest");
 }
