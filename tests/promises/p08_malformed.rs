@@ -17,6 +17,7 @@ use seekless_lab::explore::Options;
 use seekless_lab::explore::case::Case;
 use seekless_lab::workload::client::Limit;
 use seekless_lab::{Run, run_workload, workload};
+use seekless_layers::schedule::Schedule;
 use seekless_promises as common;
 use seekless_volume::tree::{self, Bytes};
 use seekless_volume::{Description, file};
@@ -197,7 +198,7 @@ fn a_bopt_that_is_unusual_keeps_its_promises() {
 #[test]
 fn a_trace_without_repeats_is_served_from_the_origin() {
     let mut volume = common::volume("borg");
-    volume.layers.get_mut("borg").unwrap().reconfigure = Some(Nanos::from_millis(200));
+    volume.layers.get_mut("borg").unwrap().reconfigure = Some(Schedule::Every(Nanos::from_millis(200)));
     let run = Run { limit: Limit { requests: Some(500), time: None }, ..Run::default() };
     let load = workload::parse("seq:size=4KiB,reads=100%").unwrap();
     let (outcome, _) = run_workload(&load, &volume, &run, None).unwrap();

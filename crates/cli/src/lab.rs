@@ -14,6 +14,7 @@ use seekless_lab::{
     Candidate, EventSink, Play, compare_experiments, compare_volumes, event_lines, run_trace, run_volume,
     run_workload, workload,
 };
+use seekless_layers::schedule::Schedule;
 use seekless_trace::{Stats, StatsOptions, Trace};
 use seekless_volume::{Description, file};
 
@@ -333,7 +334,7 @@ fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<(
         let why = "--reconfigure-every: found no layer that can be reconfigured, expected --layer borg";
         return Err(Usage(why.into()).into());
     };
-    layer.reconfigure = Some(every);
+    layer.reconfigure = Some(Schedule::Every(every));
     Ok(())
 }
 

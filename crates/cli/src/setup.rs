@@ -6,6 +6,7 @@ use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::{Clock, Experiment, LabError, LayerSetup, Pace, Partition, Play};
 use seekless_layers::registry::{self, Entry};
+use seekless_layers::schedule::{SCHEDULES, Schedule};
 use seekless_trace::Trace;
 use seekless_volume::Description;
 use seekless_volume::duration;
@@ -51,9 +52,10 @@ pub struct Setup {
     /// older ones halved each time [default: cumulative]
     #[arg(long, value_name = "WINDOW")]
     training: Option<Training>,
-    /// Number of reconfigurations, after equal numbers of requests, unless a volume file sets an interval
-    #[arg(long, value_name = "TIMES", default_value_t = 8)]
-    reconfigure: u32,
+    /// Number of reconfigurations, after equal numbers of requests; or when: "when it pays", idle, "every 10m". A
+    /// volume file that says so itself goes before
+    #[arg(long, value_name = "TIMES|WHEN", default_value = "8", value_parser = schedule)]
+    reconfigure: Schedule,
     /// Size of the clients' volume, from the start of the drive [default: what the trace reaches, in whole GiB]
     #[arg(long, value_name = "SIZE", value_parser = whole_sectors)]
     over: Option<u64>,
@@ -219,7 +221,8 @@ impl Setup {
     /// How to play a trace.
     pub fn play(&self) -> anyhow::Result<Play> {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
-        let (pace, reconfigure, seed) = (self.pace()?, self.reconfigure, self.seed);
+        let (pace, seed) = (self.pace()?, self.seed);
+        let reconfigure = if let Schedule::Times(times) = self.reconfigure { times } else { 0 };
         let play = Play { pace, reconfigure, clock, seed, bounds: false };
         play.check()?;
         Ok(play)
@@ -294,6 +297,7 @@ impl Setup {
             },
             pace: play.pace,
             reconfigure: play.reconfigure,
+            schedule: Some(self.reconfigure).filter(|schedule| !matches!(schedule, Schedule::Times(_))),
             clock: play.clock,
             seed: play.seed,
             bounds: false,
@@ -444,6 +448,12 @@ impl Setup {
     }
 }
 
+/// A number of reconfigurations, or when they are.
+fn schedule(text: &str) -> Result<Schedule, String> {
+    let times = text.parse().map(Schedule::Times);
+    times.or_else(|_| text.parse()).map_err(|_: &str| format!("expected a number such as 8, or {SCHEDULES}"))
+}
+
 /// A line that describes the experiment.
 pub fn line(experiment: &Experiment) -> String {
     let layer = experiment.layer.as_ref().map_or_else(
@@ -453,6 +463,7 @@ pub fn line(experiment: &Experiment) -> String {
             let bopt =
                 layer.partition.map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
             let times = counted(u64::from(experiment.reconfigure), "time");
+            let times = experiment.schedule.map_or(times, |schedule| schedule.to_string());
             let times = layer.entry.reconfigures().then(|| format!(", reconfigured {times}"));
             format!("{name}{}{}", bopt.unwrap_or_default(), times.unwrap_or_default())
         },

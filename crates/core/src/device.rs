@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
-use crate::measure::{Cost, LayerTraffic, Reconfigured};
+use crate::measure::{Cost, LayerTraffic, Readiness, Reconfigured};
 use crate::model::Modelled;
 use crate::record::Record;
 use crate::request::{Account, Class, Hints, Op};
@@ -284,6 +284,11 @@ pub trait Layer: BlockDevice {
     /// that implements this names the command `reconfigure` in its registry entry.
     fn reconfigure(&self, _account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         Box::pin(ready(Ok(None)))
+    }
+
+    /// What speaks for reconfiguring it now.
+    fn readiness(&self) -> Readiness {
+        Readiness::default()
     }
 
     /// Takes these requests, which are still to come, for all that it has learnt from its requests: so an experiment

@@ -29,7 +29,7 @@ pub use flush_guard::FlushGuard;
 pub use gate::Gate;
 pub use limit::Limits;
 pub use lock::{Mode, RangeLocks};
-pub use measure::{Cost, LayerTraffic, Reconfigured, Stage, Traffic};
+pub use measure::{Cost, LayerTraffic, Readiness, Reconfigured, Stage, Traffic};
 pub use model::{Model, Modelled, Twin, Twins};
 pub use record::{Flags, Latency, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};

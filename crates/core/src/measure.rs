@@ -42,6 +42,17 @@ pub struct LayerTraffic {
     pub drained: u64,
 }
 
+/// What speaks for another reconfiguration of a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Requests since the last decision; 0 for a layer that learns nothing from them.
+    pub requests: u64,
+    /// Time of the last one.
+    pub last_request: Nanos,
+    /// Whether enough is new for another decision to pay.
+    pub pays: bool,
+}
+
 /// A stage of a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {

@@ -2,6 +2,7 @@
 
 use seekless_core::units::thousands;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
+use seekless_layers::schedule::Schedule;
 use seekless_trace::Trace;
 
 use crate::bounds;
@@ -220,6 +221,7 @@ fn settings(trace: &Trace, experiment: &Experiment) -> Result<Settings, LabError
         bopt_at_sector: places.bopt_at,
         write_buffer: write_buffer.and_then(toml::Value::as_float).unwrap_or(0.0),
         background_share_pct: f64::from(experiment.queue.background_share_pct),
+        schedule: experiment.schedule.unwrap_or(Schedule::Times(experiment.reconfigure)).to_string(),
         reconfigure_class: experiment.reconfigure_class().to_owned(),
         freeblock: experiment.queue.freeblock.map(|free| free.policy.to_string()),
         ..played_how(trace, &experiment.play())
@@ -229,12 +231,13 @@ fn settings(trace: &Trace, experiment: &Experiment) -> Result<Settings, LabError
 fn settings_of<'a>(
     trace: &Trace,
     base: &Description,
-    layers: impl Iterator<Item = &'a Layer>,
+    layers: impl Iterator<Item = &'a Layer> + Clone,
     how: &Play,
 ) -> Result<Settings, LabError> {
     let settings = played_how(trace, how);
     let Some(component) = base.components.values().next() else { return Ok(settings) };
     let (drive, queue) = (&component.drive, &component.queue);
+    let schedule = layers.clone().find_map(|layer| layer.reconfigure);
     Ok(Settings {
         drive: drive.name().to_owned(),
         scheduler: queue.policy.to_string(),
@@ -244,6 +247,7 @@ fn settings_of<'a>(
         merge: queue.merge,
         over_bytes: base.check()? * SECTOR_BYTES,
         background_share_pct: f64::from(queue.background_share_pct),
+        schedule: schedule.map_or(settings.schedule.clone(), |schedule| schedule.to_string()),
         reconfigure_class: reconfigure_class(layers.map(|layer| &layer.options)).to_owned(),
         freeblock: queue.freeblock.map(|free| free.policy.to_string()),
         ..settings
@@ -262,6 +266,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
         outstanding,
         speed,
         reconfigure: u64::from(how.reconfigure),
+        schedule: Schedule::Times(how.reconfigure).to_string(),
         reconfigure_clock: if how.clock == Clock::Run { "run" } else { "stop" }.to_owned(),
         ..Settings::default()
     }

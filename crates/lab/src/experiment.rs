@@ -6,6 +6,7 @@ use seekless_core::{Extent, PAGE_SECTORS, Size};
 use seekless_drive::{Model, QueueOptions, spec};
 use seekless_layers::Refused;
 use seekless_layers::registry::{Entry, Sizes};
+use seekless_layers::schedule::Schedule;
 use seekless_trace::Trace;
 
 use crate::error::LabError;
@@ -27,8 +28,10 @@ pub struct Experiment {
     pub queue: QueueOptions,
     /// Pace of the trace.
     pub pace: Pace,
-    /// Number of reconfigurations, after equal numbers of requests.
+    /// Number of reconfigurations, after equal numbers of requests, unless `schedule` says otherwise.
     pub reconfigure: u32,
+    /// When the layer is reconfigured instead.
+    pub schedule: Option<Schedule>,
     /// Whether the trace goes on during a reconfiguration.
     pub clock: Clock,
     /// Seed of all random streams.
@@ -94,7 +97,7 @@ impl Experiment {
 
     /// The experiment without its layer.
     pub fn vanilla(&self) -> Experiment {
-        Experiment { layer: None, reconfigure: 0, ..self.clone() }
+        Experiment { layer: None, reconfigure: 0, schedule: None, ..self.clone() }
     }
 
     /// The layout for a trace that ends at `end_sector`; `trace` is for messages. If the drive is too small, the error
@@ -208,7 +211,9 @@ impl Experiment {
             }
             let (entry, options, over) = (layer.entry, layer.options.clone(), vec!["home".to_owned()]);
             let name = layer.entry.name.to_owned();
-            volume.layers.insert(name.clone(), Layer { entry, over, devices, reconfigure: None, options });
+            volume
+                .layers
+                .insert(name.clone(), Layer { entry, over, devices, reconfigure: self.schedule, options });
             volume.top = name;
         }
         volume
@@ -291,6 +296,7 @@ mod tests {
             queue: QueueOptions::default(),
             pace: Pace::Closed { outstanding: 8 },
             reconfigure: 8,
+            schedule: None,
             clock: Clock::Run,
             seed: 1,
             bounds: false,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{Runtime, Task};
 use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
-use seekless_layers::schedule::reconfigure_every;
+use seekless_layers::schedule::{Schedule, reconfigure_when};
 use serde::Serialize;
 
 use crate::error::LabError;
@@ -133,7 +133,11 @@ pub fn run_workload(
     if let Some(sink) = events {
         runtime.watch_events(sink);
     }
-    let every: Vec<(&String, Nanos)> =
+    if let Some(schedule @ Schedule::Times(_)) = volume.layers.values().find_map(|layer| layer.reconfigure) {
+        let expected = "every 10m or the like: the requests of a workload are not counted before".to_owned();
+        return Err(LabError::Setting { setting: "reconfigure", found: schedule.to_string(), expected });
+    }
+    let every: Vec<(&String, Schedule)> =
         volume.layers.iter().filter_map(|(name, layer)| Some((name, layer.reconfigure?))).collect();
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(volume).await?;
@@ -190,10 +194,10 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
-/// Reconfigures a layer periodically; counts successes and failures.
-fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
+/// Reconfigures a layer by its schedule; counts successes and failures.
+fn reconfigure(layer: &Rc<dyn Layer>, schedule: Schedule, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
     let done = done.clone();
-    reconfigure_every(layer.clone(), every, move |result| {
+    reconfigure_when(layer.clone(), schedule, move |result| {
         let (ended, failed) = done.get();
         done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
     })

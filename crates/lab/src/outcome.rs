@@ -294,6 +294,8 @@ pub struct Settings {
     pub write_buffer: f64,
     /// Number of reconfigurations.
     pub reconfigure: u64,
+    /// When layers were reconfigured: `8 times`, `when it pays` and so on.
+    pub schedule: String,
     /// Guaranteed share of the head's time for background work, in per cent.
     pub background_share_pct: f64,
     /// `run`: the trace goes on during a reconfiguration; `stop`: it is held.

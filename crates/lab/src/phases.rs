@@ -8,10 +8,10 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Task};
-use seekless_core::{Account, Class, IoError, Layer, Reconfigured};
+use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
 
 use seekless_layers::replay::Controller;
-use seekless_layers::schedule::{Schedule, Trigger};
+use seekless_layers::schedule::{PAUSE, Schedule, Trigger};
 
 use crate::setup::{Clock, MOST};
 
@@ -133,7 +133,41 @@ impl Reconfigure {
 
     /// Starts the next reconfiguration if it is due, and returns its number.
     fn start(&mut self, index: u64) -> Option<u64> {
-        if self.running.is_some() || self.layers.is_empty() { None } else { self.trigger.start(index) }
+        if self.running.is_some() || self.layers.is_empty() {
+            return None;
+        }
+        let layers: Vec<Rc<dyn Layer>> = self.layers.iter().map(|(_, layer)| layer.clone()).collect();
+        self.trigger.start(index, &layers)
+    }
+
+    /// Ends the phase of a reconfiguration that is done.
+    async fn end(&mut self, index: u64) {
+        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
+            let reports = running.await;
+            self.note(reports);
+            self.enter(format!("N{}", self.trigger.started() + 1), index);
+        }
+    }
+
+    /// Begins reconfiguration `number` before request `index`, and waits for it if the trace does.
+    async fn reconfigure(&mut self, number: u64, index: u64) {
+        let account = self.enter(format!("R{number}"), index);
+        let layers = self.layers.clone();
+        let task = runtime::spawn(async move {
+            let mut reports = Vec::new();
+            for (name, layer) in layers {
+                let report = layer.reconfigure(account).await;
+                reports.push((name, report));
+            }
+            reports
+        });
+        if self.clock == Clock::Stop {
+            let reports = task.await;
+            self.note(reports);
+            self.enter(format!("N{}", number + 1), index);
+        } else {
+            self.running = Some(task);
+        }
     }
 
     /// Begins a stretch where another run's phase begins.
@@ -150,30 +184,23 @@ impl Reconfigure {
 
 impl Controller for Reconfigure {
     async fn before(&mut self, index: u64) -> Account {
-        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            let reports = running.await;
-            self.note(reports);
-            self.enter(format!("N{}", self.trigger.started() + 1), index);
-        }
+        self.end(index).await;
         if let Some(number) = self.start(index) {
-            let account = self.enter(format!("R{number}"), index);
-            let layers = self.layers.clone();
-            let task = runtime::spawn(async move {
-                let mut reports = Vec::new();
-                for (name, layer) in layers {
-                    let report = layer.reconfigure(account).await;
-                    reports.push((name, report));
-                }
-                reports
-            });
-            if self.clock == Clock::Stop {
-                let reports = task.await;
-                self.note(reports);
-                return self.enter(format!("N{}", number + 1), index);
-            }
-            self.running = Some(task);
+            self.reconfigure(number, index).await;
         }
         self.cut(index);
         self.account()
+    }
+
+    async fn pause(&mut self, index: u64, end: Nanos) {
+        let enough = runtime::now() + PAUSE;
+        if !self.trigger.uses_pauses() || self.layers.is_empty() || enough >= end {
+            return;
+        }
+        runtime::sleep_until(enough).await;
+        self.end(index).await;
+        if let Some(number) = self.start(index) {
+            self.reconfigure(number, index).await;
+        }
     }
 }

@@ -93,7 +93,7 @@ pub fn play(
         let layers: Vec<(String, Rc<dyn Layer>)> =
             layers.map(|(name, layer)| (name.to_owned(), layer.clone())).collect();
         let every = layers.iter().find_map(|(name, _)| volume.layers.get(name)?.reconfigure);
-        let schedule = every.map_or(Schedule::Times(play.reconfigure), Schedule::Every);
+        let schedule = every.unwrap_or(Schedule::Times(play.reconfigure));
         let requests = trace.records.len() as u64;
         let mut control = Reconfigure::new(layers, requests, schedule, play.clock, cuts);
         let records = trace.records.iter().copied();

@@ -36,6 +36,7 @@ fn experiment() -> Experiment {
         queue: QueueOptions::default(),
         pace: Pace::Closed { outstanding: 8 },
         reconfigure: 4,
+        schedule: None,
         clock: Clock::Run,
         seed: 1,
         bounds: false,

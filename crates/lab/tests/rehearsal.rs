@@ -3,7 +3,7 @@
 
 use seekless_core::{Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
 use seekless_lab::outcome::Variant;
-use seekless_lab::{Candidate, Clock, Play, compare_volumes};
+use seekless_lab::{Candidate, Clock, Pace, Play, compare_volumes};
 use seekless_trace::Trace;
 use seekless_volume::{Description, file};
 
@@ -144,4 +144,43 @@ fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
     assert!(copied[4..].iter().sum::<u64>() >= pages, "once it has settled: {copied:?}");
     assert!(counter(borg, "plans_declined") >= 3);
     assert!(borg.net_reduction_pct > 0.0, "{}", borg.net_reduction_pct);
+}
+
+/// A comparison with the bare drive, of which the layer decides itself when it is reconfigured.
+fn compared_when(trace: &Trace, when: &str, pace: Pace) -> Variant {
+    let candidates = [("bare", bare()), ("borg", volume("", &format!("reconfigure = \"{when}\"")))];
+    let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
+    let play = Play { pace, ..Play::default() };
+    compare_volumes(trace, &candidates, &play, &|_| ()).unwrap().variants.remove(1)
+}
+
+#[test]
+fn the_layer_decides_when_another_decision_pays() {
+    let closed = Pace::Closed { outstanding: 8 };
+    let again = compared_when(&reads((0..25_000).map(|i| scattered(i % 400))), "when it pays", closed);
+    assert_eq!(copied(&again), [400], "after 20,000 requests");
+    let start = again.phases.iter().find(|phase| phase.name == "R1").unwrap().first_request;
+    assert_eq!(start, 20_000);
+    assert!(again.net_reduction_pct > 30.0, "{}", again.net_reduction_pct);
+    let never = compared_when(&reads((0..25_000).map(scattered)), "when it pays", closed);
+    assert_eq!((copied(&never), counter(&never, "plans_declined")), (vec![0], 1));
+    assert!(never.net_reduction_pct.abs() < 1e-9, "nothing was moved");
+}
+
+#[test]
+fn a_pause_of_the_clients_is_used() {
+    let mut trace = reads((0..6_000).map(|i| scattered(i % 400)));
+    // A minute's pause after half of the requests, and a short one before.
+    for (record, i) in trace.records.iter_mut().zip(0_u64..) {
+        record.time.0 += u64::from(i >= 1_500) * 5_000_000_000 + u64::from(i >= 3_000) * 60_000_000_000;
+    }
+    let variant = compared_when(&trace, "idle", Pace::Open { speed: 1.0 });
+    let start: Vec<f64> = variant.reconfigurations.iter().map(|one| one.start_s).collect();
+    // 3,000 requests each 20 ms, the short pause, and ten seconds.
+    assert!(start.len() == 1 && (74.9..75.1).contains(&start[0]), "{start:?}");
+    assert_eq!(copied(&variant), [400]);
+    assert!(variant.reconfiguring_requests_pct < 1e-9, "all was copied in the pause");
+    assert!(variant.served_from_bopt_pct > 49.0, "{}", variant.served_from_bopt_pct);
+    let closed = compared_when(&trace, "idle", Pace::Closed { outstanding: 8 });
+    assert!(closed.reconfigurations.is_empty(), "without pauses");
 }

@@ -61,6 +61,7 @@ fn a_file_and_the_flags_build_the_same_volume() {
         queue: QueueOptions::default(),
         pace: Pace::Closed { outstanding: 1 },
         reconfigure: 0,
+        schedule: None,
         clock: Clock::Run,
         seed: 1,
         bounds: false,

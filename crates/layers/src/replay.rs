@@ -41,6 +41,11 @@ pub enum Pace {
 pub trait Controller {
     /// Called before request `index` is issued; may hold it.
     fn before(&mut self, index: u64) -> impl Future<Output = Account>;
+
+    /// Called where an open replay waits for request `index`, which is due at `end`; may hold it beyond that.
+    fn pause(&mut self, _index: u64, _end: Nanos) -> impl Future<Output = ()> {
+        async {}
+    }
 }
 
 /// One account pays for all requests.
@@ -122,7 +127,13 @@ pub async fn replay<T: Tally>(
                 } else {
                     Nanos((record.time.0 as f64 / speed) as u64)
                 };
-                runtime::sleep_until(begin + due).await;
+                let (due, asked) = (begin + due, runtime::now());
+                if due > asked {
+                    controller.pause(index, due).await;
+                    // As far as the controller held the trace, its clock stood still.
+                    begin += runtime::now().since(due);
+                    runtime::sleep_until(due).await;
+                }
             }
             Pace::Closed { outstanding } => turn(&in_flight, &record, outstanding).await,
             Pace::Answered => {

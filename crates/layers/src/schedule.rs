@@ -1,17 +1,94 @@
-//! When layers are reconfigured: periodically, or after equal numbers of a run's requests.
+//! When layers are reconfigured: periodically, after equal numbers of a run's requests, in pauses of the clients, or when
+//! the layer finds that another decision may pay.
 
+use std::fmt;
 use std::rc::Rc;
+use std::str::FromStr;
 
 use seekless_core::runtime::{self, Task};
-use seekless_core::{Account, IoError, Layer, Nanos, Reconfigured};
+use seekless_core::{Account, IoError, Layer, Nanos, Readiness, Reconfigured};
+
+/// A pause of the clients in which a layer may be reconfigured.
+pub const PAUSE: Nanos = Nanos::from_millis(10_000);
+/// After fewer requests a pause is not used.
+const FEWEST: u64 = 1_000;
+/// How often a layer is asked whether it should be reconfigured.
+const INTERVAL: Nanos = Nanos::from_millis(1_000);
 
 /// When layers are reconfigured during a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// This number of times, after equal numbers of requests.
+    /// This number of times, after equal numbers of requests of a run whose length is known.
     Times(u32),
     /// With the first request after this interval, from the start of the last reconfiguration.
     Every(Nanos),
+    /// In a pause of the clients, once enough was learnt.
+    Idle,
+    /// When the layer finds that enough has changed ([`Readiness::pays`]).
+    WhenItPays,
+}
+
+/// What a schedule may be.
+pub const SCHEDULES: &str = "\"when it pays\", \"idle\", \"every 42h\", \"4 times\" or the like";
+
+impl FromStr for Schedule {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Schedule, &'static str> {
+        let times = |text: &str| text.strip_suffix(" times")?.parse().ok();
+        let every = |text: &str| text.strip_prefix("every ")?.parse().ok().filter(|time| *time > Nanos::ZERO);
+        match text {
+            "when it pays" => Ok(Schedule::WhenItPays),
+            "idle" => Ok(Schedule::Idle),
+            "1 time" => Ok(Schedule::Times(1)),
+            _ => {
+                times(text).map(Schedule::Times).or_else(|| every(text).map(Schedule::Every)).ok_or(SCHEDULES)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Times(1) => f.write_str("1 time"),
+            Schedule::Times(times) => write!(f, "{times} times"),
+            Schedule::Every(interval) => write!(f, "every {interval}"),
+            Schedule::Idle => f.write_str("idle"),
+            Schedule::WhenItPays => f.write_str("when it pays"),
+        }
+    }
+}
+
+impl Schedule {
+    /// Whether it says so now, if the layer is asked from time to time.
+    fn is_due(self, layer: &Readiness) -> bool {
+        match self {
+            Schedule::WhenItPays => layer.pays,
+            Schedule::Idle => layer.requests >= FEWEST && runtime::now().since(layer.last_request) >= PAUSE,
+            Schedule::Times(_) | Schedule::Every(_) => false,
+        }
+    }
+
+    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, or if the
+    /// schedule needs a run of known length. `readiness` is asked from time to time; `None` if the layer is gone.
+    pub async fn due(self, readiness: impl Fn() -> Option<Readiness>) -> bool {
+        match self {
+            Schedule::Times(_) => false,
+            Schedule::Every(interval) => {
+                runtime::sleep(interval).await;
+                readiness().is_some()
+            }
+            Schedule::Idle | Schedule::WhenItPays => loop {
+                runtime::sleep(INTERVAL).await;
+                match readiness() {
+                    None => return false,
+                    Some(layer) if self.is_due(&layer) => return true,
+                    Some(_) => {}
+                }
+            },
+        }
+    }
 }
 
 /// The reconfigurations of a run of known length, which asks before each of its requests.
@@ -35,19 +112,28 @@ impl Trigger {
     }
 
     /// Starts the next reconfiguration if it is due before request `index`, counted from 0: its number, from 1.
-    pub fn start(&mut self, index: u64) -> Option<u64> {
+    /// `layers` are asked if the schedule depends on them.
+    pub fn start(&mut self, index: u64, layers: &[impl AsRef<dyn Layer>]) -> Option<u64> {
         let is_due = match self.schedule {
             Schedule::Times(times) => {
                 let times = u64::from(times);
                 self.started < times && index >= self.requests * (self.started + 1) / (times + 1)
             }
             Schedule::Every(interval) => runtime::now().since(self.last_start) >= interval,
+            Schedule::Idle | Schedule::WhenItPays => {
+                layers.iter().any(|layer| self.schedule.is_due(&layer.as_ref().readiness()))
+            }
         };
         if !is_due || self.started == self.most {
             return None;
         }
         (self.started, self.last_start) = (self.started + 1, runtime::now());
         Some(self.started)
+    }
+
+    /// Whether pauses of the clients start reconfigurations.
+    pub fn uses_pauses(&self) -> bool {
+        self.schedule == Schedule::Idle
     }
 
     /// Reconfigurations started.
@@ -59,21 +145,20 @@ impl Trigger {
     pub fn missed(&self) -> u64 {
         match self.schedule {
             Schedule::Times(times) => u64::from(times) - self.started,
-            Schedule::Every(_) => 0,
+            _ => 0,
         }
     }
 }
 
-/// Reconfigures `layer` each time `interval` has passed since the last reconfiguration ended, for as long as the task
-/// is kept or detached. `report` gets every result, errors too.
-pub fn reconfigure_every(
+/// Reconfigures `layer` each time its schedule says so, for as long as the task is kept or detached. `report` gets every
+/// result, errors too.
+pub fn reconfigure_when(
     layer: Rc<dyn Layer>,
-    interval: Nanos,
+    schedule: Schedule,
     report: impl Fn(Result<Option<Reconfigured>, IoError>) + 'static,
 ) -> Task<()> {
     runtime::spawn(async move {
-        loop {
-            runtime::sleep(interval).await;
+        while schedule.due(|| Some(layer.readiness())).await {
             report(layer.reconfigure(Account::default()).await);
         }
     })
@@ -85,13 +170,15 @@ mod tests {
 
     use super::*;
 
+    const NOTHING: &[Rc<dyn Layer>] = &[];
+
     /// Requests before which a reconfiguration starts: one request a second, and reconfigurations that take no time.
     fn starts(schedule: Schedule, requests: u64, most: u64) -> (Vec<u64>, u64) {
         let run = async move {
             let mut trigger = Trigger::new(schedule, requests, most);
             let mut starts = Vec::new();
             for index in 0..requests {
-                if let Some(number) = trigger.start(index) {
+                if let Some(number) = trigger.start(index, NOTHING) {
                     starts.push(index);
                     assert_eq!((number, trigger.started()), (starts.len() as u64, starts.len() as u64));
                 }
@@ -110,5 +197,16 @@ mod tests {
         assert_eq!(starts(Schedule::Every(Nanos::from_millis(1_000)), 100, 2), (vec![1, 2], 0));
         let many = starts(Schedule::Times(5), 3, 10);
         assert_eq!(many, (vec![0, 1, 2], 2), "one at most before each request");
+    }
+
+    #[test]
+    fn schedules_are_written_as_they_are_read() {
+        for text in ["when it pays", "idle", "every 42h", "every 90s", "4 times", "1 time"] {
+            let schedule: Schedule = text.parse().unwrap();
+            assert_eq!(schedule.to_string().parse(), Ok(schedule), "{text}");
+        }
+        for text in ["", "times", "-1 times", "4", "every", "every 0s", "every day", "when it pays off"] {
+            assert_eq!(text.parse::<Schedule>(), Err(SCHEDULES), "{text}");
+        }
     }
 }

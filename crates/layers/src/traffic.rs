@@ -119,6 +119,11 @@ impl Ledger {
     /// Counters of all accounts together.
     pub fn all(&mut self) -> LayerTraffic {
         self.count_waiting();
+        self.counted()
+    }
+
+    /// As [`Ledger::all`], without the requests of this instant.
+    pub fn counted(&self) -> LayerTraffic {
         let mut all = LayerTraffic::default();
         self.accounts.iter().for_each(|traffic| all.add(traffic));
         all

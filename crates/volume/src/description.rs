@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use seekless_core::{Class, Extent, Lba, Nanos, Size};
+use seekless_core::{Class, Extent, Lba, Size};
 use seekless_layers::Refused;
 use seekless_layers::registry::{Entry, Sizes};
+use seekless_layers::schedule::Schedule;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -125,8 +126,8 @@ pub struct Layer {
     pub over: Vec<String>,
     /// Other devices, by key, in order.
     pub devices: BTreeMap<String, Vec<String>>,
-    /// Interval of reconfigurations, if the layer has any; `None` if not set.
-    pub reconfigure: Option<Nanos>,
+    /// When it is reconfigured, if the layer can be; `None` for on command only.
+    pub reconfigure: Option<Schedule>,
     /// Options of the layer.
     pub options: toml::Table,
 }
@@ -341,7 +342,7 @@ impl<C: Leaf> Description<C> {
             let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
             let bopt = sizes.sum::<Option<u64>>().filter(|sectors| *sectors > 0);
             let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", size_text(sectors)));
-            let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
+            let every = layer.reconfigure.map(|schedule| format!(", reconfigured {schedule}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
             let several = if layer.entry.is_over_several() {
                 format!(" of {}", layer.below().count())

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
+use seekless_core::{Class, Extent, SECTOR_BYTES, Size};
+use seekless_layers::schedule::Schedule;
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Description, Export, Layer, Leaf, Tls, VolumeError, Window};
-use crate::duration;
 use crate::nearest::nearest;
 use crate::settings::{Ranges, check_ranges};
 
@@ -241,11 +241,10 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     for key in entry.optional.iter().filter(|key| given.contains(**key)) {
         devices.insert((*key).to_owned(), pieces(key)?);
     }
-    let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
     let reconfigure = if entry.reconfigures() { keys.remove("reconfigure") } else { None };
     let reconfigure = reconfigure.map(|value| {
-        let time = every(&value).filter(|time| *time > Nanos::ZERO);
-        time.ok_or_else(|| invalid(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))
+        let schedule = value.as_str().unwrap_or_default().parse::<Schedule>();
+        schedule.map_err(|expected| invalid(".reconfigure", value.to_string(), expected.to_owned()))
     });
     let reconfigure = reconfigure.transpose()?;
     entry.check(&keys).map_err(|Refused { key, found, expected }| {

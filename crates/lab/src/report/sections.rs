@@ -143,7 +143,7 @@ pub fn settings(comparison: &Comparison) -> Table {
     if settings.volumes.is_empty() {
         of_the_drive(settings, &mut table);
     }
-    table.pair("reconfigurations", whole(settings.reconfigure));
+    table.pair("reconfigured", settings.schedule.clone());
     let clock = match settings.reconfigure_clock.as_str() {
         "run" => "the trace goes on",
         "stop" => "the trace is held",

@@ -37,6 +37,7 @@ mod rehearsal;
 mod store;
 mod tools;
 mod verifier;
+mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::future::ready;
@@ -46,7 +47,8 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
-    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Record, Zeroes, runtime,
+    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Readiness, Record, Zeroes,
+    runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
@@ -66,6 +68,7 @@ pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Setup, Store};
 pub use tools::BorgTools;
 use verifier::Verifier;
+use watch::Watch;
 
 use crate::canary::Canary;
 use crate::traffic::{Counted, Ledger};
@@ -91,6 +94,8 @@ pub struct Borg {
     origin_state: RefCell<OriginState>,
     /// Profile and graph of the workload.
     learned: RefCell<Learned>,
+    /// Whether another decision pays.
+    watch: Cell<Watch>,
     /// State of idle-time work.
     idle: RefCell<Idle>,
     /// Traffic above and below.
@@ -167,6 +172,7 @@ impl Borg {
                 options.profile_memory.0 / 2,
                 options.edges == Edges::Global || options.rehearse,
             )),
+            watch: Cell::default(),
             idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,
@@ -216,6 +222,9 @@ impl Borg {
         self.idle.borrow_mut().request(now, how.account);
         let access = Access::new(arrival, how.origin, self.units(at), write);
         self.learned.borrow_mut().note(at, &access);
+        let mut watch = self.watch.get();
+        watch.request(|| self.ledger.borrow().counted());
+        self.watch.set(watch);
         self.start_idle_work();
     }
 
@@ -402,6 +411,14 @@ impl Layer for Borg {
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         io(async move { self.reconfigure_now(account).await.map(Some) })
+    }
+
+    fn readiness(&self) -> Readiness {
+        let watch = self.watch.get();
+        let last_request = self.idle.borrow().last_request;
+        // Without a rehearsal nothing says whether a plan pays.
+        let pays = watch.pays() && self.options.rehearse && self.models().is_some();
+        Readiness { requests: watch.requests(), last_request, pays }
     }
 
     fn foresee(&self, requests: &[Record]) {

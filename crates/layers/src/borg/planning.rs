@@ -176,7 +176,7 @@ impl Borg {
     }
 
     /// Models of the origin and of the BOPT, where both have one.
-    fn models(&self) -> Option<[Modelled; 2]> {
+    pub(super) fn models(&self) -> Option<[Modelled; 2]> {
         Some([self.origin.model()?, self.bopt.model()?])
     }
 }

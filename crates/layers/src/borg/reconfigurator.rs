@@ -25,6 +25,9 @@ impl Borg {
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
         let Planning { course, plan, verdict } = self.plan(&mut report).await;
+        let mut watch = self.watch.get();
+        watch.decided(verdict != Verdict::Decline);
+        self.watch.set(watch);
         if verdict != Verdict::Decline {
             self.absorbs.set(course.absorbs);
             self.carry_out(&mover, course, plan.as_ref(), verdict, &mut report).await?;

@@ -13,6 +13,7 @@ use seekless_core::device::unknown_command;
 use seekless_core::runtime::{sleep, spawn};
 use seekless_core::{BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Nanos, PAGE_BYTES, Size, Top};
 use seekless_layers::Topmost;
+use seekless_layers::schedule::Schedule;
 use seekless_serve::reactor::Reactor;
 
 use super::build::{Components, components, is_new};
@@ -162,18 +163,20 @@ impl Running {
         layer.map_or(0, |layer| dirty_pages(&*layer) * PAGE_BYTES)
     }
 
-    /// Starts the periodic reconfiguration of a layer that has an interval, until it is detached.
+    /// Starts to reconfigure a layer that has a schedule, until it is detached.
     pub fn reconfigure_periodically(&self, description: &Description<Live>, name: &str) {
-        let interval = description.layers.get(name).and_then(|layer| layer.reconfigure);
+        let schedule = description.layers.get(name).and_then(|layer| layer.reconfigure);
         let layer = self.seams.borrow().layers.get(name).cloned();
-        let Some((interval, topmost)) = interval.zip(layer) else { return };
+        let Some((schedule, topmost)) = schedule.zip(layer) else { return };
         let (name, environment) = (name.to_owned(), self.environment);
+        if let Schedule::Times(_) = schedule {
+            environment.print(&format!(
+                "layer.{name}: reconfigure = \"{schedule}\" is for runs of known length: here on command only"
+            ));
+            return;
+        }
         let work = async move {
-            loop {
-                sleep(interval).await;
-                if topmost.layer().is_none() {
-                    return;
-                }
+            while schedule.due(|| Some(topmost.layer()?.readiness())).await {
                 if let Err(error) = topmost.command("reconfigure", Hints::default()).await {
                     environment.print(&format!("layer.{name}: not reconfigured: {error}"));
                 }

@@ -234,6 +234,7 @@ pub fn comparison() -> Comparison {
             bopt_at_sector: 1_945_136_560,
             write_buffer: 0.4,
             reconfigure: 4,
+            schedule: "4 times".to_owned(),
             background_share_pct: 10.0,
             reconfigure_clock: "run".to_owned(),
             reconfigure_class: "background".to_owned(),

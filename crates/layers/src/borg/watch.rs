@@ -1,0 +1,139 @@
+//! When another decision pays: after enough requests, and sooner if the layout serves them worse than at first.
+//!
+//! Each decision to leave all as it is doubles the requests until the next one: that is judged on more of them, and a
+//! workload that cannot win is tried less and less. A course that was carried out brings that number back.
+
+use seekless_core::LayerTraffic;
+
+/// Requests after which a decision may pay.
+const USUAL: u64 = 20_000;
+/// The most, after decisions that changed nothing.
+const MOST: u64 = 8 * USUAL;
+/// Requests over which shares are measured.
+const WINDOW: u64 = 5_000;
+
+/// Requests and how they were served, since the last decision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    requests: u64,
+    /// Requests after which the next decision is due.
+    due_after: u64,
+    /// Traffic up to the current window.
+    before: LayerTraffic,
+    /// Shares in the first window.
+    first: Option<Shares>,
+    /// Whether those of a later window were much less.
+    fell: bool,
+}
+
+/// How requests were served, in per cent.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    /// Pages from copies.
+    hits: u64,
+    /// Requests below that went on where the one before ended.
+    sequential: u64,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        let before = LayerTraffic::default();
+        Watch { requests: 0, due_after: USUAL, before, first: None, fell: false }
+    }
+}
+
+impl Watch {
+    /// A request; `counted` returns the traffic so far.
+    pub fn request(&mut self, counted: impl FnOnce() -> LayerTraffic) {
+        self.requests += 1;
+        if self.requests % WINDOW != 0 {
+            return;
+        }
+        let now = counted();
+        let shares = Shares::between(&self.before, &now);
+        self.before = now;
+        match self.first {
+            None => self.first = Some(shares),
+            Some(first) => self.fell |= shares.is_much_less_than(first),
+        }
+    }
+
+    /// A decision was made; `changed` if it changed something.
+    pub fn decided(&mut self, changed: bool) {
+        let due_after = if changed { USUAL } else { (2 * self.due_after).min(MOST) };
+        *self = Watch { due_after, before: self.before, ..Watch::default() };
+    }
+
+    /// Requests since the last decision.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Whether another decision may pay.
+    pub fn pays(&self) -> bool {
+        self.requests >= self.due_after || self.fell
+    }
+}
+
+impl Shares {
+    fn between(before: &LayerTraffic, now: &LayerTraffic) -> Shares {
+        let percent = |part: u64, whole: u64| 100 * part / whole.max(1);
+        let below = now.below.requests - before.below.requests;
+        Shares {
+            hits: percent(now.hits - before.hits, now.pages - before.pages),
+            sequential: percent(below.saturating_sub(now.below.seeks - before.below.seeks), below),
+        }
+    }
+
+    /// Whether a share that mattered fell by more than a quarter.
+    fn is_much_less_than(self, first: Shares) -> bool {
+        let fell = |now: u64, then: u64| then >= 20 && 4 * now < 3 * then;
+        fell(self.hits, first.hits) || fell(self.sequential, first.sequential)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests of one page each, of which these parts of ten are hits, until a decision pays: how many.
+    fn until_due(watch: &mut Watch, traffic: &mut LayerTraffic, hits: impl Fn(u64) -> u64) -> u64 {
+        for number in 0.. {
+            if watch.pays() {
+                return number;
+            }
+            traffic.pages += 1;
+            traffic.hits += u64::from(number % 10 < hits(number));
+            watch.request(|| *traffic);
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn decisions_that_change_nothing_become_rare() {
+        let (mut watch, mut traffic) = (Watch::default(), LayerTraffic::default());
+        let mut due = Vec::new();
+        for _ in 0..6 {
+            due.push(until_due(&mut watch, &mut traffic, |_| 0));
+            watch.decided(false);
+        }
+        assert_eq!(due, [20_000, 40_000, 80_000, 160_000, 160_000, 160_000]);
+        watch.decided(true);
+        assert_eq!(until_due(&mut watch, &mut traffic, |_| 0), 20_000);
+    }
+
+    #[test]
+    fn a_falling_share_of_hits_is_noticed() {
+        let (mut watch, mut traffic) = (Watch::default(), LayerTraffic::default());
+        assert_eq!(until_due(&mut watch, &mut traffic, |_| 8), 20_000);
+        watch.decided(true);
+        let falls = |number| if number < 10_000 { 8 } else { 5 };
+        assert_eq!(until_due(&mut watch, &mut traffic, falls), 15_000);
+        watch.decided(true);
+        let wavers = |number| if number < 10_000 { 8 } else { 7 };
+        assert_eq!(until_due(&mut watch, &mut traffic, wavers), 20_000);
+        watch.decided(true);
+        let hardly_any = |number| u64::from(number < 10_000);
+        assert_eq!(until_due(&mut watch, &mut traffic, hardly_any), 20_000, "a tenth did not matter");
+    }
+}
