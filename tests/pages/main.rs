@@ -151,7 +151,8 @@ fn tables_of_figures_are_marked() {
     for name in names.concat().into_iter().chain(pages_in("docs/book")) {
         let text = std::fs::read_to_string(root().join(&name)).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        let starts = (1..lines.len()).filter(|&at| lines[at].starts_with('|') && !lines[at - 1].starts_with('|'));
+        let starts =
+            (1..lines.len()).filter(|&at| lines[at].starts_with('|') && !lines[at - 1].starts_with('|'));
         for start in starts.filter(|&at| !lines[at].starts_with("| section |")) {
             let rows = lines[start..].iter().take_while(|line| line.starts_with('|')).skip(2);
             let figures = rows.flat_map(|row| row.split('|')).filter(|cell| is_figure(cell)).count();

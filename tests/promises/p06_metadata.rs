@@ -323,8 +323,7 @@ impl Drive {
     /// Contents of each sector, if the volume opens.
     async fn held(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
-        let buffer =
-            self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
+        let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
         let mut held = Vec::new();
         check::classify(&buffer, |_, found| held.push(found));
         Ok(held)

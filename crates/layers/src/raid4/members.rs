@@ -39,6 +39,8 @@ pub struct Members {
     out: Cell<Option<usize>>,
     /// Groups of that member which are in service again.
     rebuilt: Cell<u64>,
+    /// Those of them that are durable there: after a crash, only they are in service.
+    durable: Cell<u64>,
     /// Whether that member is being rebuilt, and gets superblocks too.
     rebuilds: Cell<bool>,
     /// Whether a write was announced since the array was clean.
@@ -69,6 +71,7 @@ impl Members {
             recorded: Cell::new(recorded),
             out: Cell::new(out),
             rebuilt: Cell::new(rebuilt),
+            durable: Cell::new(rebuilt),
             rebuilds: Cell::new(false),
             session: Cell::new(false),
             generation: Cell::new(recorded.generations),
@@ -155,12 +158,12 @@ impl Members {
         match self.out.get() {
             Some(out) if out == member => {
                 self.rebuilds.set(false);
-                self.rebuilt.set(0);
+                self.forget_rebuilt();
             }
             None if self.superblock().has_log || error.kind() == ErrorKind::Gone => {
                 edge("a member fails: it is out of service");
                 self.out.set(Some(member));
-                self.rebuilt.set(0);
+                self.forget_rebuilt();
             }
             _ => {
                 edge("a member fails that the array cannot do without");
@@ -176,12 +179,12 @@ impl Members {
             return Ok(());
         }
         let recorded = self.superblock();
-        if recorded.out == self.out.get() && recorded.rebuilt <= self.rebuilt.get() && self.turn.is_empty() {
+        if recorded.out == self.out.get() && recorded.rebuilt <= self.durable.get() && self.turn.is_empty() {
             return Ok(());
         }
         let _turn = self.take_turn().await;
         let recorded = self.superblock();
-        if recorded.out == self.out.get() && recorded.rebuilt <= self.rebuilt.get() {
+        if recorded.out == self.out.get() && recorded.rebuilt <= self.durable.get() {
             return self.check();
         }
         self.record(recorded).await
@@ -196,7 +199,7 @@ impl Members {
         loop {
             self.check()?;
             next.events = self.superblock().events + 1;
-            (next.out, next.rebuilt) = (self.out.get(), self.rebuilt.get());
+            (next.out, next.rebuilt) = (self.out.get(), self.durable.get());
             // If it fails, the number is not used again.
             let before = self.recorded.replace(Superblock { events: next.events, ..self.superblock() });
             let recorded = self.used().map(async |member| (member, self.record_on(member, &next).await));
@@ -213,7 +216,7 @@ impl Members {
                 None if before.has_log || error.kind() == ErrorKind::Gone => self.out.set(Some(member)),
                 _ => return Err(self.refuse_writes(member, &error)),
             }
-            self.rebuilt.set(0);
+            self.forget_rebuilt();
         }
     }
 
@@ -303,15 +306,22 @@ impl Members {
         self.rebuilt.set(groups);
     }
 
-    /// Records durably how much of the one out of service was rebuilt, and with `all` that it is in service.
+    fn forget_rebuilt(&self) {
+        self.rebuilt.set(0);
+        self.durable.set(0);
+    }
+
+    /// Records durably how much of the one out of service was rebuilt, and with `all` that it is in service. The caller
+    /// has flushed it.
     pub async fn record_rebuild(&self, all: bool) -> Result<(), IoError> {
         let _turn = self.take_turn().await;
         if !self.rebuilds() {
             return Err(IoError::new(ErrorKind::Medium, NAME, None, "the member being rebuilt failed"));
         }
+        self.durable.set(self.rebuilt.get());
         if all {
             self.out.set(None);
-            self.rebuilt.set(0);
+            self.forget_rebuilt();
             self.rebuilds.set(false);
         }
         self.record(self.superblock()).await
