@@ -1,19 +1,23 @@
 //! `seekless lab figure`: figures of the papers, as text, JSON and SVG.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
-use seekless_lab::figure::{self, FIGURES, Options};
+use seekless_lab::figure::{self, Entry, FIGURES, Options};
+use seekless_trace::Trace;
 use serde::Serialize;
 
+use crate::Usage;
 use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, number};
+use crate::trace::load;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -21,6 +25,7 @@ Examples:
   seekless lab figure                                    which there are
   seekless lab figure freeblock-5
   seekless lab figure freeblock-2 --svg usage.svg
+  seekless lab figure borg-6 --trace data/svnserver2
   seekless lab figure proximal-table-1 --json | jq '.rows[] | [.kind, .requests, .strand_ms, .paper_strand_ms]'
   seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
 
@@ -38,6 +43,9 @@ pub struct Arguments {
     /// Use another drive than the paper's: a name or a TOML file
     #[arg(long, value_name = "NAME", requires = "name")]
     drive: Option<String>,
+    /// Files of a recording, or its name, for a figure that replays one [default: that of the figure, in data/]
+    #[arg(long, value_name = "FILES", num_args = 1.., requires = "name")]
+    trace: Vec<PathBuf>,
     /// Requests or strands per data point [default: as the figure says]
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: Option<u64>,
@@ -65,7 +73,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::expect_folder(path)?;
     }
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
-    let options = Options { drive, requests: arguments.requests, seed: arguments.seed };
+    let trace = arguments.recording(entry)?;
+    let options = Options { drive, requests: arguments.requests, trace, seed: arguments.seed };
     let bar = Progress::measured();
     let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
     drop(bar);
@@ -73,6 +82,30 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::file(path, &shown.svg())?;
     }
     if arguments.json { output::json(&shown.json()) } else { output::print(&text(&shown)) }
+}
+
+impl Arguments {
+    /// The recording to replay, if the figure replays one.
+    fn recording(&self, entry: &Entry) -> anyhow::Result<Option<Trace>> {
+        let Some(name) = entry.recording else {
+            if !self.trace.is_empty() {
+                return Err(Usage(format!("--trace: {} replays no recording", entry.name)).into());
+            }
+            return Ok(None);
+        };
+        if !self.trace.is_empty() {
+            return load(&self.trace).map(Some);
+        }
+        let usual = Path::new("data").join(name);
+        let trace = load(std::slice::from_ref(&usual));
+        trace.map(Some).with_context(|| {
+            format!(
+                "{} replays {}, which is not here: give another recording by --trace",
+                entry.name,
+                usual.display()
+            )
+        })
+    }
 }
 
 /// A figure in the list.

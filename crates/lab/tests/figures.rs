@@ -7,13 +7,21 @@ use seekless_lab::figure::shown::{Shown, Statement};
 use seekless_lab::figure::strand::{Arrival, Kind, Order, Strand, response_ms};
 use seekless_lab::figure::{FIGURES, Options, draw, find};
 use seekless_lab::mining::{Foreground, Mining, head_alone, mine};
+use seekless_trace::{ReadOptions, Trace};
 
 /// Few enough strands for a quick test, and of a fixed seed, so that the result is deterministic.
 const STRANDS: u64 = 2_500;
 
 fn drawn(name: &str, requests: Option<u64>) -> Shown {
-    let options = Options { requests, seed: 1, ..Options::default() };
+    let trace = find(name).unwrap().recording.map(|_| recording());
+    let options = Options { requests, seed: 1, trace, ..Options::default() };
     draw(find(name).unwrap(), &options, &|_| ()).unwrap()
+}
+
+/// The smallest recording that ships, whichever the figure is of.
+fn recording() -> Trace {
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/svnserver2");
+    seekless_trace::load(&[base], &ReadOptions::default()).unwrap()
 }
 
 fn cheetah() -> Spec {
@@ -149,7 +157,7 @@ fn small() -> Spec {
 /// On a disk of a fortieth of the size: the foreground is unaffected, and the parts of the head's time add up.
 #[test]
 fn a_free_scan_costs_the_foreground_nothing() {
-    let options = Options { drive: Some(small()), requests: Some(1), seed: 1 };
+    let options = Options { drive: Some(small()), requests: Some(1), seed: 1, trace: None };
     let eight = draw(find("freeblock-8").unwrap(), &options, &|_| ()).unwrap();
     assert!(eight.json()["points"].as_array().unwrap().len() == 30);
     let column = |key| eight.main.column(key).into_iter().flatten().collect::<Vec<f64>>();
@@ -192,7 +200,7 @@ fn another_drive_has_no_figures_of_the_paper() {
         let (drive, requests) =
             if scans(entry.name) { (small(), 1) } else { (spec::find("wd2500aaks").unwrap(), 50) };
         let name = drive.name.clone();
-        let options = Options { drive: Some(drive), requests: Some(requests), seed: 1 };
+        let options = Options { drive: Some(drive), requests: Some(requests), seed: 1, trace: None };
         let shown = draw(entry, &options, &|_| ()).unwrap();
         assert!(shown.paper.is_empty() && shown.drives == [name], "{}", entry.name);
         let theirs = shown.main.columns.iter().filter(|column| column.key.starts_with("paper_"));
@@ -217,10 +225,11 @@ fn every_figure_has_its_picture_and_the_same_again() {
     for entry in FIGURES {
         let drawn = || {
             let figure = if scans(entry.name) {
-                let options = Options { drive: Some(small()), requests: Some(1), seed: 1 };
+                let options = Options { drive: Some(small()), requests: Some(1), seed: 1, trace: None };
                 draw(entry, &options, &|_| ()).unwrap()
             } else {
-                drawn(entry.name, Some(60))
+                // Of a recording, as many as are reconfigured for.
+                drawn(entry.name, Some(if entry.recording.is_some() { 500 } else { 60 }))
             };
             (figure.json(), figure.svg())
         };
@@ -235,4 +244,33 @@ fn every_figure_has_its_picture_and_the_same_again() {
         assert!(svg.contains(entry.name) && !svg.contains("NaN") && !svg.contains("inf\""), "{}", entry.name);
         assert!(svg.contains("<polyline") || svg.matches("<rect").count() > 10, "{}", entry.name);
     }
+}
+
+/// Section 6.1.1: "In all the non-reconfiguration phases [...] BORG offers better performance [...] than the vanilla
+/// configuration", and seeks are shorter.
+#[test]
+fn the_subversion_server_gains_in_all_phases() {
+    let shown = drawn("borg-6", None);
+    assert_eq!(shown.main.rows.len(), 10, "N1 to N5, R1 to R4, and the final write-back");
+    let column = |key| shown.main.column(key).into_iter().flatten().collect::<Vec<f64>>();
+    let saved = column("saved_pct");
+    assert!(saved.len() == 5 && saved.iter().all(|saved| *saved > 20.0), "{saved:?}");
+    let [vanilla, borg] = ["vanilla_mean_seek_cylinders", "borg_mean_seek_cylinders"].map(column);
+    assert!([2, 4, 6, 8].iter().all(|&phase| 2.0 * borg[phase] < vanilla[phase]), "{vanilla:?} {borg:?}");
+    assert!(shown.paper[0].holds(), "{:?}", shown.paper[0]);
+}
+
+/// Section 6.2: plans of all requests grow, and mostly relocate.
+#[test]
+fn cumulative_plans_relocate_more_and_more() {
+    let shown = drawn("borg-10", Some(20_000));
+    let relocated = shown.main.column("relocate_pages");
+    assert_eq!(relocated.len(), 8, "four with each training");
+    assert!(relocated[..4].is_sorted(), "{relocated:?}");
+}
+
+#[test]
+fn a_figure_of_a_recording_needs_one() {
+    let message = draw(find("borg-6").unwrap(), &Options::default(), &|_| ()).err().unwrap().to_string();
+    assert!(message.contains("--trace: found none"), "{message}");
 }

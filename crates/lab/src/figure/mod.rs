@@ -5,6 +5,7 @@
 
 mod appendix;
 mod birthday;
+mod borg;
 mod cleaning;
 mod engine;
 mod freeblock;
@@ -15,6 +16,7 @@ pub mod strand;
 mod usage;
 
 use seekless_drive::{Spec, spec};
+use seekless_trace::Trace;
 use shown::{Cell, Grid, Picture, Shown, Statement};
 
 use crate::error::LabError;
@@ -36,6 +38,8 @@ pub struct Entry {
     pub counted: &'static str,
     /// Default number of those.
     pub usual: u64,
+    /// Name of the recording that it replays, if any.
+    pub recording: Option<&'static str>,
     /// Key of its rows in JSON.
     pub rows: &'static str,
     draw: fn(&Job) -> Result<Shown, LabError>,
@@ -52,12 +56,28 @@ impl Entry {
         drives: &'static [&'static str],
         draw: fn(&Job) -> Result<Shown, LabError>,
     ) -> Entry {
-        Entry { name, title, source, says, drives, counted, usual: 10_000, rows: "rows", draw }
+        Entry {
+            name,
+            title,
+            source,
+            says,
+            drives,
+            counted,
+            usual: 10_000,
+            recording: None,
+            rows: "rows",
+            draw,
+        }
     }
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 16] = [
+pub const FIGURES: [&Entry; 21] = [
+    &borg::FIGURE_6,
+    &borg::FIGURE_7,
+    &borg::FIGURE_8,
+    &borg::FIGURE_10,
+    &borg::FIGURE_12,
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
@@ -83,6 +103,8 @@ pub struct Options {
     pub drive: Option<Spec>,
     /// Number of requests instead of the default.
     pub requests: Option<u64>,
+    /// The recording, for a figure that replays one.
+    pub trace: Option<Trace>,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -103,8 +125,10 @@ pub fn draw(
         None => entry.drives.iter().map(|name| spec::find(name)).collect::<Result<_, _>>()?,
     };
     let requests = options.requests.unwrap_or(entry.usual);
-    let others = options.drive.is_some();
-    (entry.draw)(&Job { entry, drives, others, requests, seed: options.seed, progress })
+    let (others, trace, seed) = (options.drive.is_some(), options.trace.as_ref(), options.seed);
+    // A recording has as many requests as it has.
+    let requests = trace.map_or(requests, |trace| requests.min(trace.records.len() as u64));
+    (entry.draw)(&Job { entry, drives, others, requests, trace, seed, progress })
 }
 
 /// A figure in progress.
@@ -115,6 +139,7 @@ struct Job<'a> {
     /// Whether these are other drives than the paper's, which does not state anything about them.
     others: bool,
     requests: u64,
+    trace: Option<&'a Trace>,
     seed: u64,
     progress: &'a dyn Fn(Progress),
 }
