@@ -28,6 +28,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line, pace_line};
+use crate::starts;
 use crate::trace::{characterised, load};
 use crate::volume::replay;
 use crate::workload::{Span, list, positive_time, text};
@@ -72,6 +73,9 @@ Volume files and their keys: docs/book/workloads.md.")]
     /// Compare the hit ratios of eviction policies on a trace
     #[command(after_help = hits::HELP)]
     Hits(hits::Arguments),
+    /// Time recorded starts of programs: cold, warm, and with layers that prefetch
+    #[command(after_help = starts::HELP)]
+    Starts(starts::Arguments),
     /// Check a recorded history of requests and answers for consistency
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
@@ -189,6 +193,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Figure(arguments) => figure::run(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Hits(arguments) => hits::run(&arguments),
+        Command::Starts(arguments) => starts::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     }

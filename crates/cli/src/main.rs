@@ -20,6 +20,7 @@ mod record;
 mod report;
 mod scan;
 mod setup;
+mod starts;
 mod stats;
 mod synth;
 mod table;

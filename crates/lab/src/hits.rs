@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 use seekless_core::{Op, PAGE_BYTES, Record};
-use seekless_layers::cache::policy::{Kind, Policy};
+use seekless_layers::cache::policy::{Access, Kind, Policy};
 use serde::Serialize;
 
 /// A cache of one size, with one policy.
@@ -55,14 +55,17 @@ impl Simulated {
 
     /// Accesses the pages of a read or a write; other requests access none.
     pub fn follow(&mut self, record: &Record) {
-        if matches!(record.op, Op::Read | Op::Write) {
-            record.extent.pages().for_each(|page| self.access(page, record.op));
-        }
+        let by = match record.op {
+            Op::Read => Access::Read,
+            Op::Write => Access::Write,
+            _ => return,
+        };
+        record.extent.pages().for_each(|page| self.access(page, by));
     }
 
-    fn access(&mut self, page: u64, by: Op) {
+    fn access(&mut self, page: u64, by: Access) {
         let hit = self.resident.contains(&page);
-        let counted = &mut self.counted[usize::from(by == Op::Write)];
+        let counted = &mut self.counted[usize::from(by == Access::Write)];
         counted.accesses += 1;
         counted.hits += u64::from(hit);
         if hit {

@@ -18,6 +18,7 @@ mod phases;
 pub mod play;
 pub mod report;
 pub mod setup;
+pub mod starts;
 mod variant;
 pub mod workload;
 

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::borg::{self, Borg};
 use crate::cache::{self, Cache};
+use crate::cdp;
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::launch;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::proximal::{self, Proximal};
@@ -198,7 +200,7 @@ pub fn parse_options<T: DeserializeOwned>(
 }
 
 /// Default values of options, as a volume file would set them.
-fn defaults<T: Default + Serialize>() -> toml::Table {
+pub(crate) fn defaults<T: Default + Serialize>() -> toml::Table {
     toml::Table::try_from(T::default()).unwrap_or_default()
 }
 
@@ -218,7 +220,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 12] = [
+pub const LAYERS: [Entry; 14] = [
     Entry {
         title: "BORG",
         readme: include_str!("borg/README.md"),
@@ -270,6 +272,7 @@ pub const LAYERS: [Entry; 12] = [
             },
         )
     },
+    cdp::ENTRY,
     Entry {
         readme: include_str!("fault/delay/README.md"),
         check: |table| parse_options(table, delay::Options::check).map(drop),
@@ -292,6 +295,7 @@ pub const LAYERS: [Entry; 12] = [
             })
         })
     },
+    launch::ENTRY,
     Entry {
         transparent: false,
         readme: include_str!("lld/README.md"),

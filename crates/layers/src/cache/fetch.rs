@@ -132,7 +132,7 @@ impl Cache {
         let stale = self.canary.is("stale prefetch");
         if came && wanted && (state.page(page).is_none() || stale) {
             state.counted.fetched += 1;
-            state.keep(page, data, true, stale);
+            state.keep(page, data, None, stale);
         }
     }
 

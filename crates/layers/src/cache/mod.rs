@@ -152,7 +152,10 @@ impl BlockDevice for Cache {
         if at.sectors > self.largest_kept() {
             return self.below.prefetch(at, how);
         }
-        io(async move { self.read(at, Buffer::hollow(at.bytes()), how).await.map(drop) })
+        io(async move {
+            let _held = self.locks.shared(at.whole_pages(), &how).await;
+            self.prefetch_pages(at, &how).await
+        })
     }
 
     fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {

@@ -10,6 +10,7 @@ use seekless_core::{
 };
 
 use super::page::{Page, Sectors, extents, sectors, show};
+use super::policy::Access;
 use super::state::{Change, State};
 use super::{Cache, Writes};
 
@@ -78,12 +79,29 @@ impl Cache {
             self.fetch_around(run);
         }
         let piece = |run: Extent| into.cut_sectors(run.start.0 - at.start.0, run.sectors);
-        let reads = missed.into_iter().map(|run| self.read_run(run, piece(run), how));
+        let reads = missed.into_iter().map(|run| self.read_run(run, piece(run), how, Access::Read));
+        join_all(reads).await.into_iter().collect()
+    }
+
+    /// Caches those of these pages that are not cached, whatever the class.
+    pub(super) async fn prefetch_pages(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+        let mut missed: Vec<Extent> = Vec::new();
+        for part in at.split(PAGE_SECTORS) {
+            if self.state.borrow().page(part.start.page()).is_some_and(|page| page.knows(part)) {
+                continue;
+            }
+            match missed.last_mut().filter(|run| run.end() == part.start) {
+                Some(run) => run.sectors += part.sectors,
+                None => missed.push(part),
+            }
+        }
+        let into = |run: Extent| Buffer::hollow(run.bytes());
+        let reads = missed.into_iter().map(|run| self.read_run(run, into(run), how, Access::Prefetch));
         join_all(reads).await.into_iter().collect()
     }
 
     /// Reads a run, and caches its pages if there is room.
-    async fn read_run(&self, run: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
+    async fn read_run(&self, run: Extent, into: Buffer, how: &Hints, by: Access) -> Result<(), IoError> {
         let pages = run.page_count();
         if !self.state.borrow_mut().reserve_for(run) {
             edge("a read finds no room, and is not kept");
@@ -109,7 +127,7 @@ impl Cache {
             room.pages -= 1;
             let state = &mut *self.state.borrow_mut();
             state.give_back(1);
-            state.keep(page, &read.data, false, false);
+            state.keep(page, &read.data, Some(by), false);
         }
         Ok(())
     }

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
-use seekless_core::{Buffer, Class, Extent, IoError, Nanos, Op, PAGE_SECTORS, Ticket, invariant, mutant};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant};
 
 use super::fetch::Fetches;
 use super::page::{Flight, Page, Sectors, extents, sectors};
-use super::policy::Policy;
+use super::policy::{Access, Policy};
 
 /// What is in memory.
 pub struct State {
@@ -165,7 +165,7 @@ impl State {
     }
 
     /// Accounts for a client's access of a page, which is or will be cached.
-    fn access(&mut self, page: u64, by: Op) {
+    fn access(&mut self, page: u64, by: Access) {
         if self.pages.get(&page).is_some_and(|found| !found.unused) {
             self.policy.hit(page, by);
         } else {
@@ -186,7 +186,7 @@ impl State {
         if !self.pages.get(&page).is_some_and(|found| found.knows(part)) {
             return false;
         }
-        self.access(page, Op::Read);
+        self.access(page, Access::Read);
         let first = self.change(page, |page| {
             page.show(part, into);
             std::mem::take(&mut page.unused)
@@ -258,7 +258,7 @@ impl State {
     pub fn put(&mut self, part: Extent, from: &Buffer) -> Option<Ticket> {
         self.sequence += 1;
         let (sequence, time, page) = (self.sequence, now(), part.start.page());
-        self.access(page, Op::Write);
+        self.access(page, Access::Write);
         self.pages.entry(page).or_insert_with(Page::unknown);
         let (mut again, mut needless) = (false, None);
         let written = self.change(page, |page| {
@@ -286,15 +286,16 @@ impl State {
         needless
     }
 
-    /// Caches sectors read from below that are not known yet; there is room. (Only a canary overwrites known ones.)
-    pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
+    /// Caches sectors read from below that are not known yet; there is room. A page without an access is unused. (Only
+    /// a canary overwrites known sectors.)
+    pub fn keep(&mut self, page: u64, data: &Buffer, by: Option<Access>, overrules: bool) {
         let all = self.all_of(page);
         self.kept += 1;
-        if !fetched && self.pages.get(&page).is_none_or(|found| !found.unused) {
-            self.access(page, Op::Read);
+        if let Some(by) = by.filter(|_| self.pages.get(&page).is_none_or(|found| !found.unused)) {
+            self.access(page, by);
         }
         let number = self.kept;
-        self.pages.entry(page).or_insert_with(|| Page { unused: fetched, number, ..Page::unknown() });
+        self.pages.entry(page).or_insert_with(|| Page { unused: by.is_none(), number, ..Page::unknown() });
         self.change(page, |found| {
             found.take(page, if overrules { all } else { all & !found.known }, data);
             found.number = number;
@@ -409,7 +410,7 @@ impl State {
             if !self.pages.contains_key(&page) && !self.make_room(1) {
                 return;
             }
-            self.access(page, Op::Write);
+            self.access(page, Access::Write);
             self.pages.entry(page).or_insert_with(Page::unknown);
             self.change(page, |page| {
                 page.put(part, &data.cut_sectors(part.start.0 - at.start.0, part.sectors));

@@ -1,9 +1,7 @@
 //! ARC: pages accessed once (T1) and more often (T2), each an LRU queue, and the numbers of pages evicted from each (B1,
 //! B2). An access of a page in B1 or B2 enlarges the share of its side.
 
-use seekless_core::Op;
-
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 pub struct Arc {
     once: Queue,
@@ -85,7 +83,7 @@ impl Policy for Arc {
         };
     }
 
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         let known = self.evicted_once.take(page).or_else(|| self.evicted_often.take(page)).is_some();
         if known {
             self.often.push(page, false);
@@ -95,7 +93,7 @@ impl Policy for Arc {
         self.forget();
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         match self.once.take(page) {
             Some(pinned) => self.often.push(page, pinned),
             None => drop(self.often.renew(page)),

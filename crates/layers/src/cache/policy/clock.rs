@@ -1,8 +1,6 @@
 //! CLOCK: first in, first out, except that a page used since it entered enters again.
 
-use seekless_core::Op;
-
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 /// The count of a page is 1 if it was used since it entered.
 #[derive(Default)]
@@ -11,11 +9,11 @@ pub struct Clock {
 }
 
 impl Policy for Clock {
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         self.queue.push(page, false);
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         if let Some(count) = self.queue.count(page) {
             *count = 1;
         }

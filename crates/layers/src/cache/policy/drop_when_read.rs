@@ -1,9 +1,7 @@
 //! Drop when read: a page leaves as soon as a client has read it, since the client has it then (IOLab, section 5.3). The
 //! others, written or prefetched, leave by their last use.
 
-use seekless_core::Op;
-
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 #[derive(Default)]
 pub struct DropWhenRead {
@@ -12,18 +10,18 @@ pub struct DropWhenRead {
 }
 
 impl DropWhenRead {
-    fn put(&mut self, page: u64, by: Op, pinned: bool) {
-        let queue = if by == Op::Read { &mut self.read } else { &mut self.others };
+    fn put(&mut self, page: u64, by: Access, pinned: bool) {
+        let queue = if by == Access::Read { &mut self.read } else { &mut self.others };
         queue.push(page, pinned);
     }
 }
 
 impl Policy for DropWhenRead {
-    fn admit(&mut self, page: u64, by: Op) {
+    fn admit(&mut self, page: u64, by: Access) {
         self.put(page, by, false);
     }
 
-    fn hit(&mut self, page: u64, by: Op) {
+    fn hit(&mut self, page: u64, by: Access) {
         let pinned = self.read.take(page).or_else(|| self.others.take(page));
         if let Some(pinned) = pinned {
             self.put(page, by, pinned);

@@ -1,8 +1,6 @@
 //! LRU: evicts the page that was used longest ago.
 
-use seekless_core::Op;
-
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 #[derive(Default)]
 pub struct Lru {
@@ -10,11 +8,11 @@ pub struct Lru {
 }
 
 impl Policy for Lru {
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         self.queue.push(page, false);
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         self.queue.renew(page);
     }
 

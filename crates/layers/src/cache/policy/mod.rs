@@ -17,21 +17,31 @@ mod two_q;
 use std::fmt;
 use std::str::FromStr;
 
-use seekless_core::Op;
 use serde::{Deserialize, Serialize};
 
 pub use queue::Queue;
+
+/// How a page is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A client reads it.
+    Read,
+    /// A client writes it.
+    Write,
+    /// It is read before a client does.
+    Prefetch,
+}
 
 /// Chooses the pages to evict. Pages are numbers, all of one size.
 pub trait Policy {
     /// A page that is not resident is accessed; room is made for it next. It may never be admitted.
     fn miss(&mut self, _page: u64) {}
 
-    /// A page becomes resident, by this operation of a client.
-    fn admit(&mut self, page: u64, by: Op);
+    /// A page becomes resident.
+    fn admit(&mut self, page: u64, by: Access);
 
     /// A resident page is accessed.
-    fn hit(&mut self, page: u64, by: Op);
+    fn hit(&mut self, page: u64, by: Access);
 
     /// Chooses a page that is not pinned, which is not resident any more; `None` if all are pinned.
     fn evict(&mut self) -> Option<u64>;

@@ -4,10 +4,8 @@
 //! The parameters are libCacheSim's: a tenth of the cache for new pages, nine tenths as many remembered ones, two uses
 //! to enter the main queue. Until the first eviction, pages that the small queue has no room for enter the main one.
 
-use seekless_core::Op;
-
 use super::evicted::Evicted;
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 /// Uses in the small queue from which a page enters the main queue.
 const TO_MAIN: u8 = 2;
@@ -68,14 +66,14 @@ impl Policy for S3Fifo {
         self.evicted.miss(page);
     }
 
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         let known = self.evicted.take(page);
         let overflows = !self.full && self.small.pages() >= self.small_at_most;
         let queue = if known || overflows { &mut self.main } else { &mut self.small };
         queue.push(page, false);
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         let queue = if self.small.contains(page) { &mut self.small } else { &mut self.main };
         if let Some(count) = queue.count(page) {
             *count = COUNTED.min(*count + 1);

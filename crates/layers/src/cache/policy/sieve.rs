@@ -1,9 +1,7 @@
 //! SIEVE: a hand moves from old pages to new ones and evicts the first that was not used since it passed; used ones stay
 //! in their place.
 
-use seekless_core::Op;
-
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 /// The count of a page is 1 if it was used since the hand passed it.
 #[derive(Default)]
@@ -14,11 +12,11 @@ pub struct Sieve {
 }
 
 impl Policy for Sieve {
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         self.queue.push(page, false);
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         if let Some(count) = self.queue.count(page) {
             *count = 1;
         }

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use seekless_core::Op;
 
-use super::{Kind, Policy};
+use super::{Access, Kind, Policy};
 
 /// A cache that a policy manages.
 struct Cache {
@@ -20,7 +19,7 @@ impl Cache {
     }
 
     /// An access; returns whether it hit, and the page that was evicted for it.
-    fn access(&mut self, page: u64, by: Op) -> (bool, Option<u64>) {
+    fn access(&mut self, page: u64, by: Access) -> (bool, Option<u64>) {
         let hit = self.resident.contains(&page);
         let mut evicted = None;
         if hit {
@@ -57,7 +56,7 @@ fn find(list: &[(u64, u8)], page: u64) -> Option<usize> {
 
 impl Reference {
     /// An access in a cache of `c` pages; returns whether it hit, and the page evicted.
-    fn access(&mut self, kind: Kind, c: usize, page: u64, by: Op) -> (bool, Option<u64>) {
+    fn access(&mut self, kind: Kind, c: usize, page: u64, by: Access) -> (bool, Option<u64>) {
         match kind {
             Kind::Lru => self.lru(c, page),
             Kind::Clock => self.clock(c, page),
@@ -229,11 +228,11 @@ impl Reference {
         (false, evicted)
     }
 
-    fn drop_when_read(&mut self, c: usize, page: u64, by: Op) -> (bool, Option<u64>) {
+    fn drop_when_read(&mut self, c: usize, page: u64, by: Access) -> (bool, Option<u64>) {
         let list = &mut self.lists[0];
         let hit = find(list, page).map(|at| list.remove(at)).is_some();
         let evicted = (list.len() == c).then(|| list.remove(0).0);
-        if by == Op::Write {
+        if by == Access::Write {
             list.push((page, 0));
         }
         (hit, evicted)
@@ -258,8 +257,8 @@ fn accesses() -> impl Strategy<Value = Vec<(u64, bool)>> {
     })
 }
 
-fn op(write: bool) -> Op {
-    if write { Op::Write } else { Op::Read }
+fn access(write: bool) -> Access {
+    if write { Access::Write } else { Access::Read }
 }
 
 proptest! {
@@ -270,8 +269,8 @@ proptest! {
         for (kind, name) in Kind::ALL {
             let (mut cache, mut reference) = (Cache::new(kind, pages), Reference::default());
             for (number, &(page, write)) in all.iter().enumerate() {
-                let expected = reference.access(kind, pages as usize, page, op(write));
-                prop_assert_eq!(cache.access(page, op(write)), expected, "{}, access {}", name, number);
+                let expected = reference.access(kind, pages as usize, page, access(write));
+                prop_assert_eq!(cache.access(page, access(write)), expected, "{}, access {}", name, number);
                 prop_assert!(cache.resident.len() as u64 <= pages, "{} holds too many", name);
             }
         }
@@ -283,7 +282,7 @@ proptest! {
             let mut cache = Cache::new(kind, pages);
             let mut pinned = BTreeSet::new();
             for (number, &(page, write)) in all.iter().enumerate() {
-                let (hit, evicted) = cache.access(page, op(write));
+                let (hit, evicted) = cache.access(page, access(write));
                 prop_assert!(!evicted.is_some_and(|page| pinned.contains(&page)), "{}", name);
                 let full = cache.resident.len() as u64 == pages && pinned.len() as u64 == pages;
                 prop_assert!(hit || evicted.is_some() || full || (cache.resident.len() as u64) < pages

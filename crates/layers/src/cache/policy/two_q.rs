@@ -4,10 +4,8 @@
 //! The sizes are those that the paper recommends: a quarter of the cache for new pages (*Kin*), and as many remembered
 //! ones as half of it has pages (*Kout*).
 
-use seekless_core::Op;
-
 use super::evicted::Evicted;
-use super::{Policy, Queue};
+use super::{Access, Policy, Queue};
 
 pub struct TwoQ {
     /// New pages, A1in.
@@ -41,13 +39,13 @@ impl Policy for TwoQ {
         self.evicted.miss(page);
     }
 
-    fn admit(&mut self, page: u64, _: Op) {
+    fn admit(&mut self, page: u64, _: Access) {
         let known = self.evicted.take(page);
         let queue = if known { &mut self.main } else { &mut self.new };
         queue.push(page, false);
     }
 
-    fn hit(&mut self, page: u64, _: Op) {
+    fn hit(&mut self, page: u64, _: Access) {
         self.main.renew(page);
     }
 

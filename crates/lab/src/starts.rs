@@ -1,0 +1,265 @@
+//! Recorded starts of programs, played one after the other as a person would start them, and the time of each (section
+//! 6.2 of the IOLab paper).
+//!
+//! A request is issued when no more are outstanding than were in the recording, after the time that the program
+//! computed there since the last request or answer, times a factor. Between two starts there is a pause, so that the
+//! first read of each is not delayed by the one before. Fault model: a request that fails is counted as answered.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+use seekless_core::device::io;
+use seekless_core::runtime::{self, Runtime, Stalled};
+use seekless_core::{
+    Account, BlockDevice, Buffer, Extent, Hints, IoFuture, Layer, Nanos, Op, Record, Zeroes,
+};
+use seekless_layers::replay::{Controller, Pace, Tally, replay};
+use seekless_trace::Trace;
+use seekless_volume::{Description, Volume};
+
+use crate::error::LabError;
+use crate::null_device::NullDevice;
+
+/// The pause between two starts.
+pub const PAUSE: Nanos = Nanos::from_millis(10_000);
+
+/// A start in a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// Time of its first request at the earliest, from the recording's first event.
+    pub at: Nanos,
+    /// The program.
+    pub program: String,
+    /// How often it had been started before.
+    pub round: u32,
+}
+
+/// Reads a list of starts: a line each, with seconds, program and round; `#` begins a comment.
+///
+/// # Errors
+/// The first line that is none, or that is earlier than the one before it.
+pub fn parse(text: &str) -> Result<Vec<Start>, String> {
+    let mut starts: Vec<Start> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        let start = match words[..] {
+            [] => continue,
+            [at, program, round] => match (at.parse::<f64>(), round.parse()) {
+                (Ok(at), Ok(round)) if (0.0..1e9).contains(&at) => {
+                    Some(Start { at: Nanos((at * 1e9) as u64), program: program.to_owned(), round })
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let ascends = |start: &Start| starts.last().is_none_or(|last| last.at < start.at);
+        let expected = "seconds that ascend, a program and a round, such as: 1.5 vim 0";
+        starts.push(
+            start
+                .filter(ascends)
+                .ok_or_else(|| format!("line {number}: found '{}', expected {expected}", line.trim()))?,
+        );
+    }
+    if starts.is_empty() { Err("found no start, expected a line for each".to_owned()) } else { Ok(starts) }
+}
+
+/// A start, played.
+#[derive(Clone, Debug, Default)]
+pub struct Timed {
+    /// From its first request to its last answer.
+    pub took: Nanos,
+    /// Its requests.
+    pub requests: u64,
+    /// By how much it increased the counters of the topmost layer.
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// A recording of starts, ready to be played.
+pub struct Starts {
+    records: Vec<(Record, u32)>,
+    /// Index of the first request of each start, ascending.
+    firsts: Vec<u64>,
+    end_sector: u64,
+}
+
+impl Starts {
+    /// The requests of a recording with latencies, those before the first start left out; `think` multiplies the time
+    /// that programs compute.
+    ///
+    /// # Errors
+    /// `Unfit` if a start has no request.
+    pub fn new(trace: &Trace, starts: &[Start], think: f64) -> Result<Starts, LabError> {
+        let mut made = Starts { records: Vec::new(), firsts: Vec::new(), end_sector: trace.end_sector() };
+        let mut answers: BinaryHeap<Reverse<Nanos>> = BinaryHeap::new();
+        let (mut last, mut clock) = (Nanos::ZERO, Nanos::ZERO);
+        let mut starts = starts.iter().peekable();
+        for record in &trace.records {
+            while let Some(Reverse(answer)) = answers.peek().copied().filter(|at| at.0 <= record.time) {
+                answers.pop();
+                last = last.max(answer);
+            }
+            let first = starts.next_if(|start| start.at <= record.time).is_some();
+            if first && starts.peek().is_some_and(|next| next.at <= record.time) {
+                let found = "a start without a request".to_owned();
+                return Err(unfit(trace, found));
+            }
+            if first {
+                made.firsts.push(made.records.len() as u64);
+                clock += PAUSE;
+            } else {
+                clock += Nanos((record.time.since(last).0 as f64 * think) as u64);
+            }
+            last = last.max(record.time);
+            if !made.firsts.is_empty() {
+                made.records.push((Record { time: clock, ..*record }, answers.len() as u32));
+            }
+            answers.push(Reverse(record.time + record.latency.known().unwrap_or(Nanos::ZERO)));
+        }
+        if starts.next().is_some() {
+            return Err(unfit(trace, "a start after the last request".to_owned()));
+        }
+        Ok(made)
+    }
+
+    /// Times each start on a volume.
+    ///
+    /// # Errors
+    /// What the volume's layers fail with when they are built.
+    pub fn on(&self, volume: &Description, seed: u64) -> Result<Vec<Timed>, LabError> {
+        let runtime = Runtime::new(seed);
+        let played: Result<Vec<Timed>, LabError> = runtime.run(async {
+            let tree = Volume::new(volume).await?;
+            let layer = tree.downwards().next().map(|(_, layer)| layer.clone());
+            Ok(self.play(tree.top.clone(), layer).await)
+        })?;
+        played
+    }
+
+    /// Times each start on a device that answers at once: a warm start.
+    ///
+    /// # Errors
+    /// The simulation stalled.
+    pub fn warm(&self, seed: u64) -> Result<Vec<Timed>, Stalled> {
+        let device = Rc::new(NullDevice { sectors: self.end_sector });
+        Runtime::new(seed).run(self.play(device, None))
+    }
+
+    async fn play(&self, device: Rc<dyn BlockDevice>, layer: Option<Rc<dyn Layer>>) -> Vec<Timed> {
+        let answered = Rc::new(Cell::new(Nanos::ZERO));
+        let device = Rc::new(Watched { device, answered: answered.clone() });
+        let mut clock = Clock { firsts: &self.firsts, answered, layer, began: Vec::new(), timed: Vec::new() };
+        let records = self.records.iter().copied();
+        let total = self.records.len() as u64;
+        replay::<NoTally>(records, total, device, Pace::Answered, &mut clock, &mut |_| ()).await;
+        clock.end(total);
+        clock.timed
+    }
+}
+
+fn unfit(trace: &Trace, found: String) -> LabError {
+    let expected = "a list of the starts in this recording".to_owned();
+    LabError::Unfit { trace: crate::experiment::sources(trace), found, expected }
+}
+
+/// Notes when starts begin and end.
+struct Clock<'a> {
+    firsts: &'a [u64],
+    /// Time of the last answer.
+    answered: Rc<Cell<Nanos>>,
+    layer: Option<Rc<dyn Layer>>,
+    /// Of each start that began: the time, and the counters then.
+    began: Vec<(Nanos, BTreeMap<&'static str, u64>)>,
+    timed: Vec<Timed>,
+}
+
+impl Clock<'_> {
+    fn counters(&self) -> BTreeMap<&'static str, u64> {
+        self.layer.iter().flat_map(|layer| layer.counters()).collect()
+    }
+
+    /// Ends the last start before request `index`.
+    fn end(&mut self, index: u64) {
+        let now = self.counters();
+        let Some((began, before)) = self.began.last() else { return };
+        let since = |(name, count): (&&'static str, &u64)| {
+            (*name, count.saturating_sub(before.get(name).copied().unwrap_or(0)))
+        };
+        self.timed.push(Timed {
+            took: self.answered.get().since(*began),
+            requests: index - self.firsts[self.began.len() - 1],
+            counters: now.iter().map(since).collect(),
+        });
+    }
+}
+
+impl Controller for Clock<'_> {
+    async fn before(&mut self, index: u64) -> Account {
+        if self.firsts.get(self.began.len()) == Some(&index) {
+            self.end(index);
+            self.began.push((runtime::now(), self.counters()));
+        }
+        Account::default()
+    }
+}
+
+/// Counts nothing.
+#[derive(Default)]
+struct NoTally;
+
+impl Tally for NoTally {
+    fn answered(&mut self, _account: Account, _op: Op, _at: Extent, _took: Nanos) {}
+
+    fn failed(&mut self) {}
+}
+
+/// Notes the time of the last answer to a read or write.
+struct Watched {
+    device: Rc<dyn BlockDevice>,
+    answered: Rc<Cell<Nanos>>,
+}
+
+impl BlockDevice for Watched {
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let read = self.device.read(at, into, how).await;
+            self.answered.set(runtime::now());
+            read
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let written = self.device.write(at, from, how).await;
+            self.answered.set(runtime::now());
+            written
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.device.write_zeroes(at, how, zeroes)
+    }
+
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_starts_are_read_or_refused_by_line() {
+        let starts = parse("# programs\n0.5 vim 0\n\n1.25 emacs 3 # again\n").unwrap();
+        let emacs = Start { at: Nanos::from_millis(1_250), program: "emacs".to_owned(), round: 3 };
+        assert_eq!((starts.len(), &starts[1]), (2, &emacs));
+        for bad in ["1 vim", "x vim 0", "1 vim 0 0", "1 vim -1", "nan vim 0", "2 vim 0\n1 vim 1"] {
+            let error = parse(bad).unwrap_err();
+            let line = bad.lines().count();
+            assert!(error.starts_with(&format!("line {line}: found '")), "{error}");
+        }
+        assert!(parse("# none\n").is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! The launch prefetcher (section 6.2 of the IOLab paper): learns what programs read when they start, recognizes a
+//! start by three reads, and has the rest in memory before the program asks for it.
+//!
+//! `start` is the start that is going on, and what is done for it; [`crate::pattern`] learns, [`crate::dispatcher`]
+//! fetches, into a [`crate::cache`] that drops a page when it is read. Layer `cdp` is the same with another [`Manner`].
+//!
+//! Invariants: what clients read is what the cache and the device below return; fetches only fill the cache. A read waits
+//! for a fetch of its pages only while that is in flight or queued, and then reads them itself if it failed. Fault
+//! model: a fetch that fails is skipped. Nothing is on disk, and nothing is dirty: sequences are lost at a restart.
+
+mod options;
+mod start;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::rc::{Rc, Weak};
+
+use seekless_core::device::io;
+use seekless_core::runtime;
+use seekless_core::{
+    BlockDevice, Buffer, Class, Counters, Extent, Hints, IoFuture, Layer, Mode, PAGE_BYTES, PAGE_SECTORS,
+    RangeLocks, Ticket, Zeroes,
+};
+
+use crate::cache::Cache;
+use crate::dispatcher::{Dispatcher, runs};
+use crate::registry::{self, Below, Build, Building, Built, Entry, parse_options};
+pub use options::Options;
+use start::State;
+
+/// Its entry in the registry.
+pub const ENTRY: Entry = Entry {
+    readme: include_str!("README.md"),
+    ..entry(
+        "launch",
+        "learns what programs read when they start, and fetches it before they ask",
+        |below, table| build("launch", LAUNCH, &below, table),
+    )
+};
+
+/// What the entries of the launch prefetcher and of CDP have in common.
+pub(crate) const fn entry(name: &'static str, does: &'static str, build: Build) -> Entry {
+    Entry {
+        check: |table| parse_options(table, Options::check).map(drop),
+        defaults: registry::defaults::<Options>,
+        ..Entry::new(name, does, build)
+    }
+}
+
+/// Builds it.
+pub(crate) fn build(name: &'static str, manner: Manner, below: &Below, table: toml::Table) -> Building {
+    let options = registry::options(name, table, Options::check);
+    let built = options.and_then(|options| Ok(Built::new(Launch::new(below.one()?, options, manner))));
+    Box::pin(ready(built))
+}
+
+/// Largest fetch, in pages: 1 MiB.
+const RUN: u64 = 256;
+
+/// How pages are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Bytes that are fetched in the order of addresses, before others; a page to keep the order in which the program
+    /// reads.
+    pub sweep: u64,
+    /// Class of the fetches.
+    pub class: Class,
+    /// Whether a read waits for a fetch of its pages, and promotes it (launch control).
+    pub holds: bool,
+}
+
+/// The launch prefetcher's: in one sweep, and first the pages that the program waits for.
+pub const LAUNCH: Manner = Manner { sweep: u64::MAX, class: Class::Background, holds: true };
+
+/// The layer.
+pub struct Launch {
+    /// Fetched pages, over the device below.
+    cache: Rc<Cache>,
+    options: Options,
+    manner: Manner,
+    /// Pages being fetched.
+    fetching: RangeLocks,
+    /// Held by dispatchers.
+    dispatching: RangeLocks,
+    /// Their tickets, by number.
+    tickets: RefCell<BTreeMap<u64, Vec<Ticket>>>,
+    state: RefCell<State>,
+    me: Weak<Launch>,
+}
+
+impl Launch {
+    /// A layer with these (checked) options.
+    pub fn new(below: Rc<dyn BlockDevice>, options: Options, manner: Manner) -> Rc<Launch> {
+        Rc::new_cyclic(|me| Launch {
+            cache: Cache::new(below, options.cache()),
+            state: RefCell::new(State::new(&options)),
+            options,
+            manner,
+            fetching: RangeLocks::new(),
+            dispatching: RangeLocks::new(),
+            tickets: RefCell::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// Fetches these pages, which are listed in the order of reading.
+    fn dispatch(&self, mut pages: Vec<u64>, how: &Hints) {
+        let Some(me) = self.me.upgrade() else { return };
+        let class = self.options.class.map_or(self.manner.class, Class::from);
+        let working = self.dispatching.try_lock(Extent::new(0, 1), Mode::Shared, class, None);
+        // The layer is stopping.
+        let Some(working) = working else { return };
+        let sweep = self.options.sweep.map_or(self.manner.sweep, |sweep| sweep.0) / PAGE_BYTES;
+        pages.chunks_mut(usize::try_from(sweep).unwrap_or(usize::MAX)).for_each(<[u64]>::sort_unstable);
+        let largest = self.cache.geometry().largest_sectors / PAGE_SECTORS;
+        let most = RUN.min(self.options.pages() / 8).min(largest).max(1);
+        let runs = runs(pages, most, self.options.gap.0 / PAGE_BYTES);
+        self.state.borrow_mut().fetching(&runs);
+        let runs: Vec<(Extent, Ticket)> = runs.into_iter().map(|run| (run, Ticket::new())).collect();
+        let mut held = BTreeMap::new();
+        if self.manner.holds {
+            for (run, ticket) in &runs {
+                // What a client is reading already it need not wait for; and what it waits for is promoted.
+                let guard = self.fetching.try_lock(*run, Mode::Exclusive, class, Some(ticket.clone()));
+                held.extend(guard.map(|guard| (run.start, guard)));
+            }
+        }
+        let number = self.tickets.borrow().last_key_value().map_or(0, |(last, _)| last + 1);
+        self.tickets.borrow_mut().insert(number, runs.iter().map(|(_, ticket)| ticket.clone()).collect());
+        let held = RefCell::new(held);
+        let how = Hints { class, account: how.account, origin: how.origin, ..Hints::default() };
+        let dispatcher = Dispatcher { stream: runs.into_iter(), how, at_once: self.options.at_once };
+        runtime::spawn(async move {
+            dispatcher.run(&*me.cache, |run| drop(held.borrow_mut().remove(&run.start))).await;
+            me.tickets.borrow_mut().remove(&number);
+            drop(working);
+        })
+        .detach();
+    }
+
+    /// Ends fetching, and waits for that.
+    async fn quiesce(&self) {
+        self.tickets.take().values().flatten().for_each(Ticket::abort);
+        drop(self.dispatching.lock(Extent::new(0, 1), Mode::Exclusive, Class::Foreground, None).await);
+    }
+}
+
+impl BlockDevice for Launch {
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let observed = how.class <= Class::Foreground;
+            if observed {
+                let fetched = self.state.borrow_mut().arrived(at, how.origin.process, &self.options);
+                if !fetched.is_empty() {
+                    self.dispatch(fetched, &how);
+                }
+            }
+            if self.fetching.try_lock(at, Mode::Shared, how.class, None).is_none() {
+                self.state.borrow_mut().waited();
+                drop(self.fetching.shared(at, &how).await);
+            }
+            let read = self.cache.read(at, into, how).await;
+            if observed {
+                self.state.borrow_mut().answered();
+            }
+            read
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.cache.write(at, from, how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.cache.write_zeroes(at, how, zeroes)
+    }
+
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.cache)
+    }
+}
+
+impl Layer for Launch {
+    fn counters(&self) -> Counters {
+        let mut counters = self.state.borrow().counters();
+        let held = self.cache.counters().into_iter().find(|(name, _)| *name == "pages_held");
+        counters.extend(held);
+        counters
+    }
+
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            self.quiesce().await;
+            self.cache.stop().await
+        })
+    }
+
+    fn detach(&self) -> IoFuture<'_, ()> {
+        self.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Starts on a simulated disk: learned pages are in memory before a client reads them, and data stays right.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use seekless_core::runtime::{Runtime, now, sleep};
+use seekless_core::{Nanos, Origin, ProcessId, SECTOR_BYTES, Slice};
+use seekless_drive::{Disk, QueueOptions, spec};
+
+use super::*;
+use crate::cdp::CDP;
+use crate::fault::{Faulty, error};
+
+fn disk(sectors: u64) -> Rc<dyn BlockDevice> {
+    let disk = Disk::new(0, &spec::find("wd6400aaks").unwrap(), QueueOptions::default());
+    Rc::new(Slice::new(Rc::new(disk), Extent::new(0, sectors)).unwrap())
+}
+
+fn layer(below: &Rc<dyn BlockDevice>, options: &str, manner: Manner) -> Rc<Launch> {
+    let options: Options = toml::from_str(options).unwrap();
+    options.check().unwrap();
+    Launch::new(below.clone(), options, manner)
+}
+
+fn counted(layer: &Launch, name: &str) -> u64 {
+    layer.counters().iter().find(|(key, _)| *key == name).unwrap().1
+}
+
+/// Pages of a program, scattered.
+fn program(base: u64) -> Vec<u64> {
+    (0..100).map(|number| base + number * 7_919 % 100_000).collect()
+}
+
+/// A process reads them one after the other; returns how long it took.
+async fn start(device: &dyn BlockDevice, pages: &[u64], process: u32) -> Nanos {
+    let begin = now();
+    let how =
+        Hints { origin: Origin { process: ProcessId(process), ..Origin::default() }, ..Hints::default() };
+    for page in pages {
+        let at = Extent::of_pages(*page, 1);
+        device.read(at, Buffer::zeroed(at.bytes()), how.clone()).await.unwrap();
+        // It computes.
+        sleep(Nanos::from_millis(5)).await;
+    }
+    let took = now() - begin;
+    sleep(Nanos::from_millis(5_000)).await;
+    took
+}
+
+#[test]
+fn a_program_that_was_started_twice_starts_faster() {
+    for manner in [LAUNCH, CDP] {
+        Runtime::new(1)
+            .run(async {
+                let layer = layer(&disk(1 << 24), "least = '64KiB'", manner);
+                let pages = program(1_000);
+                let cold = start(&*layer, &pages, 1).await;
+                let second = start(&*layer, &pages, 2).await;
+                assert_eq!(counted(&layer, "launches"), 0, "learned from one start only");
+                let third = start(&*layer, &pages, 3).await;
+                assert!(second.0 > cold.0 / 10 * 9);
+                assert!(third.0 < cold.0 / 4 * 3, "{manner:?}: {third} instead of {cold}");
+                let fetched = counted(&layer, "pages_fetched");
+                assert_eq!(
+                    (counted(&layer, "launches"), fetched),
+                    (1, 97),
+                    "all but the first three; there are no gaps"
+                );
+                assert_eq!(counted(&layer, "pages_fetched_used"), 97);
+                assert_eq!(counted(&layer, "reads_prefetched"), 97);
+                assert_eq!(counted(&layer, "reads_waited") > 0, manner.holds, "{manner:?}");
+                // Without holding, some are read by the client first, and then fetched for nothing.
+                let held = counted(&layer, "pages_held");
+                assert!(held == 0 || !manner.holds, "{held} pages did not leave when they were read");
+                layer.detach().await.unwrap();
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn other_reads_and_other_orders_fetch_nothing() {
+    Runtime::new(1)
+        .run(async {
+            let layer = layer(&disk(1 << 24), "least = '64KiB'", LAUNCH);
+            let (pages, mut other) = (program(1_000), program(1_000));
+            start(&*layer, &pages, 1).await;
+            start(&*layer, &pages, 2).await;
+            other.reverse();
+            start(&*layer, &other, 3).await;
+            start(&*layer, &program(500_000), 4).await;
+            assert_eq!(counted(&layer, "launches"), 0);
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_cannot_be_fetched_is_read_by_the_client() {
+    Runtime::new(1)
+        .run(async {
+            let failing = error::Error::new(&toml::from_str("rate_pct = 30.0\nops = ['read']").unwrap());
+            let below: Rc<dyn BlockDevice> = Rc::new(Faulty::new(disk(1 << 24), failing));
+            let layer = layer(&below, "least = '64KiB'", LAUNCH);
+            let pages = program(1_000);
+            for process in 0..6 {
+                for page in &pages {
+                    let at = Extent::of_pages(*page, 1);
+                    let origin = Origin { process: ProcessId(process), ..Origin::default() };
+                    // A client tries again; in the end it has its page.
+                    while layer
+                        .read(at, Buffer::zeroed(at.bytes()), Hints { origin, ..Hints::default() })
+                        .await
+                        .is_err()
+                    {}
+                }
+                sleep(Nanos::from_millis(5_000)).await;
+            }
+            assert!(counted(&layer, "launches") > 0);
+            layer.stop().await.unwrap();
+            assert!(layer.fetching.is_empty() && layer.tickets.borrow().is_empty());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_stop_ends_what_is_being_fetched() {
+    Runtime::new(1)
+        .run(async {
+            let layer = layer(&disk(1 << 24), "least = '64KiB'\nat_once = 1", CDP);
+            let pages = program(1_000);
+            start(&*layer, &pages, 1).await;
+            start(&*layer, &pages, 2).await;
+            for page in &pages[..3] {
+                let at = Extent::of_pages(*page, 1);
+                layer.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+            }
+            assert_eq!(counted(&layer, "launches"), 1);
+            let begin = now();
+            layer.detach().await.unwrap();
+            assert!((now() - begin) < Nanos::from_millis(100), "not all of it is fetched");
+            assert!(counted(&layer, "pages_held") < 50);
+        })
+        .unwrap();
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    for (text, key) in [
+        ("size = '4KiB'", "size"),
+        ("size = '1048577B'", "size"),
+        ("quiet = '1us'", "quiet"),
+        ("starts = 0", "starts"),
+        ("starts = 17", "starts"),
+        ("at_once = 0", "at_once"),
+        ("least = '512B'", "least"),
+        ("learned = '4KiB'", "learned"),
+        ("sweep = '0B'", "sweep"),
+    ] {
+        let refused = toml::from_str::<Options>(text).map_err(|error| error.to_string());
+        let refused = refused.and_then(|options| options.check().map_err(|refused| refused.to_string()));
+        assert!(refused.unwrap_err().contains(key), "{text}");
+    }
+}
+
+/// A client's step: a start of one of three programs, or a write to one of their pages.
+fn steps() -> impl Strategy<Value = Vec<(u8, u64)>> {
+    prop::collection::vec((0_u8..5, 0_u64..12), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn clients_read_what_was_written_last(steps in steps(), holds: bool) {
+        let manner = if holds { LAUNCH } else { CDP };
+        Runtime::new(1).run(async {
+            let options = "least = '16KiB'\nsize = '1MiB'\nstarts = 1\nquiet = '10ms'\nlearned = '1MiB'";
+            let layer = layer(&disk(1 << 20), options, manner);
+            let mut written: BTreeMap<u64, u8> = BTreeMap::new();
+            for (number, (what, which)) in (1_u8..).zip(steps) {
+                if what >= 3 {
+                    let at = Extent::of_pages(which * 100, 1);
+                    let data = Buffer::from_vec(vec![number; at.bytes() as usize]);
+                    layer.write(at, data, Hints::default()).await.unwrap();
+                    written.insert(which * 100, number);
+                    continue;
+                }
+                // A write comes while the rest of the start is being fetched.
+                for turn in 0..12 {
+                    let page = (turn * 5 + u64::from(what)) % 12 * 100;
+                    let at = Extent::of_pages(page, 1);
+                    let read = layer.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+                    let expected = written.get(&page).copied().unwrap_or(0);
+                    assert!(read.to_vec().iter().all(|byte| *byte == expected), "page {page}");
+                    if turn == 3 + which % 4 {
+                        let page = which * 100;
+                        let data = Buffer::from_vec(vec![number; 8 * SECTOR_BYTES as usize]);
+                        layer.write(Extent::of_pages(page, 1), data, Hints::default()).await.unwrap();
+                        written.insert(page, number);
+                    }
+                }
+                sleep(Nanos::from_millis(50)).await;
+            }
+        }).unwrap();
+    }
+}

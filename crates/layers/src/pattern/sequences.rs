@@ -1,0 +1,271 @@
+//! Launch sequences, mined from repeated starts (section 6.2 of the IOLab paper): which pages a program reads when it
+//! starts, and by which requests it is recognized.
+//!
+//! A start is a list of reads. It belongs to the known sequence that it shares most of its pages with, or is the first
+//! of a new one. A page belongs to a sequence if at least half of its starts read it; counts are halved from time to
+//! time, so that a program may change. Three consecutive reads of a process are a trigger: they name all sequences in
+//! which they were seen. What these have in common is certain to be read, whichever of them it is.
+//!
+//! Invariants: at most 64 sequences, a bit each; at most `pages` pages, and triggers, of all of them. When there are more,
+//! the sequences that were seen longest ago are forgotten.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use seekless_core::ProcessId;
+
+/// Most sequences: one bit each.
+const MOST: usize = 64;
+/// The number of starts at which counts are halved.
+const HALVED_AT: u32 = 16;
+
+/// A read: of a process, from its first page to before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The process; all the same where processes are not known.
+    pub process: ProcessId,
+    /// The first page.
+    pub first: u64,
+    /// The page after the last one.
+    pub end: u64,
+}
+
+/// A set of sequences, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Programs(u64);
+
+impl Programs {
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Number of sequences in the set.
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..MOST).filter(move |number| self.0 >> number & 1 == 1)
+    }
+}
+
+/// Bounds of what is learned.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Pages of all sequences.
+    pub pages: u64,
+    /// Pages of the smallest start that is learned.
+    pub least: u64,
+    /// Starts of a sequence before it is used.
+    pub starts: u32,
+}
+
+/// What programs read when they start.
+pub struct Sequences {
+    bounds: Bounds,
+    known: Vec<Option<Sequence>>,
+    /// The sequences that each page belongs to.
+    holders: FxHashMap<u64, u64>,
+    /// The sequences in which three reads followed each other.
+    triggers: FxHashMap<[u64; 3], u64>,
+    learned: u64,
+}
+
+/// A sequence.
+#[derive(Default)]
+struct Sequence {
+    /// The pages that its starts read.
+    pages: BTreeMap<u64, Page>,
+    /// Its starts, as counted in `pages`; and all of them.
+    counted: u32,
+    starts: u32,
+    /// Number of pages that belong to it.
+    members: u64,
+    /// The number of its last start.
+    last: u64,
+}
+
+/// A page of a sequence.
+#[derive(Default)]
+struct Page {
+    /// How many starts read it.
+    count: u32,
+    /// Its place among the pages of the last one that did.
+    rank: u32,
+}
+
+impl Sequences {
+    /// Nothing is known yet.
+    pub fn new(bounds: Bounds) -> Sequences {
+        Sequences {
+            bounds,
+            known: Vec::new(),
+            holders: FxHashMap::default(),
+            triggers: FxHashMap::default(),
+            learned: 0,
+        }
+    }
+
+    /// Number of sequences; of pages that are counted in them; and of triggers.
+    pub fn size(&self) -> (u64, u64, u64) {
+        let known = self.known.iter().flatten();
+        let pages = known.clone().map(|sequence| sequence.pages.len() as u64).sum();
+        (known.count() as u64, pages, self.triggers.len() as u64)
+    }
+
+    /// The sequences in which these reads followed each other, of those that have been seen often enough.
+    pub fn triggered(&self, by: [u64; 3]) -> Programs {
+        let found = Programs(self.triggers.get(&by).copied().unwrap_or(0));
+        let usable = |number: &usize| {
+            self.known[*number].as_ref().is_some_and(|sequence| sequence.starts >= self.bounds.starts)
+        };
+        Programs(found.numbers().filter(usable).fold(0, |all, number| all | 1 << number))
+    }
+
+    /// The pages that belong to each of these sequences, in the order in which one of them last read them.
+    pub fn common(&self, programs: Programs) -> Vec<u64> {
+        let Some(first) = programs.numbers().next().and_then(|number| self.known[number].as_ref()) else {
+            return Vec::new();
+        };
+        let held = |page: &u64| self.holders.get(page).is_some_and(|held| held & programs.0 == programs.0);
+        let mut pages: Vec<(u32, u64)> =
+            first.pages.iter().filter(|(page, _)| held(page)).map(|(page, of)| (of.rank, *page)).collect();
+        pages.sort_unstable();
+        pages.into_iter().map(|(_, page)| page).collect()
+    }
+
+    /// Learns from a start; returns whether it was large enough.
+    pub fn learn(&mut self, start: &[Touched]) -> bool {
+        let mut seen = FxHashSet::default();
+        let pages: Vec<u64> =
+            start.iter().flat_map(|read| read.first..read.end).filter(|page| seen.insert(*page)).collect();
+        if (pages.len() as u64) < self.bounds.least || pages.len() as u64 > self.bounds.pages {
+            return false;
+        }
+        self.learned += 1;
+        let number = self.most_alike(&pages).unwrap_or_else(|| self.free_number());
+        self.count(number, &pages);
+        for trigger in triggers(start) {
+            *self.triggers.entry(trigger).or_default() |= 1 << number;
+        }
+        self.bound(number);
+        true
+    }
+
+    /// The sequence that shares most of its pages with a start, if that is at least two thirds of both together.
+    fn most_alike(&self, pages: &[u64]) -> Option<usize> {
+        let mut shared = [0_u64; MOST];
+        for page in pages {
+            let held = Programs(self.holders.get(page).copied().unwrap_or(0));
+            held.numbers().for_each(|number| shared[number] += 1);
+        }
+        let alike = |number: usize| {
+            let sequence = self.known[number].as_ref()?;
+            let both = sequence.members + pages.len() as u64 - shared[number];
+            (3 * shared[number] >= 2 * both).then_some((shared[number] * 1_000 / both.max(1), number))
+        };
+        (0..self.known.len())
+            .filter_map(alike)
+            .max_by_key(|&(share, number)| (share, MOST - number))
+            .map(|best| best.1)
+    }
+
+    /// A number for a new sequence.
+    fn free_number(&mut self) -> usize {
+        if let Some(free) = self.known.iter().position(Option::is_none) {
+            return free;
+        }
+        if self.known.len() < MOST {
+            self.known.push(None);
+            return self.known.len() - 1;
+        }
+        let oldest = self.oldest(usize::MAX).unwrap_or(0);
+        self.forget(oldest);
+        oldest
+    }
+
+    /// The sequence seen longest ago, except one.
+    fn oldest(&self, except: usize) -> Option<usize> {
+        let known = self.known.iter().enumerate().filter(|(number, _)| *number != except);
+        let known = known.filter_map(|(number, sequence)| Some((sequence.as_ref()?.last, number)));
+        known.min().map(|(_, number)| number)
+    }
+
+    /// Counts a start of a sequence.
+    fn count(&mut self, number: usize, pages: &[u64]) {
+        let mut sequence = self.known[number].take().unwrap_or_default();
+        (sequence.starts, sequence.counted) = (sequence.starts + 1, sequence.counted + 1);
+        sequence.last = self.learned;
+        for (page, rank) in pages.iter().zip(0..) {
+            let page = sequence.pages.entry(*page).or_default();
+            (page.count, page.rank) = (page.count + 1, rank);
+        }
+        if sequence.counted >= HALVED_AT {
+            sequence.counted /= 2;
+            sequence.pages.retain(|_, page| {
+                page.count /= 2;
+                page.count > 0
+            });
+        }
+        self.release(number);
+        sequence.members = 0;
+        for (page, of) in &sequence.pages {
+            if 2 * of.count >= sequence.counted {
+                *self.holders.entry(*page).or_default() |= 1 << number;
+                sequence.members += 1;
+            }
+        }
+        self.known[number] = Some(sequence);
+    }
+
+    /// No page belongs to a sequence any more.
+    fn release(&mut self, number: usize) {
+        self.holders.retain(|_, held| {
+            *held &= !(1 << number);
+            *held != 0
+        });
+    }
+
+    fn forget(&mut self, number: usize) {
+        self.known[number] = None;
+        self.release(number);
+        self.triggers.retain(|_, named| {
+            *named &= !(1 << number);
+            *named != 0
+        });
+    }
+
+    /// Forgets sequences until the bound holds, but not the one that was just learned.
+    fn bound(&mut self, number: usize) {
+        while self.size().1.max(self.size().2) > self.bounds.pages {
+            let oldest = self.oldest(number).unwrap_or(number);
+            self.forget(oldest);
+        }
+    }
+}
+
+/// The triggers of a start: three consecutive reads of a process, by their first pages.
+fn triggers(start: &[Touched]) -> impl Iterator<Item = [u64; 3]> {
+    let mut lasts = Lasts::default();
+    start.iter().filter_map(move |read| lasts.push(read))
+}
+
+/// The last reads of each process.
+#[derive(Default)]
+pub struct Lasts(FxHashMap<ProcessId, Vec<u64>>);
+
+impl Lasts {
+    /// Adds a read; returns it and the two before it, of the same process, by their first pages.
+    pub fn push(&mut self, read: &Touched) -> Option<[u64; 3]> {
+        let last = self.0.entry(read.process).or_default();
+        last.push(read.first);
+        if last.len() > 3 {
+            last.remove(0);
+        }
+        last.as_slice().try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

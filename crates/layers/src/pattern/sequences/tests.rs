@@ -1,0 +1,126 @@
+//! Programs are learned from their starts, recognized, told apart, and forgotten.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn bounds() -> Bounds {
+    Bounds { pages: 10_000, least: 4, starts: 2 }
+}
+
+fn read(process: u32, first: u64, pages: u64) -> Touched {
+    Touched { process: ProcessId(process), first, end: first + pages }
+}
+
+/// A start of a program whose pages begin at `base`, after three that all programs read.
+fn start(base: u64) -> Vec<Touched> {
+    let shared = [1, 3, 5].map(|page| read(7, page, 1));
+    shared.into_iter().chain((0..20).rev().map(|number| read(7, base + 4 * number, 2))).collect()
+}
+
+#[test]
+fn a_program_is_used_once_it_was_seen_often_enough() {
+    let mut sequences = Sequences::new(bounds());
+    let trigger = [176, 172, 168];
+    for before in 0..3 {
+        let found = sequences.triggered(trigger);
+        assert_eq!(found.count(), u32::from(before >= 2), "after {before} starts");
+        assert!(sequences.learn(&start(100)));
+    }
+    let pages = sequences.common(sequences.triggered(trigger));
+    assert_eq!(pages[..5], [1, 3, 5, 176, 177], "in the order of reading");
+    assert_eq!(pages.len(), 43);
+    assert_eq!(sequences.triggered([176, 168, 172]), Programs::default(), "in another order it is none");
+}
+
+#[test]
+fn what_programs_share_is_fetched_for_any_of_them() {
+    let mut sequences = Sequences::new(bounds());
+    for _ in 0..2 {
+        for base in [100, 1_000, 2_000] {
+            sequences.learn(&start(base));
+        }
+    }
+    assert_eq!(sequences.size().0, 3);
+    let any = sequences.triggered([1, 3, 5]);
+    assert_eq!((any.count(), sequences.common(any)), (3, vec![1, 3, 5]));
+    let one = sequences.triggered([2_076, 2_072, 2_068]);
+    assert_eq!((one.count(), sequences.common(one).len()), (1, 43));
+}
+
+#[test]
+fn a_page_belongs_to_a_sequence_if_half_of_its_starts_read_it() {
+    let mut sequences = Sequences::new(bounds());
+    for round in 0..4 {
+        let mut reads = start(100);
+        reads.push(read(7, 5_000 + round, 1));
+        if round < 2 {
+            reads.push(read(7, 6_000, 1));
+        }
+        sequences.learn(&reads);
+    }
+    let pages = sequences.common(sequences.triggered([176, 172, 168]));
+    assert!(pages.contains(&6_000), "two of four");
+    assert!(pages.iter().all(|page| !(5_000..6_000).contains(page)), "one of four");
+    // A new version of the program does not read it any more.
+    for _ in 0..20 {
+        sequences.learn(&start(100));
+    }
+    assert!(!sequences.common(sequences.triggered([176, 172, 168])).contains(&6_000));
+}
+
+#[test]
+fn processes_do_not_disturb_each_other() {
+    let mut sequences = Sequences::new(bounds());
+    let apart: Vec<Touched> =
+        start(100).into_iter().flat_map(|one| [one, read(9, one.first + 3_000, 1)]).collect();
+    sequences.learn(&apart);
+    sequences.learn(&apart);
+    assert!(!sequences.triggered([176, 172, 168]).is_empty());
+}
+
+#[test]
+fn the_oldest_sequences_make_room() {
+    let mut sequences = Sequences::new(Bounds { pages: 200, ..bounds() });
+    for base in [100, 1_000, 2_000, 3_000, 4_000] {
+        sequences.learn(&start(base));
+        sequences.learn(&start(base));
+    }
+    assert_eq!(sequences.size().0, 4, "43 pages each");
+    assert!(sequences.triggered([176, 172, 168]).is_empty(), "the first is forgotten");
+    assert!(!sequences.triggered([4_076, 4_072, 4_068]).is_empty());
+    assert!(!sequences.learn(&[read(7, 0, 201)]), "larger than all may be");
+    assert!(!sequences.learn(&[read(7, 0, 3)]), "too small");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bounds_hold_and_only_pages_that_were_read_are_named(
+        starts in prop::collection::vec(
+            (0_u64..100, prop::collection::vec((0_u32..3, 0_u64..40, 1_u64..4), 1..40)), 1..90),
+        pages in 40_u64..400,
+    ) {
+        let mut sequences = Sequences::new(Bounds { pages, least: 4, starts: 1 });
+        let mut touched = FxHashSet::default();
+        for (program, reads) in starts {
+            let reads: Vec<Touched> =
+                reads.into_iter().map(|(process, first, count)| read(process, program * 50 + first, count)).collect();
+            touched.extend(reads.iter().flat_map(|read| read.first..read.end));
+            sequences.learn(&reads);
+            let (known, counted, named) = sequences.size();
+            prop_assert!(known <= 64 && counted <= pages && named <= pages);
+            for trigger in triggers(&reads) {
+                let found = sequences.triggered(trigger);
+                let common = sequences.common(found);
+                prop_assert!(found.numbers().all(|number| sequences.known[number].is_some()));
+                prop_assert!(common.iter().all(|page| touched.contains(page)));
+                for one in found.numbers() {
+                    let all = sequences.common(Programs(1 << one));
+                    prop_assert!(common.iter().all(|page| all.contains(page)), "in each of them");
+                }
+            }
+        }
+    }
+}
