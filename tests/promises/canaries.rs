@@ -48,32 +48,35 @@ fn every_known_bug_has_a_test() {
 /// Explores a layer that has the bug, until it is found.
 fn find(layer: &str, bug: &str) {
     let canary = bug.replace('_', " ");
-    let volume = |name: &str| {
+    let volume = |name: &str, drawn: bool| {
         let mut volume = common::volume(name);
         let layer = volume.layers.get_mut(layer).unwrap();
         layer.options.insert("canary".to_owned(), toml::Value::String(canary.clone()));
-        volume.explore = Ranges::new();
+        if !drawn {
+            volume.explore = Ranges::new();
+        }
         volume
     };
-    // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each.
+    // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each,
+    // with options that each run draws.
     let part = if layer == "raid4" { "churn:area=128KiB" } else { "churn:area=512KiB" };
     let works = [(part, false), ("churn", true)];
-    let tries = [BUDGET / 20, BUDGET].into_iter().flat_map(|states| {
+    let tries = [(BUDGET / 20, true), (BUDGET, false)].into_iter().flat_map(|(states, drawn)| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
-        names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, states)))
+        names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, states, drawn)))
     });
-    let mut explored = tries.map(|(name, work, fill, states)| {
+    let mut explored = tries.map(|(name, work, fill, states, drawn)| {
         let plain = Some(states / 1_000);
         let options = Options { plain, states, fill, ..Options::default() };
-        let volume = volume(name);
+        let volume = volume(name, drawn);
         let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
-        (name, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))
+        (name, drawn, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))
     });
     let found =
-        explored.find(|(_, explored)| explored.as_ref().map_or(true, |found| found.finding.is_some()));
-    let (name, explored) = match found {
-        Some((name, Ok(explored))) => (name, explored),
-        Some((name, Err(panic))) => {
+        explored.find(|(.., explored)| explored.as_ref().map_or(true, |found| found.finding.is_some()));
+    let (name, drawn, explored) = match found {
+        Some((name, drawn, Ok(explored))) => (name, drawn, explored),
+        Some((name, _, Err(panic))) => {
             let why = panic.downcast_ref::<&str>().copied().unwrap_or_default();
             assert!(why.contains("an invariant broken"), "{layer}, {canary}: {why}");
             return println!("{layer}, {canary}: found on {name}: {why}");
@@ -88,7 +91,7 @@ fn find(layer: &str, bug: &str) {
     if crashes > 1 || name == "borg-weak" || layer == "proximal" {
         return;
     }
-    let reduced = Shrinker::new(&volume(name), &|_| ()).shrink(finding);
+    let reduced = Shrinker::new(&volume(name, drawn), &|_| ()).shrink(finding);
     println!("reduced: {}\n{}", reduced.wrong, reduced.case);
     let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
     // A log has to wrap around.

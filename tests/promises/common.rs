@@ -57,8 +57,6 @@ pub fn explore(
 ) -> Explored {
     let load = workload::parse(work).expect(work);
     let (clients, commands) = (Some(clients), Some(commands));
-    // Without drawn conditions: these take more runs than there are here.
-    let volume = &Description { explore: Ranges::new(), ..volume.clone() };
     let campaign = Campaign {
         description: volume,
         load: Some(&load),
@@ -77,7 +75,9 @@ pub fn explore(
 /// # Panics
 /// If there is one.
 pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
-    let explored = explore(&volume(name), work, clients, COMMANDS, fault_requests, options, true);
+    // Without drawn options: these take more runs than there are here.
+    let volume = Description { explore: Ranges::new(), ..volume(name) };
+    let explored = explore(&volume, work, clients, COMMANDS, fault_requests, options, true);
     found_nothing(&format!("{name}, {work}"), explored)
 }
 

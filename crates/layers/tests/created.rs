@@ -68,7 +68,7 @@ async fn is_cut_short(entry: &Entry, target: usize, nth: u64, keep: Keep) -> boo
         })
         .collect();
     let volatile: Vec<Rc<dyn BlockDevice>> =
-        cuts.iter().map(|cut| -> Rc<dyn BlockDevice> { cut.clone() }).collect();
+        cuts.iter().map(|cut| Rc::clone(cut) as Rc<dyn BlockDevice>).collect();
     let ended = create(entry, &volatile).await.is_ok();
     for cut in &cuts {
         cut.cut().await.unwrap();
