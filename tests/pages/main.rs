@@ -139,7 +139,8 @@ fn is_figure(cell: &str) -> bool {
     let cell = cell.trim().trim_start_matches(['-', '−']);
     let number = cell.split(|each: char| !each.is_ascii_digit() && each != '.' && each != ',').next();
     let (number, rest) = cell.split_at(number.map_or(0, str::len));
-    let unit = ["%", "ms", "us", "s", "MB/s"].iter().any(|unit| rest.trim_start().starts_with(unit));
+    let unit = rest.trim_start().split([' ', ',']).next();
+    let unit = unit.is_some_and(|unit| ["%", "ms", "us", "s", "MB/s"].contains(&unit));
     number.starts_with(|each: char| each.is_ascii_digit()) && (number.contains('.') || unit)
 }
 
