@@ -336,7 +336,7 @@ fn a_repair_that_is_killed_at_any_write_is_given_again_and_never_changes_what_it
                 }
                 // The last write but one completes it; the last one is a second copy.
                 if half.is_ok() {
-                    let left = Failing { below: new.clone(), writes: Cell::new(writes + 1) };
+                    let left = Failing { below: area().await, writes: Cell::new(writes + 1) };
                     let left = repair(below(&origin, &device), &(Rc::new(left) as Rc<dyn BlockDevice>)).await;
                     assert!(left.is_ok(), "{name}: valid before it was complete, after {writes} writes");
                 }
