@@ -63,53 +63,58 @@ pub async fn found(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoE
     Ok(known(&read[0], &read[1]))
 }
 
-/// A device that is to be initialised: its key in the volume file, and where its metadata will be.
+/// A device that is to be initialised.
 pub struct New<'a> {
-    /// Key.
+    /// Key in the volume file.
     pub key: &'static str,
     /// The device.
     pub device: &'a dyn BlockDevice,
     /// Its metadata, besides both ends of the device.
     pub metadata: Extent,
+    /// Contents, as [`found`] names them, that an unfinished creation leaves here.
+    pub leaves: Option<&'static str>,
 }
 
-/// Begins a creation: makes devices ready to be initialised, and marks the first one. The mark is overwritten by the
-/// layer's first metadata page; until then the creation is unfinished, and the next one overwrites what it left.
+/// Begins a creation: makes devices ready to be initialised, and marks their first pages. The creation is unfinished
+/// while the first device has its mark, or if `unfinished`: then the next one overwrites what it left. The layer's last
+/// write of a creation has to overwrite that mark, and an earlier one those of the other devices.
 ///
-/// Contents are refused, unless `replace`: then they are zeroed.
+/// Other contents are refused, unless `replace`: then they are zeroed.
 ///
 /// # Errors
 /// `Invalid` for contents, and the devices' errors.
-pub async fn claim(devices: &[New<'_>], replace: bool) -> Result<(), IoError> {
-    let Some(New { device: marked, .. }) = devices.first() else { return Ok(()) };
-    let first = Extent::of_pages(0, 1);
-    let page = marked.read(first, Buffer::zeroed(first.bytes()), Hints::default()).await?;
-    let is_unfinished = page.look(durable::is_unfinished);
-    let mut used = Vec::new();
-    for New { key, device, metadata } in devices {
+pub async fn claim(devices: &[New<'_>], unfinished: bool, replace: bool) -> Result<(), IoError> {
+    let (first, how) = (Extent::of_pages(0, 1), Hints::default());
+    let (mut unfinished, mut used) = (unfinished, Vec::new());
+    for (number, New { key, device, metadata, leaves }) in devices.iter().enumerate() {
+        let page = device.read(first, Buffer::zeroed(first.bytes()), how.clone()).await?;
+        let is_marked = page.look(durable::is_unfinished);
+        unfinished |= number == 0 && is_marked;
         let mut contents = found(*device).await?;
         if contents.is_none() && !is_zero(*device, *metadata).await? {
             contents = Some("data");
         }
         let Some(contents) = contents else { continue };
-        if !replace && !is_unfinished {
+        if !replace && !is_marked && !(unfinished && *leaves == Some(contents)) {
             let why = format!("found {contents}, expected zeroes: --replace discards the present contents");
-            return Err(IoError::new(ErrorKind::Invalid, *key, Some(Extent::of_pages(0, 1)), why));
+            return Err(IoError::new(ErrorKind::Invalid, *key, Some(first), why));
         }
         used.push((*device, *metadata));
     }
-    let how = Hints::default();
-    let page = Buffer::zeroed(first.bytes());
-    page.put(0, &durable::unfinished());
-    marked.write(first, page, how.clone()).await?;
-    marked.flush(how.clone()).await?;
+    for New { device, .. } in devices {
+        let page = Buffer::zeroed(first.bytes());
+        page.put(0, &durable::unfinished());
+        device.write(first, page, how.clone()).await?;
+        device.flush(how.clone()).await?;
+    }
     for (device, metadata) in used {
         for at in ends(device).into_iter().chain([metadata]).flat_map(|at| parts(device, at)) {
-            let zeroes = Buffer::zeroed(at.bytes());
-            if at.start.0 == 0 && std::ptr::addr_eq(device, *marked) {
-                zeroes.put(0, &durable::unfinished());
+            // Behind the mark.
+            let skipped = first.end().0.saturating_sub(at.start.0).min(at.sectors);
+            let at = Extent { start: at.start + skipped, sectors: at.sectors - skipped };
+            if at.sectors > 0 {
+                device.write(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
             }
-            device.write(at, zeroes, how.clone()).await?;
         }
         device.flush(how.clone()).await?;
     }

@@ -158,6 +158,11 @@ impl Entry {
         self.over == Over::Several
     }
 
+    /// Whether it keeps its metadata on the devices that `over` names, and not on devices of its own alone.
+    pub fn has_metadata_below(&self) -> bool {
+        self.devices.is_empty() || self.is_over_several()
+    }
+
     /// Whether it adapts its layout: see [`Layer::reconfigure`].
     pub fn reconfigures(&self) -> bool {
         self.commands.contains(&"reconfigure")

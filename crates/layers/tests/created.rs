@@ -110,6 +110,33 @@ fn power_may_fail_at_any_request_of_a_creation() {
     }
 }
 
+/// A creation that was cut short does not excuse data on another disk in the place of one.
+#[test]
+fn an_unfinished_creation_overwrites_only_what_it_left() {
+    for name in ["proximal", "raid4"] {
+        let entry = seekless_layers::registry::find(name).unwrap();
+        for nth in 1..40 {
+            let work = async {
+                let durable = devices(entry);
+                let cut = PowerCut::new(durable[1].clone(), powercut::Options { nth, keep: Keep::All });
+                let mut volatile = durable.clone();
+                volatile[1] = Rc::new(cut);
+                if create(entry, &volatile).await.is_ok() {
+                    return;
+                }
+                let at = Extent::of_pages(0, 2);
+                let data = Buffer::from_vec(vec![7; 8_192]);
+                durable[0].write(at, data.clone(), Hints::default()).await.unwrap();
+                let refused = create(entry, &durable).await.unwrap_err().to_string();
+                assert!(refused.contains("found data"), "{name}, {nth}: {refused}");
+                let there = durable[0].read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+                assert_eq!(there.to_vec(), data.to_vec(), "{name}, {nth}");
+            };
+            Runtime::new(nth).run(work).unwrap();
+        }
+    }
+}
+
 /// Zeroes are not taken for a volume, and what lies there is not given up by accident.
 #[test]
 fn zeroes_are_refused_by_opening_and_contents_by_creating() {

@@ -140,7 +140,7 @@ impl Layer {
 
     /// The devices that hold its metadata: its own; if it has none, or is over several, those below.
     pub fn metadata_on(&self) -> impl Iterator<Item = &String> {
-        let below = self.entry.devices.is_empty() || self.entry.is_over_several();
+        let below = self.entry.has_metadata_below();
         self.over.iter().filter(move |_| below).chain(self.devices.values().flatten())
     }
 }

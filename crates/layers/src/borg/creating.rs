@@ -65,8 +65,8 @@ impl Borg {
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
         let how = Hints::default();
-        let bopt_only = New { key: "bopt", device: &*bopt, metadata: Extent::new(0, 0) };
-        contents::claim(&[bopt_only], replace).await?;
+        let new = New { key: "bopt", device: &*bopt, metadata: Extent::new(0, 0), leaves: None };
+        contents::claim(&[new], false, replace).await?;
         let borg = Borg::open_creating(origin, bopt, options, false).await?;
         borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;

@@ -121,7 +121,8 @@ async fn begin(to: &dyn BlockDevice) -> Result<(), IoError> {
         let why = format!("found {found}, expected zeroes: a repair goes to an unused area");
         return Err(IoError::new(ErrorKind::Invalid, "borg", Some(begin), why));
     }
-    contents::claim(&[New { key: "to", device: to, metadata: Extent::new(0, 0) }], false).await
+    let new = New { key: "to", device: to, metadata: Extent::new(0, 0), leaves: None };
+    contents::claim(&[new], false, false).await
 }
 
 /// Copies the dirty pages that can be read; the copies: slot, page, and that they are dirty.

@@ -89,7 +89,8 @@ impl Lld {
     pub async fn create(below: Rc<dyn BlockDevice>, options: Options, replace: bool) -> Result<(), IoError> {
         let layout = options.built(below.geometry().sectors)?;
         let metadata = Extent { start: Lba(0), sectors: layout.copy(1).end().0 };
-        contents::claim(&[New { key: "over", device: &*below, metadata }], replace).await?;
+        contents::claim(&[New { key: "over", device: &*below, metadata, leaves: None }], false, replace)
+            .await?;
         let lld = Lld::open(below, options, true).await?;
         lld.begin(&Hints::default()).await?;
         lld.stop().await

@@ -108,8 +108,8 @@ impl Mapper {
     /// `Invalid` for contents that are refused and devices that do not suit, and the devices' errors.
     pub async fn create(below: Rc<dyn BlockDevice>, options: &Options, replace: bool) -> Result<(), IoError> {
         let pages = options.pages_of(below.geometry().sectors)?;
-        let new = New { key: "over", device: &*below, metadata: sealed::copies(pages) };
-        contents::claim(&[new], replace).await?;
+        let new = New { key: "over", device: &*below, metadata: sealed::copies(pages), leaves: None };
+        contents::claim(&[new], false, replace).await?;
         let mapper = Mapper::open(below, options, true).await?;
         Layer::stop(&*mapper).await
     }

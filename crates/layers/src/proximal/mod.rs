@@ -92,8 +92,9 @@ impl Proximal {
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
         let nothing = Extent::new(0, 0);
-        let new = |key, device| New { key, device, metadata: nothing };
-        contents::claim(&[new("flash", &*flash), new("over", &*data)], replace).await?;
+        let new = |key, device, leaves| New { key, device, metadata: nothing, leaves };
+        let disk = new("over", &*data, Some("the disk of a proximal volume"));
+        contents::claim(&[new("flash", &*flash, None), disk], false, replace).await?;
         let volume = Proximal::open(data, flash, options, true, false).await?;
         Layer::stop(&*volume).await?;
         Ok(volume.identity())

@@ -220,13 +220,18 @@ impl Raid {
     pub async fn create(below: Below, options: &Options, replace: bool) -> Result<(), IoError> {
         layout(&below, options)?;
         let members = devices(&below)?;
-        let replace = replace || is_unfinished(&members).await;
+        let unfinished = is_unfinished(&members).await;
         let log = below.devices.get(LOG).into_iter().flatten();
-        let all = || members.iter().map(|member| ("over", member)).chain(log.clone().map(|log| (LOG, log)));
-        let new: Vec<New<'_>> =
-            all().map(|(key, device)| New { key, device: &**device, metadata: Extent::new(0, 0) }).collect();
-        contents::claim(&new, replace).await?;
-        for (_, device) in all() {
+        let members = members.iter().map(|member| ("over", "a member of an array (raid4)", member));
+        let all: Vec<_> = members.chain(log.map(|log| (LOG, "the log of an array (raid4)", log))).collect();
+        let new = all.iter().map(|(key, leaves, device)| New {
+            key,
+            device: &***device,
+            metadata: Extent::new(0, 0),
+            leaves: Some(leaves),
+        });
+        contents::claim(&new.collect::<Vec<_>>(), unfinished, replace).await?;
+        for (.., device) in all {
             zero(&**device).await?;
         }
         let raid = Raid::open(&Below { create: true, ..below }, options).await?;

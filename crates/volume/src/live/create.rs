@@ -62,11 +62,7 @@ async fn create_all(
             pairs.may_create(&description.file, name)?;
         }
         let below = devices_below(description, layer, &components).await.at(place)?;
-        let own = if layer.entry.devices.is_empty() || layer.entry.is_over_several() {
-            &below.over[..]
-        } else {
-            &[]
-        };
+        let own = if layer.entry.has_metadata_below() { &below.over[..] } else { &[] };
         let own = own.iter().chain(below.devices.values().flatten());
         let sectors: u64 = own.map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
