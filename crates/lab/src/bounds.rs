@@ -1,4 +1,4 @@
-//! Bounds of a comparison: what BORG could reach with knowledge that it cannot have, phase by phase.
+//! Bounds of a comparison: what a layer that plans could reach with knowledge that it cannot have, phase by phase.
 //!
 //! At each reconfiguration the layer foresees the requests until the next one, and plans from these alone; the trace
 //! waits meanwhile, and no copy is counted. *Oracle*: it foresees all of them. *Oracle-seen*: only what they ask of pages
@@ -79,9 +79,9 @@ enum Foresight {
     Seen,
 }
 
-/// Whether a volume has bounds: BORG is what its clients use.
+/// Whether a volume has bounds: the layer that its clients use has planners.
 pub fn has_bounds(volume: &Description) -> bool {
-    volume.layers.get(&volume.top).is_some_and(|layer| layer.entry.name == "borg")
+    volume.layers.get(&volume.top).is_some_and(|layer| (layer.entry.defaults)().contains_key("planner"))
 }
 
 /// The bounds of a run in these phases, of which each that is named `R` begins with a reconfiguration.

@@ -111,7 +111,7 @@ fn compare_all(
         return setting("volume", "none", "at least one");
     };
     if how.bounds && !others.iter().any(|other| bounds::has_bounds(&other.volume)) {
-        return setting("bounds", "no volume with borg as its top layer", "one, compared with a base");
+        return setting("bounds", "no volume whose top layer has planners", "one, compared with a base");
     }
     let play = |candidate, cuts| play_one(trace, candidate, how, cuts, None, progress);
     let played = others.iter().map(|other| play(other, Vec::new())).collect::<Result<Vec<_>, _>>()?;

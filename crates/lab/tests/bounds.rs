@@ -100,5 +100,8 @@ fn bounds_are_only_found_if_asked_for_and_change_nothing_else() {
     let candidate = Candidate { name: "bare".to_owned(), volume: bare() };
     let play = Play { bounds: true, ..Play::default() };
     let refused = compare_volumes(&trace, &[candidate.clone(), candidate], &play, &|_| ()).unwrap_err();
-    assert!(refused.to_string().contains("bounds: found no volume with borg"), "{refused}");
+    assert!(
+        refused.to_string().contains("bounds: found no volume whose top layer has planners"),
+        "{refused}"
+    );
 }

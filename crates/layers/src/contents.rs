@@ -95,7 +95,8 @@ pub async fn claim(devices: &[New<'_>], unfinished: bool, replace: bool) -> Resu
             contents = Some("data");
         }
         let Some(contents) = contents else { continue };
-        if !replace && !is_marked && !(unfinished && *leaves == Some(contents)) {
+        let is_left = is_marked || unfinished && *leaves == Some(contents);
+        if !replace && !is_left {
             let why = format!("found {contents}, expected zeroes: --replace discards the present contents");
             return Err(IoError::new(ErrorKind::Invalid, *key, Some(first), why));
         }

@@ -159,8 +159,12 @@ impl Cache {
         self.forget_fetches(at);
         for (part, piece) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
-            self.state.borrow_mut().miss(page);
-            if !self.state.borrow_mut().takes(page) {
+            let takes = {
+                let state = &mut *self.state.borrow_mut();
+                state.miss(page);
+                state.takes(page)
+            };
+            if !takes {
                 Box::pin(self.room_for(page, how)).await?;
             }
             let needless = self.state.borrow_mut().put(part, &piece);
