@@ -14,9 +14,11 @@ use seekless_volume::{Description, file};
 /// Requests of every kind, within a volume's limits, and commands.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ops = select(vec![Op::Read, Op::Write, Op::Discard, Op::WriteZeroes, Op::Flush]);
-    let one = (ops, 0..1_u64 << 40, 1..=1_u64 << 16, any::<bool>()).prop_map(|(op, start, sectors, fua)| {
+    let one = (ops, 0..1_u64 << 40, 1..=1_u64 << 16, any::<bool>(), any::<bool>());
+    let one = one.prop_map(|(op, start, sectors, fua, meets)| {
         let at = if op == Op::Flush { Extent::default() } else { Extent::new(start, sectors) };
-        Step::Ask(Request { op, at, fua: fua && matches!(op, Op::Write | Op::WriteZeroes) })
+        let request = Request { op, at, fua: fua && matches!(op, Op::Write | Op::WriteZeroes) };
+        if meets && op != Op::Flush { Step::Meet(request) } else { Step::Ask(request) }
     });
     let command = select(vec!["reconfigure", "drain", "stop", "remove", "insert"]).prop_map(Step::Do);
     proptest::collection::vec(prop_oneof![4 => one, 1 => command], 0..9)
@@ -136,12 +138,12 @@ fn commands_come_between_requests_and_change_none_of_them() {
         let steps = with_commands(requests.clone(), &commands, 20, seed);
         let asked = steps.iter().filter_map(|step| match step {
             Step::Ask(request) => Some(*request),
-            Step::Do(_) => None,
+            Step::Meet(_) | Step::Do(_) => None,
         });
         assert!(asked.eq(requests.iter().copied()));
         let message = steps.iter().filter_map(|step| match step {
             Step::Do(command) => Some(*command),
-            Step::Ask(_) => None,
+            Step::Ask(_) | Step::Meet(_) => None,
         });
         let message: Vec<&str> = message.collect();
         assert!((60..160).contains(&message.len()), "{} commands", message.len());

@@ -123,9 +123,12 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Do(command) => write!(f, "do {command}"),
-            Step::Ask(Request { op: Op::Flush, .. }) => write!(f, "flush"),
-            Step::Ask(Request { op, at, fua }) => {
-                write!(f, "{op} {}+{}{}", at.start.0, at.sectors, if *fua { " fua" } else { "" })
+            Step::Ask(Request { op: Op::Flush, .. }) | Step::Meet(Request { op: Op::Flush, .. }) => {
+                write!(f, "flush")
+            }
+            Step::Ask(Request { op, at, fua }) | Step::Meet(Request { op, at, fua }) => {
+                let meets = if matches!(self, Step::Meet(_)) { "meeting " } else { "" };
+                write!(f, "{meets}{op} {}+{}{}", at.start.0, at.sectors, if *fua { " fua" } else { "" })
             }
         }
     }
@@ -176,7 +179,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
+                                meeting REQUEST, do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -257,6 +260,7 @@ fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
 fn step(words: &[&str]) -> Option<Step> {
     match words {
         ["do", command] => topmost::command(command).map(Step::Do),
+        ["meeting", words @ ..] => request(words).filter(|request| request.op != Op::Flush).map(Step::Meet),
         _ => request(words).map(Step::Ask),
     }
 }

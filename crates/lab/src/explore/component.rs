@@ -14,7 +14,9 @@ use std::rc::{Rc, Weak};
 
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::{self, Rng};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op};
+use seekless_core::{
+    BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op,
+};
 
 use super::conditions::Conditions;
 use super::image::{Content, Image};
@@ -185,6 +187,14 @@ impl Component {
         }
     }
 
+    /// Notes that one of these sectors is read or written, with this content: another one each time.
+    fn notes(&self, at: Extent, class: Class, content: impl Fn(u64) -> Content) {
+        let Some(Records { log, .. }) = &self.records else { return };
+        let mut log = log.borrow_mut();
+        let index = log.events.len() as u64 % at.sectors.max(1);
+        log.at_work.note(class, &content(index));
+    }
+
     async fn carry_out(&self, at: Extent, contents: Vec<Content>, fua: bool) {
         let logged = self.records.as_ref().map(|records| self.began(records, at, &contents, fua));
         self.takes_time().await;
@@ -216,6 +226,9 @@ impl BlockDevice for Component {
             return io(ready(self.read_image(at, into, false)));
         };
         io(async move {
+            self.notes(at, how.class, |index| {
+                self.image.borrow().content(at.start.0 + index).cloned().unwrap_or_default()
+            });
             let early = records.early.borrow_mut().chance(1, 2);
             let read = early.then(|| self.read_image(at, into.clone(), how.verify));
             self.takes_time().await;
@@ -227,7 +240,11 @@ impl BlockDevice for Component {
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.store(at, Content::of_buffer(&from), how.fua))
+        let contents = Content::of_buffer(&from);
+        io(async move {
+            self.notes(at, how.class, |index| contents.get(index as usize).cloned().unwrap_or_default());
+            self.store(at, contents, how.fua).await
+        })
     }
 
     fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {

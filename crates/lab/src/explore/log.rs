@@ -7,6 +7,7 @@ use std::rc::Rc;
 use seekless_core::{Extent, IoError, Nanos};
 
 use super::image::Content;
+use super::meeting::AtWork;
 use crate::check::history;
 
 /// An event.
@@ -67,6 +68,8 @@ pub struct Log {
     pub commands: Vec<Command>,
     /// Longest response time of a client's request.
     pub longest: Nanos,
+    /// Sectors of clients that the components are reading and writing.
+    pub at_work: AtWork,
 }
 
 impl Log {

@@ -18,6 +18,7 @@ pub mod faults;
 mod gone;
 pub mod image;
 pub mod log;
+mod meeting;
 pub mod power;
 pub mod replay;
 pub mod restart;
@@ -108,8 +109,6 @@ impl Default for Options {
 const RUN_COSTS: u64 = 40;
 /// Pages of exhaustive small workloads.
 const ALL_PAGES: u64 = 2;
-/// Requests between a restart and the next crash, at most.
-const BETWEEN: usize = 12;
 /// Factor by which moments right after a guarantee, such as an answered flush, are examined more often.
 const PROMISED: u64 = 4;
 /// Factor by which runs continue more often from states with a torn write of metadata.
@@ -157,8 +156,9 @@ pub struct Explorer<'a> {
     judge: Judge,
     /// Whether layers' metadata is sealed.
     rots: bool,
-    /// Components of which one may be missing.
+    /// Components of which one may be missing: after a crash, or only after a stop.
     spare: Vec<u32>,
+    spare_stopped: Vec<u32>,
     rng: Rng,
     seen: FxHashSet<u64>,
     metadata: FxHashSet<u64>,
@@ -201,7 +201,8 @@ impl<'a> Explorer<'a> {
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
             rots: description.layers.values().any(|layer| layer.entry.sealed),
-            spare: gone::spare(description),
+            spare: gone::spare(description, false),
+            spare_stopped: gone::spare(description, true),
             options,
             seen: FxHashSet::default(),
             metadata: FxHashSet::default(),
@@ -396,7 +397,7 @@ impl<'a> Explorer<'a> {
             }
         }
         self.judge.spent.on(part);
-        Ok(())
+        self.stopped_without_one(followed, &power, &registers)
     }
 
     /// Examines the states of one moment.
@@ -470,8 +471,7 @@ impl<'a> Explorer<'a> {
         let mut registers = registers.clone();
         registers.crash();
         let count = followed.plan.steps.len();
-        let from = self.rng.below(count.max(1) as u64) as usize;
-        let steps = followed.plan.steps.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
+        let steps = self.steps_after(&followed.plan.steps);
         let first = followed.plan.first + count as u64;
         let (images, cached) = power.restart(followed.log, &crash);
         let torn = power::torn(followed.log, &crash.survivors).collect();

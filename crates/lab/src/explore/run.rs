@@ -103,14 +103,7 @@ impl Plan {
             .collect();
         let closed = match tree::build(&opener.description, opener.named(&devices), Bytes::Real).await {
             Ok(tree) => {
-                script::carry_out(
-                    self.steps.clone(),
-                    self.first,
-                    self.conditions.clients,
-                    &tree,
-                    log.clone(),
-                )
-                .await;
+                script::carry_out(self.steps.clone(), self.first, self.conditions, &tree, log.clone()).await;
                 None
             }
             Err(error) => Some(error.to_string()),

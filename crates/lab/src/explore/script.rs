@@ -10,8 +10,9 @@ use std::rc::Rc;
 use seekless_core::device::unknown_command;
 use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, Extent, Flags, Hints, Op, Zeroes};
-use seekless_layers::Topmost;
+use seekless_layers::{Topmost, topmost};
 
+use super::conditions::Conditions;
 use super::log::{Command, Event, Shared};
 use crate::LabError;
 use crate::check::{self, history};
@@ -36,6 +37,8 @@ pub struct Request {
 pub enum Step {
     /// A request.
     Ask(Request),
+    /// A request that goes where the volume is at work ([`super::meeting`]); to its own extent if nothing is known.
+    Meet(Request),
     /// A command to the topmost layer: see [`seekless_layers::Topmost::command`].
     Do(&'static str),
 }
@@ -44,7 +47,7 @@ impl Step {
     /// Extent of the request, if it is one.
     pub fn at(&self) -> Extent {
         match self {
-            Step::Ask(request) => request.at,
+            Step::Ask(request) | Step::Meet(request) => request.at,
             Step::Do(_) => Extent::default(),
         }
     }
@@ -90,6 +93,15 @@ pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u
     steps
 }
 
+/// The steps, a share of whose requests go where the volume is at work: `meets` in 100.
+pub fn with_meetings(steps: Vec<Step>, meets: u64, rng: &mut Rng) -> Vec<Step> {
+    let meeting = |step| match step {
+        Step::Ask(request) if request.op != Op::Flush && rng.chance(meets, 100) => Step::Meet(request),
+        step => step,
+    };
+    steps.into_iter().map(meeting).collect()
+}
+
 /// Writes of a whole volume of `sectors` sectors, and a flush.
 pub fn fill(sectors: u64) -> Vec<Request> {
     /// Sectors of a write: as many as a file system writes at once.
@@ -100,18 +112,35 @@ pub fn fill(sectors: u64) -> Vec<Request> {
     writes.chain([Request { op: Op::Flush, at: Extent::default(), fua: false }]).collect()
 }
 
-/// Carries out these steps; the first one's number is `first`.
-pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree, log: Shared) {
+/// Carries out these steps; the first one's number is `first`. Where sectors may be weak
+/// and the topmost layer can verify, every other read is followed by a verifying one. That is not ordered with writes:
+/// what it returns is not judged. In every other run a stop at the end waits until all requests are answered.
+pub async fn carry_out(
+    steps: Rc<[Step]>,
+    first: u64,
+    Conditions { clients, seed, weak, .. }: Conditions,
+    tree: &Tree,
+    log: Shared,
+) {
     let next = Rc::new(Cell::new(0));
+    let stops_last = seed % 2 == 0 && steps.last() == Some(&Step::Do("stop"));
+    let end = steps.len() - usize::from(stops_last);
+    let can_verify = |topmost: &Rc<Topmost>| topmost::commands(topmost.entry()).contains(&"verify");
+    let verifies = weak > 0 && tree.topmost.as_ref().is_some_and(can_verify);
     let clients = (0..clients.max(1)).map(|_| {
         let (steps, next, log) = (steps.clone(), next.clone(), log.clone());
         let (top, topmost) = (tree.top.clone(), tree.topmost.clone());
         runtime::spawn(async move {
-            while let Some(step) = steps.get(next.get()) {
+            while let Some(step) = steps[..end].get(next.get()) {
                 let id = first + next.get() as u64;
+                let verify = verifies && id % 2 == 0;
                 next.set(next.get() + 1);
                 match step {
-                    Step::Ask(request) => ask(id, *request, &*top, &log).await,
+                    Step::Ask(request) => ask(id, *request, verify, &*top, &log).await,
+                    Step::Meet(request) => {
+                        let at = log.borrow().at_work.meet(request.at, id, top.geometry().sectors);
+                        ask(id, Request { at, ..*request }, verify, &*top, &log).await;
+                    }
                     Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
             }
@@ -119,6 +148,9 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
     });
     for client in clients.collect::<Vec<_>>() {
         client.await;
+    }
+    if stops_last {
+        carry_out_command(first + end as u64, "stop", tree.topmost.as_deref(), &log).await;
     }
 }
 
@@ -149,7 +181,7 @@ async fn carry_out_command(
     log.events.push(Event::CommandDone(number));
 }
 
-async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {
+async fn ask(id: u64, request: Request, verify: bool, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {
     let Request { op, at, fua } = request;
     let how = Hints { fua, ..Hints::default() };
     let begin = runtime::now();
@@ -171,4 +203,9 @@ async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<sup
         (Ok(()), _) => history::Event::Done { id },
         (Err(_), _) => history::Event::Failed { id },
     }));
+    drop(log);
+    if verify && op == Op::Read {
+        let how = Hints { verify, ..Hints::default() };
+        drop(top.read(at, Buffer::zeroed(at.bytes()), how).await);
+    }
 }

@@ -3,13 +3,16 @@
 //!
 //! Each attempt is a small exploration of its own, so the crash is found again wherever it has moved to.
 
+use std::collections::BTreeMap;
+
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::{Case, Segment};
 use super::conditions::Conditions;
-use super::replay::replay;
-use super::script::{Request, Step};
+use super::replay::{Line, replay};
+use super::script::{self, Request, Step};
 use super::{Explorer, Finding, Options, Script};
+use crate::check::history;
 use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::Setting;
@@ -51,6 +54,7 @@ impl<'a> Shrinker<'a> {
 
     /// The smallest finding derived from this one.
     pub fn shrink(&mut self, finding: Finding) -> Finding {
+        let finding = self.with_own_extents(finding);
         let Some(mut now) = self.first(&finding.case) else {
             return self.fewer_survivors(self.only_issued(finding));
         };
@@ -167,6 +171,28 @@ impl<'a> Shrinker<'a> {
         replay(self.description, &case).finding.unwrap_or(finding)
     }
 
+    /// With requests that went where the volume was at work replaced by the same requests to the same sectors.
+    fn with_own_extents(&self, finding: Finding) -> Finding {
+        let replayed = replay(self.description, &finding.case);
+        let issued = |line: &Line| match line {
+            Line::Event(history::Event::Issue { id, at, .. }) => Some((*id, *at)),
+            _ => None,
+        };
+        let issued: BTreeMap<u64, Extent> = replayed.history.iter().filter_map(issued).collect();
+        let filled = finding.case.0.first().is_some_and(|segment| segment.fill);
+        let sectors = self.description.check().unwrap_or(0);
+        let first = 1 + if filled { script::fill(sectors).len() as u64 } else { 0 };
+        let mut case = finding.case.clone();
+        let steps = case.0.iter_mut().flat_map(|segment| &mut segment.steps);
+        for (id, step) in (first..).zip(steps) {
+            if let Step::Meet(request) = *step {
+                let at = issued.get(&id).copied().unwrap_or(request.at);
+                *step = Step::Ask(Request { at, ..request });
+            }
+        }
+        replay(self.description, &case).finding.unwrap_or(finding)
+    }
+
     /// Leaves out of the last crash what need not survive.
     fn fewer_survivors(&self, mut finding: Finding) -> Finding {
         let mut index = 0;
@@ -189,6 +215,10 @@ impl<'a> Shrinker<'a> {
 fn simpler(step: Step) -> Vec<Step> {
     match step {
         Step::Ask(request) => simpler_request(request).into_iter().map(Step::Ask).collect(),
+        Step::Meet(request) => {
+            let own = std::iter::once(Step::Ask(request));
+            own.chain(simpler_request(request).into_iter().map(Step::Meet)).collect()
+        }
         Step::Do(_) => Vec::new(),
     }
 }

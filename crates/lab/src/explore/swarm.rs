@@ -4,7 +4,7 @@
 //! everything (Groce et al., "Swarm testing", ISSTA 2012).
 
 use seekless_core::runtime::Rng;
-use seekless_core::{Extent, Op, PAGE_SECTORS, SECTOR_BYTES};
+use seekless_core::{Op, PAGE_SECTORS, SECTOR_BYTES};
 
 use super::Script;
 use super::campaign::Campaign;
@@ -26,6 +26,9 @@ const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
 const READ_BACK: usize = 4;
 /// One in this many steps is a command; 0 for none.
 const COMMANDS: [u64; 6] = [4, 8, 20, 40, 100, 0];
+
+/// Requests that go where the volume is at work, in 100, at most.
+const MEETINGS: u64 = 90;
 
 /// A random number between 1 and `most`, of random magnitude.
 fn magnitude(most: u64, rng: &mut Rng) -> u64 {
@@ -76,18 +79,19 @@ fn churn(sectors: u64, rng: &mut Rng) -> String {
 /// The script with reads of some of what it wrote at its end, to detect silent errors.
 pub(super) fn read_back(script: Script) -> Script {
     let mut rng = Rng::seeded(script.conditions.seed ^ 0x5265_6164_0000_0000);
+    let read = |at| Request { op: Op::Read, at, fua: false };
     let written = script.steps.iter().filter_map(|step| match step {
-        Step::Ask(Request { op: Op::Write | Op::WriteZeroes, at, .. }) => Some(*at),
+        Step::Ask(Request { op: Op::Write | Op::WriteZeroes, at, .. }) => Some(Step::Ask(read(*at))),
+        Step::Meet(Request { op: Op::Write | Op::WriteZeroes, at, .. }) => Some(Step::Meet(read(*at))),
         _ => None,
     });
-    let mut written: Vec<Extent> = written.collect();
+    let mut written: Vec<Step> = written.collect();
     let most = (script.steps.len() / READ_BACK).min(written.len());
     for index in 0..most {
         let other = index + rng.below((written.len() - index) as u64) as usize;
         written.swap(index, other);
     }
-    let reads = written[..most].iter().map(|at| Step::Ask(Request { op: Op::Read, at: *at, fua: false }));
-    let steps = script.steps.iter().copied().chain(reads).collect();
+    let steps = script.steps.iter().chain(&written[..most]).copied().collect();
     Script { steps, ..script }
 }
 
@@ -108,7 +112,9 @@ impl Campaign<'_> {
             None => script::of_workload(&workload::parse(&own)?, sectors, seed, requests)?,
         };
         let known = if denser > 1 { self.known_commands() } else { some(self.known_commands(), &mut rng) };
-        let steps = script::with_commands(requests, &known, commands, seed).into();
+        let steps = script::with_commands(requests, &known, commands, seed);
+        let meets = if rng.chance(1, 2) { 0 } else { magnitude(MEETINGS, &mut rng) };
+        let steps = script::with_meetings(steps, meets, &mut rng).into();
         let numbers = Conditions::drawn(same, components, self.clients).numbers;
         let conditions = Conditions { numbers, ..Conditions::drawn(seed, components, self.clients) };
         Ok(Script { steps, conditions, settings })
@@ -127,6 +133,8 @@ impl Campaign<'_> {
 
 #[cfg(test)]
 mod tests {
+    use seekless_core::Extent;
+
     use super::*;
 
     #[test]

@@ -28,7 +28,7 @@ use seekless_core::{
 
 use super::options::MoveClass;
 use super::pace::{Pace, Throttle};
-use super::store::{Entry, Slot};
+use super::store::{Entry, Slot, Update};
 use super::{Borg, did};
 use crate::destage::{self, Pages};
 pub(super) use shared::Movers;
@@ -303,8 +303,7 @@ impl<'a> Mover<'a> {
             did("evicted", Extent::of_pages(page, 1), place);
             (removed, drained) = (removed + 1, drained + u64::from(entry.dirty));
         }
-        let done = update.persist(&locked.how).await;
-        borg.movers.unlocked();
+        let done = self.persist(update, locked).await;
         if done.is_ok() {
             borg.tally(&self.how, |traffic| traffic.drained += drained);
         }
@@ -365,7 +364,7 @@ impl<'a> Mover<'a> {
         let borg = self.borg;
         // Before the pages are locked: requests that wait for them should not wait for other metadata writers.
         let mut update = borg.store.update(&self.how).await;
-        let mut locked = self.lock_valid(moves.iter().map(|(page, _)| *page));
+        let locked = self.lock_valid(moves.iter().map(|(page, _)| *page));
         let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
         let placed: Vec<Move> = moves.iter().copied().filter(|(page, _)| valid.contains(page)).collect();
         for &(page, slot) in &placed {
@@ -377,12 +376,17 @@ impl<'a> Mover<'a> {
                 did("relocated", Extent::of_pages(page, 1), place);
             }
         }
+        self.persist(update, locked).await.map(|()| placed.len() as u64)
+    }
+
+    /// Makes an update durable; its pages stay locked until then.
+    async fn persist(&self, mut update: Update<'_>, mut locked: Locked) -> Result<(), IoError> {
         if mutant::is("borg: locks are dropped before a move is durable") {
             locked.guards.clear();
         }
         let done = update.persist(&locked.how).await;
-        borg.movers.unlocked();
-        done.map(|()| placed.len() as u64)
+        self.borg.movers.unlocked();
+        done
     }
 
     /// Begins optimistic copies of these pages: from now on, writes to them are noticed.

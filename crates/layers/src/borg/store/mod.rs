@@ -50,6 +50,7 @@ pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
 pub use state::State;
+pub use update::Update;
 
 use self::format::{OLD, Super};
 use metadata::Supers;
