@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
-use crate::measure::{Cost, LayerTraffic, Readiness, Reconfigured};
+use crate::measure::{Cost, LayerTraffic, Readiness, Reconfigured, SnapshotSpace};
 use crate::model::Modelled;
 use crate::record::Record;
 use crate::request::{Account, Class, Hints, Op};
@@ -240,7 +240,7 @@ pub trait BlockDevice {
 
     /// Named snapshots.
     fn views(&self) -> Vec<View> {
-        Vec::new()
+        self.below().map_or_else(Vec::new, BlockDevice::views)
     }
 }
 
@@ -286,6 +286,22 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Ok(None)))
     }
 
+    /// Its snapshots in the order of their creation; `None` if it is a layer that has none. [`BlockDevice::views`] gives
+    /// their contents.
+    fn snapshots(&self) -> Option<Vec<SnapshotSpace>> {
+        None
+    }
+
+    /// Takes a snapshot of this name: writes that have ended are in it, durably, those that begin later are not.
+    fn create_snapshot(&self, _name: &str) -> IoFuture<'_, ()> {
+        Box::pin(ready(Err(without_snapshots())))
+    }
+
+    /// Deletes the snapshot of this name.
+    fn delete_snapshot(&self, _name: &str) -> IoFuture<'_, ()> {
+        Box::pin(ready(Err(without_snapshots())))
+    }
+
     /// What speaks for reconfiguring it now.
     fn readiness(&self) -> Readiness {
         Readiness::default()
@@ -326,6 +342,12 @@ pub trait Layer: BlockDevice {
         let why = "it owns the order of what is below: copy out";
         Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
     }
+}
+
+/// The error of a layer that has no snapshots.
+fn without_snapshots() -> IoError {
+    let why = "found a layer without snapshots, expected one that has them: proximal";
+    IoError::new(ErrorKind::Unsupported, "layer", None, why)
 }
 
 /// The error of a layer without the command `found`; `commands` are those that it has.

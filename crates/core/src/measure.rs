@@ -4,6 +4,17 @@ use crate::error::IoError;
 use crate::runtime;
 use crate::units::{Nanos, SECTOR_BYTES};
 
+/// Space of a snapshot, in blocks of 4 KiB on the data device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSpace {
+    /// Its name.
+    pub name: String,
+    /// Blocks that it sees.
+    pub blocks: u64,
+    /// Those of them that nothing else sees: they are free when it is deleted.
+    pub unique: u64,
+}
+
 /// A sequence of requests on one side of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {

@@ -20,7 +20,7 @@ use crate::fault::powercut::{self, PowerCut};
 use crate::launch;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
-use crate::proximal::{self, Proximal};
+use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::refused::Refused;
 use crate::scrub::{self, Scrub};
@@ -52,6 +52,8 @@ pub struct Entry {
     pub commands: &'static [&'static str],
     /// Rare code paths that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],
+    /// Rare code paths that no exploration reaches, since it makes no such requests: the tests of the layer do.
+    pub edges_of_tests: &'static [&'static str],
     /// Canaries for its option `canary`; none without the feature `canaries`.
     pub canaries: &'static [&'static str],
     /// Whether it keeps metadata that distinguishes rotten sectors from torn ones (see `durable/README.md`).
@@ -138,6 +140,7 @@ impl Entry {
             optional: &[],
             commands: &[],
             edges: &[],
+            edges_of_tests: &[],
             canaries: &[],
             sealed: false,
             holds_newer: false,
@@ -397,39 +400,7 @@ pub const LAYERS: [Entry; 14] = [
             },
         )
     },
-    Entry {
-        transparent: false,
-        readme: include_str!("proximal/README.md"),
-        devices: &["flash"],
-        commands: proximal::COMMANDS,
-        edges: proximal::EDGES,
-        canaries: proximal::CANARIES,
-        sealed: true,
-        create: Some(|below, table, replace| {
-            Box::pin(async move {
-                let options = options("proximal", table, proximal::Options::check)?;
-                Proximal::create(below.one()?, below.device("flash")?, &options, replace).await
-            })
-        }),
-        check: |table| parse_options(table, proximal::Options::check).map(drop),
-        defaults: defaults::<proximal::Options>,
-        sectors: Some(|table, below| {
-            let options = parse_options(table, proximal::Options::check)?;
-            Ok(options.shape(below.sum())?.pages * PAGE_SECTORS)
-        }),
-        ..Entry::new(
-            "proximal",
-            "collects small writes in flash, and writes them to free blocks near their neighbours, several per revolution",
-            |below, table| {
-                Box::pin(async move {
-                    let options = options("proximal", table, proximal::Options::check)?;
-                    let (over, flash) = (below.one()?, below.device("flash")?);
-                    let (create, timing_only) = (below.create, below.timing_only);
-                    Ok(Built::new(Proximal::open(over, flash, &options, create, timing_only).await?))
-                })
-            },
-        )
-    },
+    proximal::ENTRY,
     Entry {
         title: "RAID-4",
         transparent: false,

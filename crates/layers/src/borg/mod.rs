@@ -210,6 +210,16 @@ impl Borg {
         self.ledger.borrow_mut().get(account)
     }
 
+    /// Whether a page has a copy.
+    pub(crate) fn has_copy(&self, page: u64) -> bool {
+        self.store.lookup(page).is_some()
+    }
+
+    /// Pages that have a copy, in no order.
+    pub(crate) fn pages_copied(&self) -> Vec<u64> {
+        self.store.pages_where(|_, _| true)
+    }
+
     /// Memory used by the map, in bytes.
     pub fn map_bytes(&self) -> u64 {
         self.store.map_bytes()

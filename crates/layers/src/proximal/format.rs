@@ -1,20 +1,21 @@
-//! On-disk format: a super page and the map on the flash device, and a label on the data device.
+//! On-disk format: a super page, the map and the records of snapshots on the flash device, and a label on the data device.
 //!
-//! Flash: two copies of the super page; two copies of each map page, beside each other; then the staging area. All are in
-//! sealed sectors (see [`crate::durable`]). An entry of a map page is the number of a block plus one, or 0 for a page
-//! without a block, so that zeroes are a map page without blocks. Data: the first page has the label, which is written
-//! once; blocks are numbered from the start of the device.
+//! Flash: two copies of the super page ([`super::super_page`]); two copies of each map page, beside each other; the same
+//! of each page of records; then the staging area. All are in sealed sectors (see [`crate::durable`]). An entry of a map
+//! page is the number of a block plus one, or 0 for a page without a block, so that zeroes are a map page without blocks.
+//! A record is a page, the number of the last snapshot that sees it in this block, plus one, and the block, as in the map.
+//! Data: the first page has the label, which is written once; blocks are numbered from the start of the device.
 //!
 //! Invariants: the super page is written after the label is durable; a map page after the blocks that it names are.
 
 use seekless_core::{Extent, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
-use crate::bytes::{put, u32_at, u64_at, u128_at};
+use crate::bytes::{put, u32_at};
 use crate::durable::sector::{self, Part, Sector};
 
 const PAGE: usize = PAGE_BYTES as usize;
-const SUPER: &[u8; 8] = b"SKLPROX1";
 const MAP: [u8; 8] = *b"SKLPROXM";
+const RECORDS: [u8; 8] = *b"SKLPROXR";
 const LABEL: [u8; 8] = *b"SKLPROXD";
 /// Pages of both copies of the super page.
 const SUPER_PAGES: u64 = 2;
@@ -22,6 +23,14 @@ const SUPER_PAGES: u64 = 2;
 pub const LABEL_PAGES: u64 = 1;
 /// Entries of a map page.
 pub const ENTRIES: usize = PAGE / SECTOR_BYTES as usize * (sector::ROOM / 4);
+/// Bytes of a record.
+const RECORD: usize = 12;
+/// Records of a page of them.
+pub const RECORDS_OF_A_PAGE: usize = PAGE / SECTOR_BYTES as usize * (sector::ROOM / RECORD);
+/// Epochs of a volume at most: each snapshot ends one.
+pub const EPOCH_BITS: u32 = 20;
+/// Bits of the addresses of versions, in pages: their bytes still fit into 64.
+const ADDRESS_BITS: u32 = 50;
 /// No block.
 pub const NONE: u32 = u32::MAX;
 
@@ -39,6 +48,25 @@ pub struct Shape {
     pub pages: u64,
     /// Map pages.
     pub maps: u64,
+    /// Pages of records; 0 in a volume from before there were snapshots.
+    pub records: u64,
+}
+
+/// A version of a page that snapshots see and the volume does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The page.
+    pub page: u32,
+    /// Number of the last snapshot that sees it.
+    pub last: u32,
+    /// Its block; [`NONE`] if the page had none.
+    pub block: u32,
+}
+
+/// Pages of records of a volume with this many map pages and spare blocks: a record for each of these, and one page of
+/// them for each map page, since those of a map page are together.
+pub fn records_of(maps: u64, spare: u64) -> u64 {
+    maps + spare.div_ceil(RECORDS_OF_A_PAGE as u64)
 }
 
 /// Map pages of a volume of this many pages.
@@ -76,13 +104,29 @@ impl Shape {
 
     /// First page of the staging area on flash.
     pub fn staging(&self) -> u64 {
-        SUPER_PAGES + 2 * self.maps
+        SUPER_PAGES + 2 * self.pairs()
     }
-}
 
-/// Structure of the super page.
-pub fn super_part() -> Part {
-    Part::of(*SUPER, 0)
+    /// Pages of metadata in two copies, besides the super page: those of the map, then those of records.
+    pub fn pairs(&self) -> u64 {
+        self.maps + self.records
+    }
+
+    /// Pages from an epoch to the next in the addresses of versions, as a power of two: more than there are, so that no
+    /// request touches two.
+    pub fn stride_bits(&self) -> u32 {
+        u64::BITS - self.pages.leading_zeros()
+    }
+
+    /// Epochs that a volume can have; one without snapshots.
+    pub fn epochs(&self) -> u64 {
+        if self.records == 0 { 1 } else { 1 << EPOCH_BITS.min(ADDRESS_BITS - self.stride_bits()) }
+    }
+
+    /// Pages of the addresses of versions.
+    pub fn addresses(&self) -> u64 {
+        if self.records == 0 { self.pages } else { self.epochs() << self.stride_bits() }
+    }
 }
 
 /// Structure of map pages.
@@ -90,47 +134,24 @@ pub fn map_part(identity: u128) -> Part {
     Part::of(MAP, identity)
 }
 
+/// Structure of pages of records.
+pub fn records_part(identity: u128) -> Part {
+    Part::of(RECORDS, identity)
+}
+
 /// Extent of a copy of the super page on flash.
 pub fn super_at(copy: usize) -> Extent {
     Extent::of_pages(copy as u64, 1)
 }
 
-/// Extent of both copies of a map page on flash.
+/// Extent of both copies of a map page on flash, or of a page of records, which are counted behind them.
 pub fn map_pair(map: u64) -> Extent {
     Extent::of_pages(SUPER_PAGES + 2 * map, 2)
 }
 
-/// Extent of a copy of a map page on flash.
+/// Extent of one of these copies.
 pub fn map_at(map: u64, copy: usize) -> Extent {
     Extent::of_pages(SUPER_PAGES + 2 * map + copy as u64, 1)
-}
-
-/// Encodes a copy of the super page.
-pub fn encode_super(shape: &Shape, identity: u128, copy: usize, generation: u64) -> Vec<u8> {
-    let mut bytes = vec![0; PAGE];
-    put(&mut bytes, 0, SUPER);
-    put(&mut bytes, 16, &identity.to_le_bytes());
-    for (value, at) in [shape.range, shape.ranges, shape.pages].iter().zip((32..).step_by(8)) {
-        put(&mut bytes, at, &value.to_le_bytes());
-    }
-    super_part().seal(super_at(copy).start, generation, &mut bytes);
-    bytes
-}
-
-/// Decodes a whole super page: the volume's sizes and identity, or what was found.
-pub fn decode_super(bytes: &[u8]) -> Result<(Shape, u128), String> {
-    let features = u32_at(bytes, 8);
-    if !bytes.starts_with(SUPER) || features != 0 {
-        return Err(format!("a volume with features {features:#x}, which a newer version wrote"));
-    }
-    let [range, ranges, pages] = [32, 40, 48].map(|at| u64_at(bytes, at));
-    let shape = Shape { range, ranges, pages, maps: maps_of(pages.min(1 << 40)) };
-    let blocks = range.checked_mul(ranges).filter(|blocks| *blocks < u64::from(NONE));
-    let fits = range > 0 && pages > 0;
-    match blocks.filter(|blocks| fits && pages + LABEL_PAGES < *blocks) {
-        Some(_) => Ok((shape, u128_at(bytes, 16))),
-        None => Err(format!("{pages} pages in {ranges} ranges of {range} blocks")),
-    }
 }
 
 /// Encodes the label of the data device.
@@ -167,6 +188,31 @@ pub fn decode_map(bytes: &[u8]) -> Leaf {
     leaf
 }
 
+/// Encodes a copy of a page of records, of which there is room for [`RECORDS_OF_A_PAGE`].
+pub fn encode_records(
+    records: impl Iterator<Item = Record>,
+    identity: u128,
+    at: Lba,
+    generation: u64,
+) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    for (Record { page, last, block }, place) in records.zip(sector::places(0, RECORD)) {
+        put(&mut bytes, place, &page.to_le_bytes());
+        put(&mut bytes, place + 4, &last.wrapping_add(1).to_le_bytes());
+        put(&mut bytes, place + 8, &block.wrapping_add(1).to_le_bytes());
+    }
+    records_part(identity).seal(at, generation, &mut bytes);
+    bytes
+}
+
+/// Decodes a whole page of records.
+pub fn decode_records(bytes: &[u8]) -> impl Iterator<Item = Record> {
+    let places = sector::places(0, RECORD).take(RECORDS_OF_A_PAGE);
+    let numbers = places.map(|place| [0, 4, 8].map(|field| u32_at(bytes, place + field)));
+    let filled = numbers.filter(|[_, last, _]| *last > 0);
+    filled.map(|[page, last, block]| Record { page, last: last - 1, block: block.wrapping_sub(1) })
+}
+
 /// Place of a block on the data device.
 pub fn block_at(block: u64) -> Lba {
     Lba(block * PAGE_SECTORS)
@@ -196,23 +242,17 @@ mod tests {
         }
 
         #[test]
-        fn a_super_page_is_read_as_it_was_written_and_no_bytes_are_followed_blindly(
-            range in 16..6_000_u64,
-            ranges in 1..1_000_u64,
-            share in 1..99_u64,
+        fn records_are_read_as_they_were_written(
+            fields in proptest::collection::vec((any::<u32>(), 0..u32::MAX, any::<u32>()), 0..=RECORDS_OF_A_PAGE),
             identity: u128,
-            junk in proptest::collection::vec(any::<u8>(), PAGE),
+            generation in 0..sector::LAST,
         ) {
-            let pages = (range * ranges * share / 100).saturating_sub(LABEL_PAGES + 1).max(1);
-            let shape = Shape { range, ranges, pages, maps: maps_of(pages) };
-            let bytes = encode_super(&shape, identity, 1, 7);
-            prop_assert_eq!(decode_super(&bytes), Ok((shape, identity)));
-            let mut changed = junk;
-            changed[..8].copy_from_slice(SUPER);
-            changed[8..12].fill(0);
-            if let Ok((shape, _)) = decode_super(&changed) {
-                prop_assert!(shape.pages < shape.blocks());
-            }
+            let records: Vec<Record> =
+                fields.into_iter().map(|(page, last, block)| Record { page, last, block }).collect();
+            let at = map_at(77, 1);
+            let bytes = encode_records(records.iter().copied(), identity, at.start, generation);
+            prop_assert_eq!(CopyState::of(records_part(identity), at, &bytes), CopyState::Whole(generation));
+            prop_assert_eq!(decode_records(&bytes).collect::<Vec<_>>(), records);
             prop_assert!(is_label(&encode_label(identity), identity));
             prop_assert!(!is_label(&encode_label(identity), identity ^ 1));
         }
@@ -220,7 +260,7 @@ mod tests {
         #[test]
         fn pages_are_divided_evenly_among_ranges(ranges in 1..300_u64, share in 1..99_u64, page in any::<prop::sample::Index>()) {
             let pages = (256 * ranges * share / 100).max(1);
-            let shape = Shape { range: 256, ranges, pages, maps: maps_of(pages) };
+            let shape = Shape { range: 256, ranges, pages, maps: maps_of(pages), records: 0 };
             let page = page.index(pages as usize) as u64;
             let end = shape.home_end(page);
             prop_assert!(end > page && shape.home(page) < ranges);

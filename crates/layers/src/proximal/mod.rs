@@ -3,41 +3,85 @@
 //!
 //! Two devices, one over the other: `placed` puts pages into blocks near their neighbours, with a map on flash; over it
 //! a log of BORG's write buffer is the staging area (section 4.2), in the rest of the flash. Writes of 168 KB and more
-//! go past it. When it is nearly full, all of it is destaged in the order of addresses (section 4.3).
+//! go past it. When it is nearly full, all of it is destaged in the order of addresses (section 4.3). Over both are the
+//! `versions`: the volume, and its snapshots (section 3.2).
 //!
 //! Invariants and fault model: as of `placed`, and of BORG's store.
 
+mod commit;
 mod format;
 mod map;
 mod opening;
 mod options;
+mod pairs;
 mod placed;
 mod ranges;
 mod read;
+mod records;
+mod snapshots;
+mod super_page;
+mod versions;
 
 use std::future::ready;
 use std::rc::Rc;
 
-use seekless_core::device::{io, unknown_command};
+use seekless_core::device::{View, io, unknown_command};
 use seekless_core::slice::Slice;
 use seekless_core::{
     Account, BlockDevice, Cost, Counters, ErrorKind, Extent, Hints, IoError, IoFuture, Layer, LayerTraffic,
-    PAGE_SECTORS,
+    PAGE_SECTORS, SnapshotSpace,
 };
 
-pub use options::{CANARIES, EDGES, Options};
+pub use options::{CANARIES, EDGES, Options, SNAPSHOT_CANARIES, SNAPSHOT_EDGES};
 use placed::Placed;
+use versions::Versions;
 
 use crate::Borg;
 use crate::contents::{self, New};
+use crate::registry::{self, Built, Entry};
 
 /// Commands of the layer.
 pub const COMMANDS: &[&str] = &["destage"];
 
+/// Its entry in the registry.
+pub const ENTRY: Entry = Entry {
+    transparent: false,
+    readme: include_str!("README.md"),
+    devices: &["flash"],
+    commands: COMMANDS,
+    edges: EDGES,
+    edges_of_tests: SNAPSHOT_EDGES,
+    canaries: CANARIES,
+    sealed: true,
+    create: Some(|below, table, replace| {
+        Box::pin(async move {
+            let options = registry::options("proximal", table, Options::check)?;
+            Proximal::create(below.one()?, below.device("flash")?, &options, replace).await
+        })
+    }),
+    check: |table| registry::parse_options(table, Options::check).map(drop),
+    defaults: registry::defaults::<Options>,
+    sectors: Some(|table, below| {
+        let options = registry::parse_options(table, Options::check)?;
+        Ok(options.shape(below.sum())?.pages * PAGE_SECTORS)
+    }),
+    ..Entry::new(
+        "proximal",
+        "collects small writes in flash, and writes them to free blocks near their neighbours, several per revolution",
+        |below, table| {
+            Box::pin(async move {
+                let options = registry::options("proximal", table, Options::check)?;
+                let (over, flash) = (below.one()?, below.device("flash")?);
+                let (create, timing_only) = (below.create, below.timing_only);
+                Ok(Built::new(Proximal::open(over, flash, &options, create, timing_only).await?))
+            })
+        },
+    )
+};
+
 /// A volume of proximal I/O.
 pub struct Proximal {
-    placed: Rc<Placed>,
-    staging: Rc<Borg>,
+    versions: Rc<Versions>,
 }
 
 impl Proximal {
@@ -54,7 +98,8 @@ impl Proximal {
         timing_only: bool,
     ) -> Result<Rc<Proximal>, IoError> {
         let opened = opening::open(&data, &flash, options, create, timing_only).await?;
-        let start = opened.shape.staging() * PAGE_SECTORS;
+        let page = opened.page.clone();
+        let start = page.shape.staging() * PAGE_SECTORS;
         let staging = Extent::new(start, flash.geometry().sectors.saturating_sub(start));
         let too_small = || {
             let why =
@@ -69,7 +114,7 @@ impl Proximal {
             Borg::format_new(placed.clone(), staging.clone(), options.staging(), true).await?;
         }
         if new {
-            opening::write_super(&*flash, &placed.shape, placed.identity).await?;
+            opening::write_super(&*flash, &page).await?;
         }
         // In runs that only measure time the staging area is formatted before its first change.
         let staging = if timing_only {
@@ -77,7 +122,7 @@ impl Proximal {
         } else {
             Borg::open(placed.clone(), staging, options.staging(), false).await?
         };
-        Ok(Rc::new(Proximal { placed, staging }))
+        Ok(Rc::new(Proximal { versions: Versions::open(placed, staging, options.canary()).await? }))
     }
 
     /// Creates a volume, and stops it. Existing contents of either device are refused, unless `replace`: then they are
@@ -103,20 +148,27 @@ impl Proximal {
 
 impl BlockDevice for Proximal {
     fn below(&self) -> Option<&dyn BlockDevice> {
-        Some(&*self.staging)
+        Some(&*self.versions)
+    }
+
+    fn views(&self) -> Vec<View> {
+        self.versions.views()
     }
 }
 
 impl Layer for Proximal {
     fn counters(&self) -> Counters {
-        let (free, counts) = self.placed.counts();
-        let counted = self.staging.counters();
+        let Versions { placed, staging, .. } = &*self.versions;
+        let (free, counts) = placed.counts();
+        let counted = staging.counters();
         let of = |name: &str| counted.iter().find(|(known, _)| *known == name);
         let staging = ["pages_dirty", "write_buffer_free", "pages_absorbed", "pages_drained"];
         let names = ["pages_staged", "staging_free", "pages_staged_in_all", "pages_destaged"];
         let staged = staging.iter().zip(names).filter_map(|(name, ours)| Some((ours, of(name)?.1)));
         let placed = [
             ("blocks_free", free),
+            ("snapshots", placed.snapshots().len() as u64),
+            ("blocks_of_snapshots", placed.blocks_kept()),
             ("pages_placed", counts.pages_placed),
             ("pages_displaced", counts.pages_displaced),
             ("data_writes", counts.data_writes),
@@ -127,33 +179,47 @@ impl Layer for Proximal {
 
     /// Identity of the volume, on both devices.
     fn identity(&self) -> Option<u128> {
-        Some(self.placed.identity)
+        Some(self.versions.placed.identity)
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
-            self.staging.stop().await?;
-            self.placed.stop().await
+            self.versions.staging.stop().await?;
+            self.versions.placed.stop().await
         })
     }
 
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
-            "destage" => self.staging.write_back(how.account),
+            "destage" => self.write_back(how.account),
             _ => io(ready(Err(unknown_command("proximal", name, COMMANDS)))),
         }
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
-        self.staging.write_back(account)
+        io(self.versions.destage(account))
+    }
+
+    fn snapshots(&self) -> Option<Vec<SnapshotSpace>> {
+        Some(self.versions.placed.space())
+    }
+
+    fn create_snapshot(&self, name: &str) -> IoFuture<'_, ()> {
+        let name = name.to_owned();
+        io(async move { self.versions.create(&name, &Hints::default()).await })
+    }
+
+    fn delete_snapshot(&self, name: &str) -> IoFuture<'_, ()> {
+        let name = name.to_owned();
+        io(async move { self.versions.delete(&name, &Hints::default()).await })
     }
 
     fn traffic(&self, account: Account) -> Option<LayerTraffic> {
-        self.staging.traffic(account)
+        self.versions.staging.traffic(account)
     }
 
     fn cost(&self) -> Cost {
-        self.staging.cost()
+        self.versions.staging.cost()
     }
 }
 

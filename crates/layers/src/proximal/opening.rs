@@ -11,7 +11,9 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE
 use super::Options;
 use super::format::{self, ENTRIES, LABEL_PAGES, NONE, Shape};
 use super::map::Map;
+use super::pairs::counted;
 use super::ranges::Ranges;
+use super::super_page::{self, Snapshots, Super};
 use crate::canary::Canary;
 use crate::durable::{Choice, CopyState, Pair, region};
 
@@ -20,8 +22,9 @@ const READ_AT_ONCE: u64 = 512;
 
 /// State of a volume, read from its devices.
 pub struct Opened {
-    pub shape: Shape,
-    pub identity: u128,
+    pub page: Super,
+    /// The current copy of the super page, its generation, and whether the other copy holds it too.
+    pub current: (usize, u64, bool),
     pub map: Map,
     pub ranges: Ranges,
     /// Whether the volume is new.
@@ -43,11 +46,11 @@ pub async fn open(
     let both = region::read(&**flash, Extent::of_pages(0, 2)).await?;
     let state = |copy: usize| {
         let at = format::super_at(copy);
-        both.cut_sectors(at.start.0, at.sectors).look(|bytes| CopyState::of(format::super_part(), at, bytes))
+        both.cut_sectors(at.start.0, at.sectors).look(|bytes| CopyState::of(super_page::part(), at, bytes))
     };
     let pair = Pair([state(0), state(1)]);
-    let at = match pair.choose() {
-        Choice::Copy(copy) => format::super_at(copy),
+    let copy = match pair.choose() {
+        Choice::Copy(copy) => copy,
         Choice::Blank if create => return new(data, flash, options, timing_only).await,
         Choice::Blank => {
             let why = "found a flash device without a volume, expected the one that was created with the data device; \
@@ -67,20 +70,21 @@ pub async fn open(
             return Err(failed(ErrorKind::Corrupt, Some(Extent::of_pages(0, 2)), why));
         }
     };
-    let found = both.cut_sectors(at.start.0, at.sectors).look(format::decode_super);
-    let (shape, identity) = found.map_err(|found| {
+    let at = format::super_at(copy);
+    let found = both.cut_sectors(at.start.0, at.sectors).look(Super::decode);
+    let page = found.map_err(|found| {
         let why = format!("found {found}, expected a volume of this version");
         failed(ErrorKind::Corrupt, Some(at), why)
     })?;
-    fits(&**data, &**flash, &shape)?;
+    fits(&**data, &**flash, &page.shape)?;
     let label = region::read(&**data, Extent::of_pages(0, LABEL_PAGES)).await?;
-    if !label.look(|bytes| format::is_label(bytes, identity)) {
+    if !label.look(|bytes| format::is_label(bytes, page.identity)) {
         let why = "found a data device without this volume's label, expected the one that was created with the flash \
                    device";
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
     }
-    let (map, ranges) = read_map(&**flash, &shape, identity, options).await?;
-    Ok(Opened { shape, identity, map, ranges, is_new: false })
+    let (map, ranges) = read_map(&**flash, &page, options).await?;
+    Ok(Opened { page, current: (copy, pair.newest(), pair.0[0] == pair.0[1]), map, ranges, is_new: false })
 }
 
 /// Whether the devices are as large as the volume.
@@ -125,90 +129,137 @@ async fn new(
     data.write(Extent::of_pages(0, LABEL_PAGES), label, how.clone()).await?;
     data.flush(how.clone()).await?;
     let ranges = Ranges::new(shape.range, shape.ranges, options.span);
-    Ok(Opened { shape, identity, map: Map::new(&shape, first_number()), ranges, is_new: true })
+    let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
+    Ok(Opened { page, current: (0, first_number(), true), map: Map::new(&shape), ranges, is_new: true })
 }
 
-/// Writes the super page in both copies, the one in place of the mark last: from now on there is a volume.
-pub async fn write_super(flash: &dyn BlockDevice, shape: &Shape, identity: u128) -> Result<(), IoError> {
+/// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a volume.
+pub async fn write_super(flash: &dyn BlockDevice, page: &Super) -> Result<(), IoError> {
     let how = Hints::default();
     for copy in [1, 0] {
-        let page = format::encode_super(shape, identity, copy, 1);
-        flash.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
+        let bytes = page.encode(copy, first_number());
+        flash.write(format::super_at(copy), Buffer::from_vec(bytes), how.clone()).await?;
         flash.flush(how.clone()).await?;
     }
     Ok(())
 }
 
-/// Reads the map, and derives the free blocks from it.
+/// Reads the map and the records, and derives the free blocks from them.
 async fn read_map(
     flash: &dyn BlockDevice,
-    shape: &Shape,
-    identity: u128,
+    page: &Super,
     options: &Options,
 ) -> Result<(Map, Ranges), IoError> {
-    let canary = options.canary();
-    let mut map = Map::new(shape, first_number());
-    let mut ranges = Ranges::new(shape.range, shape.ranges, options.span);
-    for first in (0..shape.maps).step_by(READ_AT_ONCE as usize / 2) {
-        let last = (first + READ_AT_ONCE / 2).min(shape.maps) - 1;
+    let Super { shape, .. } = page;
+    let (map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    let mut reading = Reading { page, map, ranges, canary: options.canary() };
+    for first in (0..shape.pairs()).step_by(READ_AT_ONCE as usize / 2) {
+        let last = (first + READ_AT_ONCE / 2).min(shape.pairs()) - 1;
         let (start, end) = (format::map_pair(first).start, format::map_pair(last).end());
         let bytes = region::read(flash, Extent { start, sectors: end.0 - start.0 }).await?;
         bytes.look(|bytes| {
-            let pairs = bytes.chunks(2 * PAGE_BYTES as usize).zip(first..);
-            pairs.into_iter().try_for_each(|(pair, number)| {
-                read_pair(&mut map, &mut ranges, number, pair, (shape, identity), &canary)
-            })
+            let mut pairs = bytes.chunks(2 * PAGE_BYTES as usize).zip(first..);
+            pairs.try_for_each(|(pair, number)| reading.read_pair(number, pair))
         })?;
     }
-    Ok((map, ranges))
+    Ok((reading.map, reading.ranges))
 }
 
-/// Reads both copies of a map page.
-fn read_pair(
-    map: &mut Map,
-    ranges: &mut Ranges,
-    number: u64,
-    bytes: &[u8],
-    (shape, identity): (&Shape, u128),
-    canary: &Canary,
-) -> Result<(), IoError> {
-    let corrupt = |at: Extent, why: String| Err(failed(ErrorKind::Corrupt, Some(at), why));
-    let copies: Vec<&[u8]> = bytes.chunks(PAGE_BYTES as usize).collect();
-    let state =
-        |copy: usize| CopyState::of(format::map_part(identity), format::map_at(number, copy), copies[copy]);
-    let pair = Pair([state(0), state(1)]);
-    let copy = match pair.choose() {
-        Choice::Copy(copy) => copy,
-        Choice::Blank => {
-            map.set_blank(number, pair.newest().max(first_number()));
-            return Ok(());
+/// The map as far as it has been read.
+struct Reading<'a> {
+    page: &'a Super,
+    map: Map,
+    ranges: Ranges,
+    canary: Canary,
+}
+
+impl Reading<'_> {
+    /// Reads both copies of a page of the map, or of records.
+    fn read_pair(&mut self, number: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let corrupt = |at: Extent, why: &str| Err(failed(ErrorKind::Corrupt, Some(at), why.to_owned()));
+        let copies: Vec<&[u8]> = bytes.chunks(PAGE_BYTES as usize).collect();
+        let Super { shape, identity, committed, .. } = self.page;
+        let is_map = number < shape.maps;
+        let part = if is_map { format::map_part(*identity) } else { format::records_part(*identity) };
+        let committed = if self.canary.is("part of a commit counts") { u64::MAX } else { *committed };
+        let mut outdone = false;
+        let mut state = |copy: usize| {
+            let found = CopyState::of(part, format::map_at(number, copy), copies[copy]);
+            let (state, is_outdone) = counted(found, committed);
+            outdone |= is_outdone;
+            state
+        };
+        let pair = Pair([state(0), state(1)]);
+        if outdone {
+            edge("a page of a commit that did not end: its other copy counts");
+            // It has to be overwritten before the next such commit ends.
+            self.map.pages.change(number);
         }
-        Choice::Refused(sector, _) => {
-            let why = "found a sector of the map that is not as it was written, expected it whole: what was flushed last \
-                       may be lost";
-            return corrupt(Extent { start: sector, sectors: 1 }, why.to_owned());
+        let copy = match pair.choose() {
+            Choice::Copy(copy) => copy,
+            Choice::Blank => {
+                self.map.pages.found(number, &pair, None);
+                return Ok(());
+            }
+            Choice::Refused(sector, _) => {
+                let why = "found a sector of the map that is not as it was written, expected it whole: what was flushed \
+                           last may be lost";
+                return corrupt(Extent { start: sector, sectors: 1 }, why);
+            }
+            Choice::Neither => {
+                let why = "found no copy of this map page that is whole, expected one of two";
+                return corrupt(format::map_pair(number), why);
+            }
+        };
+        let torn = matches!(pair.0[1 - copy], CopyState::Torn(_) | CopyState::Rotten(..)) && !outdone;
+        if torn {
+            edge("a torn copy of a map page: the other counts");
         }
-        Choice::Neither => {
-            let why = "found no copy of this map page that is whole, expected one of two".to_owned();
-            return corrupt(format::map_pair(number), why);
+        let copy = if torn && self.canary.is("torn metadata accepted") { 1 - copy } else { copy };
+        let at = format::map_at(number, copy);
+        self.map.pages.found(number, &pair, Some(copy));
+        if is_map {
+            self.read_map_page(number, copies[copy], at)
+        } else {
+            self.read_records(number, copies[copy], at)
         }
-    };
-    let torn = matches!(pair.0[1 - copy], CopyState::Torn(_) | CopyState::Rotten(..));
-    if torn {
-        edge("a torn copy of a map page: the other counts");
     }
-    let copy = if torn && canary.is("torn metadata accepted") { 1 - copy } else { copy };
-    let leaf = format::decode_map(copies[copy]);
-    let pages = number * ENTRIES as u64..shape.pages;
-    let mapped = pages.zip(leaf.iter()).filter(|(_, block)| **block != NONE);
-    for (page, &block) in mapped {
+
+    fn read_map_page(&mut self, number: u64, bytes: &[u8], at: Extent) -> Result<(), IoError> {
+        let leaf = format::decode_map(bytes);
+        let pages = number * ENTRIES as u64..self.page.shape.pages;
+        for (page, &block) in pages.zip(leaf.iter()).filter(|(_, block)| **block != NONE) {
+            self.take(page, block, at)?;
+        }
+        self.map.set(number, leaf);
+        Ok(())
+    }
+
+    fn read_records(&mut self, number: u64, bytes: &[u8], at: Extent) -> Result<(), IoError> {
+        let Super { shape, snapshots, .. } = self.page;
+        for record in format::decode_records(bytes) {
+            let known = snapshots.all.iter().any(|snapshot| snapshot.number == record.last);
+            let fits = known && u64::from(record.page) < shape.pages;
+            if !fits || !self.map.records.found(record, (number - shape.maps) as u32) {
+                let why =
+                    format!("found {record:?}, expected one of a page and a snapshot, and no other of both");
+                return Err(failed(ErrorKind::Corrupt, Some(at), why));
+            }
+            if record.block != NONE {
+                self.take(u64::from(record.page), record.block, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the block of a page.
+    fn take(&mut self, page: u64, block: u32, at: Extent) -> Result<(), IoError> {
         let block = u64::from(block);
-        if block >= shape.blocks() || !ranges.is_free(block) {
+        if block >= self.page.shape.blocks() || !self.ranges.is_free(block) {
             let why = format!("found page {page} in block {block}, expected a block of its own");
-            return corrupt(format::map_at(number, copy), why);
+            return Err(failed(ErrorKind::Corrupt, Some(at), why));
         }
-        ranges.take(block);
+        self.ranges.take(block);
+        Ok(())
     }
-    map.set(number, leaf, copy, pair.newest(), pair.0[0] == pair.0[1]);
-    Ok(())
 }

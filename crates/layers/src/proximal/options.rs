@@ -3,7 +3,7 @@
 use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
 use serde::{Deserialize, Serialize};
 
-use super::format::{LABEL_PAGES, Shape, maps_of};
+use super::format::{LABEL_PAGES, Shape, maps_of, records_of};
 use crate::Refused;
 use crate::borg;
 use crate::canary::Canary;
@@ -72,6 +72,16 @@ pub const EDGES: &[&str] = &[
     "a large write leaves free blocks between its pages",
 ];
 
+/// Rare code paths of volumes with snapshots.
+pub const SNAPSHOT_EDGES: &[&str] = &[
+    "a page of a commit that did not end: its other copy counts",
+    "a snapshot keeps the block that a write replaces",
+    "a page is destaged for a snapshot",
+    "part of a page is joined with what is staged for a snapshot",
+    "a deleted snapshot has pages that are staged",
+    "there is no room: snapshots hold it",
+];
+
 /// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[
@@ -84,6 +94,23 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 } else {
     &[]
 };
+
+/// Canaries of volumes with snapshots.
+pub const SNAPSHOT_CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &[
+        "a block of a snapshot is reused",
+        "a commit counts too early",
+        "a staged page of a snapshot is the volume's",
+        "part of a commit counts",
+    ]
+} else {
+    &[]
+};
+
+#[cfg(feature = "canaries")]
+fn known_canaries() -> Vec<&'static str> {
+    [CANARIES, SNAPSHOT_CANARIES].concat()
+}
 
 impl Options {
     /// Checks options that are invalid on any device.
@@ -101,8 +128,8 @@ impl Options {
             return Err(Refused::new("range", format!("{range} bytes"), "64KiB to 1GiB in steps of 4KiB"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        if let Some(name) = self.canary.as_ref().filter(|name| !known_canaries().contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, known_canaries().join(", ")));
         }
         Ok(())
     }
@@ -110,7 +137,7 @@ impl Options {
     /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(crate::canary::of(self.canary.as_deref(), "proximal"), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "proximal"), &known_canaries());
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }
@@ -131,7 +158,8 @@ impl Options {
             let expected = format!("a range of {} KiB or more, and less than 16 TiB", self.range.0 >> 10);
             return Err(Refused::new("over", found, expected));
         }
-        Ok(Shape { range, ranges, pages, maps: maps_of(pages) })
+        let maps = maps_of(pages);
+        Ok(Shape { range, ranges, pages, maps, records: records_of(maps, spare) })
     }
 
     /// Options of the staging area: BORG's write buffer over all of it, which is the home of what it holds.

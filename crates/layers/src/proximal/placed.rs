@@ -1,14 +1,16 @@
-//! The data device with a map: each page in any block (sections 3.2 and 4.3).
+//! The data device with a map: each page in any block (sections 3.2 and 4.3), and versions of pages.
 //!
-//! A write goes to free blocks in the range of its pages, in ascending order, never over a page. A flush makes the map
-//! durable, each changed map page in the older of its two copies.
+//! A write goes to free blocks in the range of its pages, in ascending order, never over a page, nor over one that a
+//! snapshot sees. A flush makes the map durable ([`super::commit`]).
+//!
+//! Addresses are those of versions: an epoch, and a page in it. What was written in an epoch is read in this one and all
+//! later ones, until it is written again. Each snapshot ends an epoch. The last epoch is the volume's.
 //!
 //! Invariants: a map page is written only after the blocks that it names are durable; a block is free only after map
 //! pages that do not name it are durable.
 //!
 //! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request may fail. A
-//! write that fails leaves its pages as they were. After a failed flush a copy of a map page may be torn, so no map is
-//! written any more: every later flush fails.
+//! write that fails leaves its pages as they were. Without room it fails: as long as snapshots hold that.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,45 +19,56 @@ use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Limits, PAGE_BYTES, PAGE_SECTORS,
-    RangeLocks, mutant,
+    BlockDevice, Buffer, ErrorKind, Extent, Gate, GateGuard, Geometry, Hints, IoError, IoFuture, PAGE_BYTES,
+    PAGE_SECTORS, RangeLocks, mutant,
 };
 
-use super::format::{self, NONE, Shape};
-use super::map::{Map, MapWrite};
+use super::format::{NONE, Record, Shape};
+use super::map::Map;
 use super::opening::Opened;
 use super::ranges::{Ranges, Run};
 use super::read::Part;
+use super::super_page::Snapshots;
 use crate::canary::Canary;
 
 /// Pages of a volume, in blocks of the data device.
 pub struct Placed {
     pub(super) data: Rc<dyn BlockDevice>,
-    flash: Rc<dyn BlockDevice>,
+    pub(super) flash: Rc<dyn BlockDevice>,
     pub shape: Shape,
     pub identity: u128,
     pub(super) state: RefCell<State>,
-    locks: RangeLocks,
-    /// Lock of flushes.
-    flushing: RangeLocks,
-    /// Limits writes in flight, so that there are blocks for each, free or to be freed by a flush.
-    room: Limits,
+    /// Locks of pages, in all epochs.
+    pub(super) locks: RangeLocks,
+    /// Lock of commits.
+    pub(super) flushing: RangeLocks,
+    /// Writes that have blocks pass. One that finds none closes it: then those that others replace are released.
+    taking: Gate,
     /// Pages of other data that a read continues through.
     pub(super) read_gap: u64,
     /// Large writes leave a free block after this many pages.
     spread: Option<u64>,
     /// Whether data is hollow.
     pub(super) timing_only: bool,
-    canary: Canary,
+    pub(super) canary: Canary,
 }
 
 pub(super) struct State {
     pub map: Map,
-    ranges: Ranges,
+    pub ranges: Ranges,
     /// Blocks without a page that durable map pages may still name.
-    released: Vec<u64>,
-    failed: Option<IoError>,
-    counts: Counts,
+    pub released: Vec<u64>,
+    pub snapshots: Snapshots,
+    /// Whether they differ from those on flash.
+    pub snapshots_changed: bool,
+    /// The generation up to which commits of several pages count.
+    pub committed: u64,
+    /// Current copy and generation of the super page, and whether the other copy holds it too.
+    pub super_copy: usize,
+    pub super_generation: u64,
+    pub super_copied: bool,
+    pub failed: Option<IoError>,
+    pub counts: Counts,
 }
 
 impl State {
@@ -86,6 +99,39 @@ impl State {
         let after = after.and_then(|block| block.checked_sub(pages.end - pages.start)).filter(in_range);
         before.or(after).unwrap_or_else(|| home * shape.range + pages.start - shape.home_start(pages.start))
     }
+
+    /// Records that these pages need to be mapped anew in an epoch, at most.
+    fn records_for(&self, pages: std::ops::Range<u64>, epoch: u32) -> u64 {
+        let Some(last) = self.snapshots.before(epoch) else { return 0 };
+        pages.filter(|page| !self.map.records.has(*page as u32, last)).count() as u64
+    }
+
+    /// Maps a page of an epoch to this block, or unmaps it; the block that nothing sees any more, if one.
+    fn remap(&mut self, page: u64, epoch: u32, block: u32, canary: &Canary) -> Option<u64> {
+        let number = page as u32;
+        let old = match self.map.records.holder(number, epoch) {
+            Some((last, _)) => {
+                edge("a page is destaged for a snapshot");
+                self.map.record(|records| records.replace(number, last, block))
+            }
+            None => self.map.set_block(page, block),
+        };
+        let last = self.snapshots.before(epoch).filter(|_| old != NONE || block != NONE);
+        let last = last.filter(|last| !self.map.records.has(number, *last));
+        let Some(last) = last.filter(|_| !canary.is("a block of a snapshot is reused")) else {
+            return (old != NONE).then_some(u64::from(old));
+        };
+        edge("a snapshot keeps the block that a write replaces");
+        self.map.record(|records| records.insert(Record { page: number, last, block: old }));
+        None
+    }
+}
+
+/// The error of a write for which there is no room, since snapshots hold it.
+fn no_room(at: Extent) -> IoError {
+    edge("there is no room: snapshots hold it");
+    let why = "found no room for these pages, since snapshots hold the reserve; delete some";
+    IoError::new(ErrorKind::NoSpace, "proximal", Some(at), why)
 }
 
 /// What was done.
@@ -110,11 +156,24 @@ impl Placed {
         options: &super::Options,
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
-        let (Opened { shape, identity, map, ranges, .. }, canary) = (opened, options.canary());
+        let Opened { page, current: (super_copy, super_generation, super_copied), map, ranges, .. } = opened;
+        let (shape, identity) = (page.shape, page.identity);
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
         data.flush(Hints::default()).await?;
         flash.flush(Hints::default()).await?;
-        let state = State { map, ranges, released: Vec::new(), failed: None, counts: Counts::default() };
+        let state = State {
+            map,
+            ranges,
+            released: Vec::new(),
+            snapshots: page.snapshots,
+            snapshots_changed: false,
+            committed: page.committed,
+            super_copy,
+            super_generation,
+            super_copied,
+            failed: None,
+            counts: Counts::default(),
+        };
         Ok(Rc::new(Placed {
             data,
             flash,
@@ -123,12 +182,19 @@ impl Placed {
             state: RefCell::new(state),
             locks: RangeLocks::new(),
             flushing: RangeLocks::new(),
-            room: Limits::new(shape.spare() * PAGE_BYTES, u64::MAX),
+            taking: Gate::default(),
             read_gap: options.read_gap.0 / PAGE_BYTES,
             spread: options.spread.then(|| (shape.pages / shape.spare()).max(1)),
             timing_only,
-            canary,
+            canary: options.canary(),
         }))
+    }
+
+    /// The epoch of an address, and the place in it.
+    pub(super) fn in_epoch(&self, at: Extent) -> (u32, Extent) {
+        let (bits, page) = (self.shape.stride_bits(), at.start.page());
+        let epoch = page >> bits;
+        (epoch as u32, Extent::new(at.start.0 - (epoch << bits) * PAGE_SECTORS, at.sectors))
     }
 
     /// Free blocks, and what was done.
@@ -138,12 +204,20 @@ impl Placed {
     }
 
     /// Writes whole pages of one range to free blocks, and maps them there; the caller holds their locks.
-    async fn write_pages(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
-        let _room = self.room.admit(&Hints::default(), at.bytes()).await;
-        if let Some((run, every)) = self.take_spread(at) {
-            return self.write_spread(at, &from, (run, every), how).await;
-        }
-        let runs = self.take(at, how).await?;
+    async fn write_pages(&self, at: Extent, epoch: u32, from: Buffer, how: &Hints) -> Result<(), IoError> {
+        let (runs, _taken) = {
+            let taken = self.taking.pass().await;
+            if let Some((run, every)) = self.take_spread(at) {
+                return self.write_spread((at, epoch), &from, (run, every), how).await;
+            }
+            let runs = self.state.borrow_mut().take(&self.shape, at.pages());
+            if let Some(runs) = runs {
+                (runs, taken)
+            } else {
+                drop(taken);
+                Box::pin(self.take_alone(at, how)).await?
+            }
+        };
         let mut first = 0;
         let writes = runs.iter().map(|&(block, blocks)| {
             let piece = from.cut_sectors(first, blocks * PAGE_SECTORS);
@@ -153,14 +227,22 @@ impl Placed {
         let written: Result<Vec<()>, IoError> =
             join_all(writes.collect::<Vec<_>>()).await.into_iter().collect();
         let blocks = runs.iter().flat_map(|&(first, blocks)| first..first + blocks);
+        let written = written.map(drop).and_then(|()| self.ensure_records(at, epoch));
         if written.is_ok() || self.canary.is("a failed write counts") {
-            at.pages().zip(blocks).for_each(|(page, block)| self.remap(page, block as u32));
+            at.pages().zip(blocks).for_each(|(page, block)| self.remap(page, epoch, block as u32));
         } else {
             edge("a write failed: its blocks are free again");
             let ranges = &mut self.state.borrow_mut().ranges;
             blocks.for_each(|block| ranges.release(block));
         }
-        written.map(drop)
+        written
+    }
+
+    /// Fails without room for the records that these pages need.
+    fn ensure_records(&self, at: Extent, epoch: u32) -> Result<(), IoError> {
+        let state = self.state.borrow();
+        let fits = state.records_for(at.pages(), epoch) <= state.map.records.room();
+        if fits { Ok(()) } else { Err(no_room(at)) }
     }
 
     /// Takes blocks for the pages of a large write, with free ones between them; the blocks between which, and after how
@@ -183,7 +265,7 @@ impl Placed {
     /// Writes pages in one request, through the free blocks between them.
     async fn write_spread(
         &self,
-        at: Extent,
+        (at, epoch): (Extent, u32),
         from: &Buffer,
         ((first, blocks), every): (Run, u64),
         how: &Hints,
@@ -196,6 +278,7 @@ impl Placed {
             });
         let data = Buffer::join(pieces);
         let written = self.data.write(Extent::of_pages(first, blocks), data, how.clone()).await;
+        let written = written.and_then(|()| self.ensure_records(at, epoch));
         let done = written.is_ok() || self.canary.is("a failed write counts");
         let is_gap = |block: &u64| (block - first) % (every + 1) == every;
         {
@@ -206,7 +289,7 @@ impl Placed {
         }
         if done {
             let placed = (first..first + blocks).filter(|block| !is_gap(block));
-            at.pages().zip(placed).for_each(|(page, block)| self.remap(page, block as u32));
+            at.pages().zip(placed).for_each(|(page, block)| self.remap(page, epoch, block as u32));
         } else {
             edge("a write failed: its blocks are free again");
         }
@@ -214,127 +297,37 @@ impl Placed {
     }
 
     /// Writes part of a page, joined with the rest of it.
-    async fn write_part(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
+    async fn write_part(&self, at: Extent, epoch: u32, from: Buffer, how: &Hints) -> Result<(), IoError> {
         edge("part of a block is joined with the rest of it");
         let whole = at.whole_pages();
         let old = Buffer::zeroed(PAGE_BYTES);
-        self.read_parts(whole, &old, how).await?;
-        self.write_pages(whole, old.with_sectors(at.start.0 - whole.start.0, from), how).await
+        self.read_parts(whole, epoch, &old, how).await?;
+        self.write_pages(whole, epoch, old.with_sectors(at.start.0 - whole.start.0, from), how).await
     }
 
-    /// Takes free blocks for contiguous pages of one range; while there are too few, a flush frees those released. It ends:
-    /// with the requests that `room` admitted, those free, released, and taken are as many as the reserve at least.
-    async fn take(&self, at: Extent, how: &Hints) -> Result<Vec<Run>, IoError> {
+    /// Takes free blocks for contiguous pages of one range when no other write has any that are not mapped yet, after a commit
+    /// that frees those released: these and the free ones are the whole reserve, but for what snapshots hold.
+    async fn take_alone(&self, at: Extent, how: &Hints) -> Result<(Vec<Run>, GateGuard<'_>), IoError> {
+        edge("blocks ran out: a flush frees some");
         let blocks = at.page_count();
-        loop {
-            if let Some(runs) = self.state.borrow_mut().take(&self.shape, at.pages()) {
-                return Ok(runs);
-            }
-            edge("blocks ran out: a flush frees some");
-            Box::pin(self.commit(how, |state| state.ranges.free() < blocks)).await?;
-        }
+        let taken = self.taking.close().await;
+        self.commit(how, |state| state.ranges.free() < blocks).await?;
+        let runs = self.state.borrow_mut().take(&self.shape, at.pages());
+        runs.map(|runs| (runs, taken)).ok_or_else(|| no_room(at))
     }
 
-    /// Maps a page to this block, or unmaps it.
-    fn remap(&self, page: u64, block: u32) {
+    /// Maps a page of an epoch to this block, or unmaps it.
+    fn remap(&self, page: u64, epoch: u32, block: u32) {
         let mut state = self.state.borrow_mut();
-        let old = state.map.set_block(page, block);
-        if old == NONE {
-            return;
-        }
+        let Some(old) = state.remap(page, epoch, block, &self.canary) else { return };
         if !self.flushing.is_empty() {
             edge("a page moves while the map is written");
         }
         if self.canary.is("a block is free too early") {
-            state.ranges.release(u64::from(old));
+            state.ranges.release(old);
         } else {
-            state.released.push(u64::from(old));
+            state.released.push(old);
         }
-    }
-
-    /// Makes earlier writes durable: the data, then the changed map pages; then blocks released before are free.
-    async fn commit(&self, how: &Hints, needed: impl Fn(&State) -> bool) -> Result<(), IoError> {
-        if !self.flushing.is_empty() {
-            edge("a second flush waits for the first");
-        }
-        let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (writes, released) = {
-            let mut state = self.state.borrow_mut();
-            if let Some(error) = &state.failed {
-                edge("a flush failed: all later ones fail");
-                return Err(error.clone());
-            }
-            if !needed(&state) {
-                return Ok(());
-            }
-            let over = self.canary.is("a map page over the current one");
-            let writes = state.map.changes(self.identity, over);
-            state.counts.map_pages_written += writes.len() as u64;
-            (writes, std::mem::take(&mut state.released))
-        };
-        // Other tasks may wait for this: not delayed, and not aborted with the request that started it.
-        let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
-        let early = self.canary.is("a map before its data");
-        let done = async {
-            if !early {
-                self.data.flush(how.clone()).await?;
-            }
-            self.write_maps(&writes, &how).await?;
-            if early {
-                self.data.flush(how.clone()).await?;
-            }
-            self.flash.flush(how).await
-        };
-        let done = done.await;
-        let state = &mut *self.state.borrow_mut();
-        match &done {
-            Ok(()) => {
-                let twice = mutant::is("proximal: a block is freed twice");
-                for block in released {
-                    (0..=u32::from(twice)).for_each(|_| state.ranges.release(block));
-                }
-                state.map.written(&writes);
-            }
-            Err(error) => state.failed = Some(error.clone()),
-        }
-        done
-    }
-
-    async fn write_maps(&self, writes: &[MapWrite], how: &Hints) -> Result<(), IoError> {
-        let write = |write: &MapWrite| {
-            let at = format::map_at(write.map, write.copy);
-            self.flash.write(at, write.bytes.clone(), how.clone())
-        };
-        join_all(writes.iter().map(write)).await.into_iter().collect()
-    }
-
-    /// Makes everything durable, with each map page in both copies.
-    pub async fn stop(&self) -> Result<(), IoError> {
-        let how = Hints::default();
-        self.commit(&how, |_| true).await?;
-        let _turn = self.flushing.exclusive(Extent::new(0, 1), &how).await;
-        let writes = {
-            let state = self.state.borrow();
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            state.map.duplicates(self.identity)
-        };
-        if writes.is_empty() {
-            return Ok(());
-        }
-        edge("map pages are written to their other copies");
-        let copied = async {
-            self.write_maps(&writes, &how).await?;
-            self.flash.flush(how.clone()).await
-        };
-        let copied = copied.await;
-        let state = &mut *self.state.borrow_mut();
-        match &copied {
-            Ok(()) => state.map.duplicated(&writes),
-            Err(error) => state.failed = Some(error.clone()),
-        }
-        copied
     }
 
     /// Divides a write into parts of pages, and whole pages of one range, no more than the reserve allows at once.
@@ -362,7 +355,7 @@ impl BlockDevice for Placed {
     fn geometry(&self) -> Geometry {
         let (below, page) = (self.data.geometry(), PAGE_SECTORS);
         Geometry {
-            sectors: self.shape.pages * page,
+            sectors: self.shape.addresses() * page,
             volatile_cache: true,
             physical_sectors: page,
             discard_sectors: page,
@@ -372,8 +365,9 @@ impl BlockDevice for Placed {
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
+            let (epoch, at) = self.in_epoch(at);
             let _held = self.locks.shared(at, &how).await;
-            self.read_parts(at, &into, &how).await.map(|()| into)
+            self.read_parts(at, epoch, &into, &how).await.map(|()| into)
         })
     }
 
@@ -381,13 +375,14 @@ impl BlockDevice for Placed {
         io(async move {
             // The flush that makes the map durable covers the blocks too.
             let fua = std::mem::take(&mut how.fua);
+            let (epoch, at) = self.in_epoch(at);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             let writes = self.pieces(at).into_iter().map(async |part: Extent| {
                 let piece = from.cut_sectors(part.start.0 - at.start.0, part.sectors);
                 if part == part.whole_pages() {
-                    self.write_pages(part, piece, &how).await
+                    self.write_pages(part, epoch, piece, &how).await
                 } else {
-                    self.write_part(part, piece, &how).await
+                    self.write_part(part, epoch, piece, &how).await
                 }
             });
             join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
@@ -403,16 +398,23 @@ impl BlockDevice for Placed {
     /// Whole pages read as zeroes afterwards; partly discarded pages are unchanged.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            let (epoch, at) = self.in_epoch(at);
             let held = self.locks.exclusive(at, &how).await;
             let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
-            whole.for_each(|part| self.remap(part.start.page(), NONE));
+            // Without room for its record a page keeps its contents.
+            whole
+                .filter(|part| self.ensure_records(*part, epoch).is_ok())
+                .for_each(|part| self.remap(part.start.page(), epoch, NONE));
             drop(held);
             if std::mem::take(&mut how.fua) { self.commit(&how, |_| true).await } else { Ok(()) }
         })
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for Part { at, there } in self.parts(at) {
+        let (epoch, local) = self.in_epoch(at);
+        let outside = at.start.0 - local.start.0;
+        for Part { at, there } in self.parts(local, epoch) {
+            let at = Extent { start: at.start + outside, ..at };
             let Some(there) = there else {
                 each(at, Place::Nowhere);
                 continue;

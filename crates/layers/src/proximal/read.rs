@@ -17,12 +17,12 @@ pub(super) struct Part {
 }
 
 impl Placed {
-    /// Divides an extent by where its pages are.
-    pub(super) fn parts(&self, at: Extent) -> Vec<Part> {
+    /// Divides an extent of an epoch by where its pages are.
+    pub(super) fn parts(&self, at: Extent, epoch: u32) -> Vec<Part> {
         let state = self.state.borrow();
         let mut parts: Vec<Part> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
-            let block = state.map.block(at.start.page());
+            let block = state.map.block_in(at.start.page(), epoch);
             let start = (block != NONE).then(|| block_at(u64::from(block)) + at.start.0 % PAGE_SECTORS);
             let there = start.map(|start| Extent { start, ..at });
             match parts.last_mut() {
@@ -40,10 +40,16 @@ impl Placed {
     }
 
     /// Reads an extent whose pages are locked: its parts in the order of their blocks, through short gaps.
-    pub(super) async fn read_parts(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn read_parts(
+        &self,
+        at: Extent,
+        epoch: u32,
+        into: &Buffer,
+        how: &Hints,
+    ) -> Result<(), IoError> {
         let piece = |part: &Part| into.cut_sectors(part.at.start.0 - at.start.0, part.at.sectors);
         let (mut placed, blank): (Vec<Part>, Vec<Part>) =
-            self.parts(at).into_iter().partition(|part| part.there.is_some());
+            self.parts(at, epoch).into_iter().partition(|part| part.there.is_some());
         for part in &blank {
             edge("a page that has no block");
             let piece = piece(part);

@@ -9,6 +9,9 @@ use super::*;
 use crate::Bytes;
 use crate::under_test::{values, with_error, write};
 
+mod crashes;
+mod snapshots;
+
 /// Pages of the data device: eight ranges of 64 blocks.
 const DATA: u64 = 512;
 /// First page of the second range: the first one has the label.
@@ -79,10 +82,10 @@ fn updates_stay_near_their_neighbours_and_free_what_they_replace() {
         }
         assert_eq!(count(&volume, "blocks_free"), free);
         let mut far = 0;
-        volume.placed.places(Extent::of_pages(0, pages), &mut |part, place| {
+        volume.versions.placed.places(Extent::of_pages(0, pages), &mut |part, place| {
             let Place::On { at: there, .. } = place else { panic!("a page has no block") };
             let range = there.0 / PAGE_SECTORS / 64;
-            far = far.max(range.abs_diff(volume.placed.shape.home(part.start.page())));
+            far = far.max(range.abs_diff(volume.versions.placed.shape.home(part.start.page())));
         });
         assert!(far <= 1, "found a page {far} ranges away");
     });
@@ -120,7 +123,7 @@ fn a_staging_area_of_zeroes_is_not_taken_for_a_new_one() {
         let volume = open(&both).await.unwrap();
         write(&*volume, 8, 8, 7).await.unwrap();
         volume.stop().await.unwrap();
-        let lost = Extent::of_pages(volume.placed.shape.staging(), 2);
+        let lost = Extent::of_pages(volume.versions.placed.shape.staging(), 2);
         both.1.write(lost, Buffer::zeroed(lost.bytes()), Hints::default()).await.unwrap();
         let error = open(&both).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -189,7 +192,7 @@ fn large_writes_leave_free_blocks_for_updates_near_them() {
         let free = count(&volume, "blocks_free");
         let places = async || {
             let mut found = Vec::new();
-            volume.placed.places(all, &mut |part, place| {
+            volume.versions.placed.places(all, &mut |part, place| {
                 let Place::On { at, .. } = place else { panic!("a page has no block") };
                 found.extend((0..part.sectors / PAGE_SECTORS).map(|page| at.0 / PAGE_SECTORS + page));
             });

@@ -1,0 +1,334 @@
+//! The volume and its snapshots over the staging area: each version of a page has an address, which is its epoch and its
+//! page. So a staged page of a snapshot is not overwritten in the staging area, and is destaged for the snapshot.
+//!
+//! The volume is written in the current epoch. A page is read in the newest epoch in which it was written and is staged;
+//! but in its own epoch if it is on the data device in a newer version: there, what was written in earlier epochs is found.
+//!
+//! Invariants: epochs before the current one are not written; those with staged pages are known.
+//!
+//! Fault model: as of `placed` and of BORG's store.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::future::ready;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use seekless_core::device::{Place, View, io};
+use seekless_core::runtime::edge;
+use seekless_core::{
+    Account, BlockDevice, Buffer, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    Op, PAGE_SECTORS, RangeLocks, Zeroes,
+};
+
+use super::placed::Placed;
+use crate::Borg;
+use crate::canary::Canary;
+
+/// See the file's header.
+pub struct Versions {
+    pub placed: Rc<Placed>,
+    pub staging: Rc<Borg>,
+    /// Epochs before the current one with staged pages, in ascending order.
+    earlier: RefCell<Vec<u32>>,
+    /// Pages destaged when that was looked at last.
+    destaged: Cell<u64>,
+    /// Writes pass; a new snapshot closes it.
+    gate: Gate,
+    /// Locks of pages that are joined with what is staged for a snapshot.
+    joins: RangeLocks,
+    /// Lock of changes of the snapshots.
+    changing: RangeLocks,
+    canary: Canary,
+}
+
+/// A snapshot as a device.
+struct Seen {
+    versions: Rc<Versions>,
+    number: u32,
+}
+
+impl Versions {
+    /// The versions in these devices. Deletions of snapshots that a crash interrupted are carried on.
+    pub async fn open(
+        placed: Rc<Placed>,
+        staging: Rc<Borg>,
+        canary: Canary,
+    ) -> Result<Rc<Versions>, IoError> {
+        let versions = Versions {
+            placed,
+            staging,
+            earlier: RefCell::default(),
+            destaged: Cell::new(0),
+            gate: Gate::default(),
+            joins: RangeLocks::new(),
+            changing: RangeLocks::new(),
+            canary,
+        };
+        versions.look();
+        versions.settle(&Hints::default()).await?;
+        Ok(Rc::new(versions))
+    }
+
+    /// The address of a part of the volume in an epoch.
+    fn address(&self, at: Extent, epoch: u32) -> Extent {
+        let first = u64::from(epoch) << self.placed.shape.stride_bits();
+        Extent { start: at.start + first * PAGE_SECTORS, ..at }
+    }
+
+    /// Epochs and pages of what is staged.
+    fn staged(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let bits = self.placed.shape.stride_bits();
+        let pages = self.staging.pages_copied().into_iter();
+        pages.map(move |address| ((address >> bits) as u32, address & ((1 << bits) - 1)))
+    }
+
+    /// Pages that are staged in epochs after the snapshot `before`, up to this one.
+    fn staged_between(&self, before: Option<u32>, number: u32) -> BTreeSet<u64> {
+        let between = self
+            .staged()
+            .filter(|(epoch, _)| before.is_none_or(|before| *epoch > before) && *epoch <= number);
+        between.map(|(_, page)| page).collect()
+    }
+
+    /// Looks which earlier epochs have staged pages.
+    fn look(&self) {
+        let current = self.placed.epoch();
+        self.destaged.set(self.pages_destaged());
+        let earlier: BTreeSet<u32> =
+            self.staged().map(|(epoch, _)| epoch).filter(|epoch| *epoch < current).collect();
+        self.earlier.replace(earlier.into_iter().collect());
+    }
+
+    fn pages_destaged(&self) -> u64 {
+        let counters = self.staging.counters();
+        counters.iter().find(|(name, _)| *name == "pages_drained").map_or(0, |(_, count)| *count)
+    }
+
+    /// Divides a part of the volume by the epochs in which its pages are read, in a view that sees epochs up to this one.
+    fn parts(&self, at: Extent, view: u32) -> Vec<(Extent, u32)> {
+        let earlier = self.earlier.borrow();
+        let earlier: Vec<u32> = earlier.iter().copied().filter(|epoch| *epoch < view).collect();
+        if earlier.is_empty() {
+            return vec![(at, view)];
+        }
+        let mut parts: Vec<(Extent, u32)> = Vec::with_capacity(1);
+        for part in at.split(PAGE_SECTORS) {
+            let epoch = self.epoch_of(part.start.page(), view, &earlier);
+            match parts.last_mut() {
+                Some((last, same)) if *same == epoch => last.sectors += part.sectors,
+                _ => parts.push((part, epoch)),
+            }
+        }
+        parts
+    }
+
+    /// The epoch in which a view reads a page; `earlier` ones have staged pages.
+    fn epoch_of(&self, page: u64, view: u32, earlier: &[u32]) -> u32 {
+        let is_staged = |epoch: u32| {
+            let at = self.address(Extent::of_pages(page, 1), epoch);
+            self.staging.has_copy(at.start.page())
+        };
+        if is_staged(view) {
+            return view;
+        }
+        let newest = earlier.iter().rev().copied().find(|epoch| is_staged(*epoch));
+        newest.filter(|epoch| !self.placed.is_newer(page, *epoch, view)).unwrap_or(view)
+    }
+
+    async fn read_in(&self, view: u32, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
+        let parts = self.parts(at, view);
+        if let [(part, epoch)] = parts[..] {
+            return self.staging.read(self.address(part, epoch), into, how).await;
+        }
+        let reads = parts.into_iter().map(|(part, epoch)| {
+            let piece = into.cut_sectors(part.start.0 - at.start.0, part.sectors);
+            self.staging.read(self.address(part, epoch), piece, how.clone())
+        });
+        join_all(reads).await.into_iter().collect::<Result<Vec<_>, _>>().map(|_| into)
+    }
+
+    /// Writes in the current epoch. Part of a page that is staged in an earlier one is joined with the rest of it.
+    async fn write_now(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
+        let _passed = self.gate.pass().await;
+        let current = self.placed.epoch();
+        if self.earlier.borrow().is_empty() && self.joins.is_empty() {
+            return self.staging.write(self.address(at, current), from, how).await;
+        }
+        let whole = at.whole_pages();
+        let _joining = self.joins.exclusive(whole, &how).await;
+        let pages = [whole.start.page(), whole.end().page() - 1];
+        let earlier = self.earlier.borrow().clone();
+        let from_earlier = |page: u64| self.epoch_of(page, current, &earlier) != current;
+        let (mut at, mut from) = (at, from);
+        if at != whole && pages.into_iter().any(from_earlier) {
+            edge("part of a page is joined with what is staged for a snapshot");
+            let hollow = self.placed.timing_only || from.is_hollow();
+            let old =
+                if hollow { Buffer::hollow_sectors(whole.sectors) } else { Buffer::zeroed(whole.bytes()) };
+            let joined = Hints { fua: false, ..how.clone() };
+            let old = self.read_in(current, whole, old, joined).await?;
+            (at, from) = (whole, old.with_sectors(at.start.0 - whole.start.0, from));
+        }
+        let over = earlier.last().filter(|_| self.canary.is("a staged page of a snapshot is the volume's"));
+        self.staging.write(self.address(at, over.copied().unwrap_or(current)), from, how).await
+    }
+
+    /// Takes a snapshot: writes that have ended are in it, those that have not begun are not. They wait for it.
+    pub async fn create(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
+        self.placed.check_new(name)?;
+        let _alone = self.gate.close().await;
+        self.staging.flush(how.clone()).await?;
+        self.placed.end_epoch(name, how).await?;
+        self.look();
+        Ok(())
+    }
+
+    /// Deletes a snapshot. What is staged of its epoch is destaged: some of it may be seen by others.
+    pub async fn delete(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        let staged = {
+            let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
+            let (number, before) = self.placed.numbers(name)?;
+            let staged = self.staged_between(before, number);
+            self.placed.forget(number, &staged, how).await?;
+            staged
+        };
+        if staged.is_empty() {
+            return Ok(());
+        }
+        edge("a deleted snapshot has pages that are staged");
+        // If it fails, the deletion goes on after the next one.
+        drop(self.destage(how.account).await);
+        Ok(())
+    }
+
+    /// Destages everything.
+    pub async fn destage(&self, account: Account) -> Result<(), IoError> {
+        let done = self.staging.write_back(account).await;
+        self.look();
+        self.settle(&Hints { account, ..Hints::default() }).await?;
+        done
+    }
+
+    /// Forgets snapshots that were deleted, of whose epochs nothing is staged any more.
+    async fn settle(&self, how: &Hints) -> Result<(), IoError> {
+        if self.placed.deleted().is_empty() {
+            return Ok(());
+        }
+        let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
+        for (number, before) in self.placed.deleted() {
+            let staged = self.staged_between(before, number);
+            if staged.is_empty() {
+                self.placed.forget(number, &staged, how).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its snapshots as devices.
+    pub fn views(self: &Rc<Self>) -> Vec<View> {
+        let seen = |number| Rc::new(Seen { versions: self.clone(), number });
+        let all = self.placed.snapshots().into_iter();
+        all.map(|(name, number)| View { name, device: seen(number) }).collect()
+    }
+}
+
+impl BlockDevice for Versions {
+    fn geometry(&self) -> Geometry {
+        Geometry { sectors: self.placed.shape.pages * PAGE_SECTORS, ..self.staging.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(self.read_in(self.placed.epoch(), at, into, how))
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(self.write_now(at, from, how))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.staging.flush(how).await?;
+            if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
+                self.look();
+            }
+            Ok(())
+        })
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let _passed = self.gate.pass().await;
+            self.staging.discard(self.address(at, self.placed.epoch()), how).await
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            if zeroes.only_if_fast {
+                return self.staging.write_zeroes(at, how, zeroes).await;
+            }
+            let hollow = self.placed.timing_only;
+            let data = if hollow { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) };
+            self.write_now(at, data, how).await
+        })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        for (part, epoch) in self.parts(at, self.placed.epoch()) {
+            let there = self.address(part, epoch);
+            self.staging.places(there, &mut |found, on| {
+                each(Extent { start: part.start + (found.start.0 - there.start.0), ..found }, on);
+            });
+        }
+    }
+
+    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.staging.estimate(op, self.address(at, self.placed.epoch()), how)
+    }
+}
+
+impl Seen {
+    fn ensure_exists(&self, at: Extent) -> Result<(), IoError> {
+        let why = "found a request to a snapshot that was deleted, expected one that is there";
+        let gone = || IoError::new(ErrorKind::Gone, "proximal", Some(at), why);
+        self.versions.placed.has_snapshot(self.number).then_some(()).ok_or_else(gone)
+    }
+}
+
+fn read_only<'a>(at: Extent) -> IoFuture<'a, ()> {
+    let why = "found a write to a snapshot, expected reads";
+    io(ready(Err(IoError::new(ErrorKind::ReadOnly, "proximal", Some(at), why))))
+}
+
+impl BlockDevice for Seen {
+    fn geometry(&self) -> Geometry {
+        Geometry { discard_sectors: 0, ..self.versions.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            self.ensure_exists(at)?;
+            let read = self.versions.read_in(self.number, at, into, how).await?;
+            // If it was deleted meanwhile, something newer may have been read.
+            self.ensure_exists(at).map(|()| read)
+        })
+    }
+
+    fn write(&self, at: Extent, _from: Buffer, _how: Hints) -> IoFuture<'_, ()> {
+        read_only(at)
+    }
+
+    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+        io(ready(Ok(())))
+    }
+
+    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        read_only(at)
+    }
+
+    fn write_zeroes(&self, at: Extent, _how: Hints, _zeroes: Zeroes) -> IoFuture<'_, ()> {
+        read_only(at)
+    }
+}
