@@ -21,6 +21,7 @@ mod remote;
 mod replayed;
 mod scrubbed;
 mod server;
+mod snapshots;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;

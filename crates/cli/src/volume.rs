@@ -6,6 +6,7 @@ mod detach;
 mod events;
 pub mod replay;
 mod serve;
+mod snapshot;
 mod status;
 mod tell;
 mod tools;
@@ -49,6 +50,9 @@ pub enum Command {
     /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
+    /// Take, list and delete snapshots of a running volume
+    #[command(subcommand, after_help = snapshot::HELP)]
+    Snapshot(snapshot::Command),
     /// Show the status of a running volume
     #[command(after_help = status::HELP)]
     Status(status::Arguments),
@@ -74,6 +78,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Rescue(arguments) => tools::rescue(&arguments),
         Command::Restore(arguments) => tools::restore(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Snapshot(command) => snapshot::run(command),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),

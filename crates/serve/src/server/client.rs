@@ -21,7 +21,7 @@ use super::client_slots::ClientSlot;
 use super::peer::Peer;
 use super::request::{PIECE, Payload, Plan, Session};
 use super::send_queue::SendQueue;
-use super::{Offer, Server};
+use super::{Export, Offer, Server};
 use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
 use crate::reactor::{Job, Memory, Op};
 use crate::wire::{Input, Tunnel};
@@ -52,7 +52,7 @@ pub async fn serve(
     let handshaken = handshake(server, &socket, &mut input, (number, peer), offer).await;
     drop(deadline);
     server.handshakes.end(number);
-    let (agreed, tunnel, _slot) = match handshaken {
+    let (export, agreed, tunnel, _slot) = match handshaken {
         Ok(Some(agreed)) => agreed,
         // Clients that only list exports disconnect silently; rejected ones are logged.
         Ok(None) | Err(HandshakeError::Gone) => return Ok(()),
@@ -60,7 +60,6 @@ pub async fn serve(
     };
     let send_queue = SendQueue::new(&server.budget, peer);
     let sent = spawn(send_queue.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
-    let export = offer.exports[agreed.export].clone();
     let session = Rc::new(Session {
         server: server.clone(),
         export,
@@ -96,15 +95,19 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-/// Performs the handshake; the agreement and the tunnel if any; `None` if the client ended it.
+/// What a handshake ends with.
+type Agreement = (Export, Agreed, Option<Rc<Tunnel>>, ClientSlot);
+
+/// Performs the handshake; the export, the agreement, and the tunnel if any; `None` if the client ended it.
 async fn handshake(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
     input: &mut Input,
     (number, peer): (u32, Peer),
     offer: &Rc<Offer>,
-) -> Result<Option<(Agreed, Option<Rc<Tunnel>>, ClientSlot)>, HandshakeError> {
-    let exports: Vec<_> = offer.exports.iter().map(|export| export.info.clone()).collect();
+) -> Result<Option<Agreement>, HandshakeError> {
+    let mut offered = offer.exports();
+    let exports: Vec<_> = offered.iter().map(|export| export.info.clone()).collect();
     let demanded = if offer.keys.is_some() { Encryption::Demanded } else { Encryption::None };
     let mut handshake = Handshake::new(&exports, demanded);
     let (mut out, mut tunnel): (Vec<u8>, Option<Rc<Tunnel>>) = (GREETING.to_vec(), None);
@@ -134,7 +137,7 @@ async fn handshake(
             (Step::End, _) => None,
         };
         send(server, socket, tunnel.as_deref(), out).await?;
-        return Ok(ended.map(|(agreed, slot)| (agreed, tunnel, slot)));
+        return Ok(ended.map(|(agreed, slot)| (offered.swap_remove(agreed.export), agreed, tunnel, slot)));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use seekless_core::{Class, Extent, SECTOR_BYTES};
+use seekless_core::device::View;
+use seekless_core::{Class, Extent, SECTOR_BYTES, Top};
 
 use super::byte_adapter::ByteAdapter;
 use super::status::OriginPlace;
@@ -58,5 +59,16 @@ impl Export {
             contexts,
         };
         Export { info, device: device.clone(), read_only, class: Class::Foreground, origin: None }
+    }
+
+    /// The snapshots of its device as exports of their own, to be read: NAME@SNAPSHOT.
+    pub fn snapshots(&self) -> Vec<Export> {
+        let snapshot = |view: View| {
+            let (name, line) = (format!("{}@{}", self.info.name, view.name), &self.info.description);
+            let device = ByteAdapter::new(Rc::new(Top::new(view.device)));
+            let export = Export::new(&name, &format!("a snapshot of {line}"), &device, true);
+            Export { class: self.class, ..export }
+        };
+        self.device.device().views().into_iter().map(snapshot).collect()
     }
 }

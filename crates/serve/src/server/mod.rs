@@ -68,6 +68,14 @@ struct Offer {
     keys: Option<Keys>,
 }
 
+impl Offer {
+    /// The exports that there are now: each, and its snapshots.
+    fn exports(&self) -> Vec<Export> {
+        let snapshots = self.exports.iter().flat_map(Export::snapshots);
+        self.exports.iter().cloned().chain(snapshots).collect()
+    }
+}
+
 /// See the file's header.
 pub struct Server {
     reactor: Rc<Reactor>,

@@ -44,6 +44,12 @@ impl Answerer {
                 }
                 Ok(Question::Attach(attach)) => done(running.attach(attach).await, "attach"),
                 Ok(Question::Detach { layer }) => done(running.detach(&layer).await, "detach"),
+                Ok(Question::Snapshot { layer, what }) => {
+                    match running.on_snapshot(layer.as_deref(), &what).await {
+                        Ok(Some(all)) => json!({ "snapshots": all }),
+                        other => done(other.map(drop), "snapshot"),
+                    }
+                }
                 Ok(Question::Status | Question::Subscribe) => status.unwrap_or_default(),
                 Err(error) => json!({ "error": error }),
             };
@@ -92,16 +98,25 @@ impl Answerer {
 
     fn exports(&self) -> Vec<ServedExport> {
         let description = self.running.description.borrow();
-        let each = description.exports.iter().zip(&self.running.shown).map(|(export, shown)| {
-            let sectors = self.running.tops.get(shown).map_or(0, |top| top.geometry().sectors);
-            ServedExport {
-                name: export.name.clone(),
+        let mut all = Vec::new();
+        for (export, shown) in description.exports.iter().zip(&self.running.shown) {
+            let top = self.running.tops.get(shown);
+            let sectors = top.map_or(0, |top| top.geometry().sectors);
+            let (bytes, made_of) = (sectors * SECTOR_BYTES, description.line_of(&export.top));
+            let served = |name: String, bytes, read_only, made_of| ServedExport {
+                name,
                 nbd: export.nbd.clone().unwrap_or_default(),
-                bytes: bytes_of(&description, &export.top, sectors * SECTOR_BYTES),
-                read_only: is_read_only(&description, export),
-                made_of: description.line_of(&export.top),
+                bytes,
+                read_only,
+                made_of,
+            };
+            let size = bytes_of(&description, &export.top, bytes);
+            all.push(served(export.name.clone(), size, is_read_only(&description, export), made_of.clone()));
+            for view in top.map_or_else(Vec::new, |top| top.views()) {
+                let name = format!("{}@{}", export.name, view.name);
+                all.push(served(name, bytes, true, format!("a snapshot of {made_of}")));
             }
-        });
-        each.collect()
+        }
+        all
     }
 }

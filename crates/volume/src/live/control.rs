@@ -29,12 +29,48 @@ pub enum Question {
         /// Name of the layer in the volume file.
         layer: String,
     },
+    /// Take, list or delete snapshots; the answer comes when that is durable.
+    Snapshot {
+        /// Name of the layer in the volume file; by default the only one that has snapshots.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        layer: Option<String>,
+        /// What to do.
+        #[serde(rename = "do")]
+        what: OnSnapshot,
+    },
     /// Events from now on, a line each, until the server stops or anything more is sent.
     Subscribe,
 }
 
+/// What to do with snapshots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum OnSnapshot {
+    /// Take one of this name.
+    Create(String),
+    /// Delete the one of this name.
+    Delete(String),
+    /// List them.
+    List,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// Name.
+    pub name: String,
+    /// Name of its layer in the volume file.
+    pub layer: String,
+    /// Bytes that it sees on the data device.
+    pub bytes: u64,
+    /// Those of them that nothing else sees: they are free when it is deleted.
+    pub unique_bytes: u64,
+    /// The others.
+    pub shared_bytes: u64,
+}
+
 /// The questions, in words.
-const QUESTIONS: &str = r#""status", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}} or {"detach": {"layer": "..."}}"#;
+const QUESTIONS: &str = r#""status", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}} or {"snapshot": {"do": "list"}}"#;
 /// Letters of a bad question that its refusal repeats.
 const REPEATED: usize = 120;
 

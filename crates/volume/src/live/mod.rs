@@ -19,11 +19,12 @@ mod pairs;
 mod replacement;
 mod running;
 mod server;
+mod snapshots;
 pub mod tools;
 
 pub use attaching::Attach;
 pub use component::{Live, Probed};
-pub use control::{LayerStatus, Question, ServedExport, Status, control_path};
+pub use control::{LayerStatus, OnSnapshot, Question, ServedExport, SnapshotStatus, Status, control_path};
 pub use create::{create, upgrade};
 pub use doing::Doing;
 pub use environment::{Environment, Program};
