@@ -50,6 +50,20 @@ pub const TABLE_3: Entry = Entry {
     )
 };
 
+/// Serial reads of the volume and of a snapshot, after updates since it was taken.
+pub const SNAPSHOTS: Entry = Entry {
+    usual: 65_536,
+    ..Entry::new(
+        "pages of the array",
+        "proximal-snapshot",
+        "serial reads of a volume and of its snapshot, after random updates",
+        "proximal paper (FAST 2011), section 3.3",
+        "either with similar efficiency; no numbers",
+        &["wd-re3-1tb"],
+        snapshots,
+    )
+};
+
 /// The flash of the staging area.
 const FLASH: &str = "samsung-pm9a3-1920gb";
 /// Disks with data of the array; one more has the parity.
@@ -89,8 +103,27 @@ struct Run {
     /// Serial reads before and after the updates, in MB/s.
     fresh_mb_s: f64,
     aged_mb_s: f64,
+    /// Those of the snapshot after them, if there was one.
+    snapshot_mb_s: f64,
     /// Share of updates that did not find room in their range, in per cent.
     displaced_pct: f64,
+}
+
+/// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, and whether
+/// a snapshot is taken before the updates.
+#[derive(Clone, Copy)]
+struct Setup {
+    staging: f64,
+    reserve: f64,
+    spread: bool,
+    snapshot: bool,
+}
+
+impl Setup {
+    /// The usual reserve, and no snapshot.
+    fn new(staging: f64, spread: bool) -> Setup {
+        Setup { staging, reserve: proximal::Options::default().reserve, spread, snapshot: false }
+    }
 }
 
 fn too_small(what: &str) -> IoError {
@@ -116,10 +149,11 @@ impl Bench {
         flash: &spec::Model,
         pages: u64,
         staging: f64,
+        reserve: f64,
         spread: bool,
     ) -> Result<Bench, IoError> {
-        let options =
-            proximal::Options { range: Bytes(RANGE * PAGE_BYTES), spread, ..proximal::Options::default() };
+        let range = Bytes(RANGE * PAGE_BYTES);
+        let options = proximal::Options { range, reserve, spread, ..proximal::Options::default() };
         let disk = |number| simulated(number, &drive.clone().into(), QueueOptions::default());
         let disks: Vec<_> = (0..=DATA_DISKS as u32).map(disk).collect();
         let blocks = (pages as f64 / (1.0 - options.reserve)) as u64;
@@ -134,7 +168,7 @@ impl Bench {
         let data = raid.build(below, &toml::Table::new()).await?.device;
         let ssd = simulated(DATA_DISKS as u32 + 1, flash, QueueOptions::default());
         // Beside the staged pages, their headers, the map of the staging area, and the map of the volume.
-        let extra = 8_192 + pages / 256;
+        let extra = 8_192 + pages / 64;
         let staging = Extent::of_pages(0, (pages as f64 * staging * 1.1) as u64 + extra);
         let layer = Proximal::open(data, slice(ssd.device(), staging)?, &options, true, true).await?;
         let pages = layer.geometry().sectors / PAGE_SECTORS;
@@ -178,31 +212,46 @@ impl Bench {
         Ok((took, destages))
     }
 
-    /// Megabytes a second of serial reads at random places.
+    /// Megabytes a second of serial reads of the volume at random places.
     async fn read(&mut self) -> Result<f64, IoError> {
+        let layer = self.layer.clone();
+        self.read_from(&*layer).await
+    }
+
+    /// Megabytes a second of such reads of a snapshot.
+    async fn read_snapshot(&mut self) -> Result<f64, IoError> {
+        let view = self.layer.views().pop().ok_or_else(|| too_small("the list of snapshots"))?;
+        self.read_from(&*view.device).await
+    }
+
+    async fn read_from(&mut self, device: &dyn BlockDevice) -> Result<f64, IoError> {
         let begin = runtime::now();
         let length = READ.min(self.pages);
         for _ in 0..READS {
             let at = Extent::of_pages(self.rng.below(self.pages - length + 1), length);
-            self.layer.read(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await?;
+            device.read(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await?;
         }
         let bytes = (READS * length * PAGE_BYTES) as f64;
         Ok(bytes / 1e6 / runtime::now().since(begin).seconds())
     }
 }
 
-/// A run with a staging area of this share of the volume, with free blocks between pages or at the ends of ranges.
-fn run(job: &Job, staging: f64, spread: bool) -> Result<Run, LabError> {
+/// A run with this setup.
+fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result<Run, LabError> {
     let (mut drive, flash) = (job.drive().clone(), spec::Model::find(FLASH)?);
     drive.set_write_cache(false);
     let runtime = Runtime::new(job.seed);
     let ran = runtime.run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, staging, spread).await?;
+        let mut bench = Bench::new(&drive, &flash, job.requests, staging, reserve, spread).await?;
         bench.fill().await?;
         let fresh_mb_s = bench.read().await?;
+        if snapshot {
+            bench.layer.create_snapshot("fresh").await?;
+        }
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
         let (destaging, destages) = bench.update(staged).await?;
         let aged_mb_s = bench.read().await?;
+        let snapshot_mb_s = if snapshot { bench.read_snapshot().await? } else { 0.0 };
         let counters = bench.layer.counters();
         let of =
             |name: &str| counters.iter().find(|(key, _)| *key == name).map_or(0.0, |found| found.1 as f64);
@@ -215,6 +264,7 @@ fn run(job: &Job, staging: f64, spread: bool) -> Result<Run, LabError> {
             work: bench.work(),
             fresh_mb_s,
             aged_mb_s,
+            snapshot_mb_s,
             displaced_pct,
         })
     });
@@ -238,7 +288,7 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
     let revolution = 60_000.0 / job.drive().rpm;
     for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
         job.progress(done, PAPER.len());
-        let run = run(job, pct / 100.0, true)?;
+        let run = run(job, Setup::new(pct / 100.0, true))?;
         let (updates, busy_ms) = (run.updates.max(1.0), run.work.busy().seconds() * 1e3);
         let ms = run.destaging.seconds() * 1e3 / updates;
         let per_revolution = revolution * run.work.commands as f64 / busy_ms.max(1e-9);
@@ -293,7 +343,8 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
         job.progress(done, 3);
-        let (packed, spread) = (run(job, pct / 100.0, false)?, run(job, pct / 100.0, true)?);
+        let setup = |spread| Setup::new(pct / 100.0, spread);
+        let (packed, spread) = (run(job, setup(false))?, run(job, setup(true))?);
         let loss = |from: &Run, to: &Run| Cell::from(100.0 * (1.0 - to.aged_mb_s / from.fresh_mb_s));
         grid.row([
             pct.into(),
@@ -312,5 +363,45 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
         ["packed_mb_s", "packed_aged_mb_s", "spread_mb_s", "spread_aged_mb_s"],
         "MB/s of serial reads",
     );
+    Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
+}
+
+/// Share of an array that is kept free for a snapshot of all of it: it is filled to 55 %.
+const FREE: f64 = 0.45;
+
+fn snapshots(job: &Job) -> Result<Shown, LabError> {
+    let columns = [
+        numbers("staging_pct", "staging %", 0),
+        numbers("packed_mb_s", "packed MB/s", 1),
+        numbers("packed_aged_mb_s", "aged", 1),
+        numbers("packed_snapshot_mb_s", "snapshot", 1),
+        numbers("spread_mb_s", "spread MB/s", 1),
+        numbers("spread_aged_mb_s", "aged", 1),
+        numbers("aged_loss_pct", "loss %", 1),
+        numbers("spread_snapshot_mb_s", "snapshot", 1),
+        numbers("snapshot_loss_pct", "loss %", 1),
+        numbers("displaced_pct", "displaced %", 1),
+    ];
+    let mut grid = Grid::new("", &columns);
+    for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
+        job.progress(done, 3);
+        let setup = |spread| Setup { staging: pct / 100.0, reserve: FREE, spread, snapshot: true };
+        let (packed, spread) = (run(job, setup(false))?, run(job, setup(true))?);
+        let loss = |to: f64| Cell::from(100.0 * (1.0 - to / spread.fresh_mb_s));
+        grid.row([
+            pct.into(),
+            packed.fresh_mb_s.into(),
+            packed.aged_mb_s.into(),
+            packed.snapshot_mb_s.into(),
+            spread.fresh_mb_s.into(),
+            spread.aged_mb_s.into(),
+            loss(spread.aged_mb_s),
+            spread.snapshot_mb_s.into(),
+            loss(spread.snapshot_mb_s),
+            spread.displaced_pct.into(),
+        ]);
+    }
+    let keys = ["packed_aged_mb_s", "packed_snapshot_mb_s", "spread_aged_mb_s", "spread_snapshot_mb_s"];
+    let pictures = plot(&grid, keys, "MB/s of serial reads");
     Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
 }

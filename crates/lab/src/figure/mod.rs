@@ -72,7 +72,7 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 21] = [
+pub const FIGURES: [&Entry; 22] = [
     &borg::FIGURE_6,
     &borg::FIGURE_7,
     &borg::FIGURE_8,
@@ -94,6 +94,7 @@ pub const FIGURES: [&Entry; 21] = [
     &proximal::TABLE_1,
     &engine::TABLE_2,
     &engine::TABLE_3,
+    &engine::SNAPSHOTS,
 ];
 
 /// Options of a figure.
