@@ -196,14 +196,15 @@ async fn ask(id: u64, request: Request, verify: bool, top: &dyn BlockDevice, log
         Op::Discard => top.discard(at, how).await,
         Op::WriteZeroes => top.write_zeroes(at, how, Zeroes::default()).await,
     };
-    let mut log = log.borrow_mut();
-    log.longest = log.longest.max(runtime::now().since(begin));
-    log.events.push(Event::Client(match (done, op) {
-        (Ok(()), Op::Read) => history::Event::Read { id, found },
-        (Ok(()), _) => history::Event::Done { id },
-        (Err(_), _) => history::Event::Failed { id },
-    }));
-    drop(log);
+    {
+        let mut log = log.borrow_mut();
+        log.longest = log.longest.max(runtime::now().since(begin));
+        log.events.push(Event::Client(match (done, op) {
+            (Ok(()), Op::Read) => history::Event::Read { id, found },
+            (Ok(()), _) => history::Event::Done { id },
+            (Err(_), _) => history::Event::Failed { id },
+        }));
+    }
     if verify && op == Op::Read {
         let how = Hints { verify, ..Hints::default() };
         drop(top.read(at, Buffer::zeroed(at.bytes()), how).await);

@@ -10,8 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seekless_core::invariant;
-
 use super::format::{ENTRIES, NONE, RECORDS_OF_A_PAGE, Record};
 
 /// A page and the last snapshot that sees it there.
@@ -108,7 +106,8 @@ impl Records {
 
     /// Adds a record; there is room for it.
     pub fn insert(&mut self, record: Record) {
-        invariant!("a record is new", !self.has(record.page, record.last));
+        let Record { page, last, .. } = record;
+        assert!(!self.has(page, last), "found a record of page {page} and snapshot {last}, expected none");
         if let Some(on) = self.choose(record.page) {
             self.place(record, on);
             self.changed.insert(u64::from(on));
