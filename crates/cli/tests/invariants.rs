@@ -37,7 +37,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     (
         "only a stable copy is overwritten",
         "borg: part of an unstable copy is overwritten in place",
-        "borg-paper",
+        "borg",
     ),
     ("a session is begun before its first change", "borg: a write begins no session", "borg-paper"),
     (
