@@ -46,7 +46,7 @@ const DELETE: &str = "\
 Examples:
   seekless volume snapshot delete home.toml monday
 
-Whoever reads it gets errors from then on. Pages of it that are still staged are destaged first.";
+Clients that read it get errors from then on. Pages of it that are still staged are destaged first.";
 
 /// Subcommands of `volume snapshot`.
 #[derive(Subcommand)]

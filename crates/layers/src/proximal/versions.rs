@@ -137,10 +137,10 @@ impl Versions {
     }
 
     async fn read_in(&self, view: u32, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
-        let parts = self.parts(at, view);
-        if let [(part, epoch)] = parts[..] {
-            return self.staging.read(self.address(part, epoch), into, how).await;
+        if self.earlier.borrow().first().is_none_or(|first| *first >= view) {
+            return self.staging.read(self.address(at, view), into, how).await;
         }
+        let parts = self.parts(at, view);
         let reads = parts.into_iter().map(|(part, epoch)| {
             let piece = into.cut_sectors(part.start.0 - at.start.0, part.sectors);
             self.staging.read(self.address(part, epoch), piece, how.clone())
@@ -185,7 +185,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Deletes a snapshot. What is staged of its epoch is destaged: some of it may be seen by others.
+    /// Deletes a snapshot, and destages the pages staged in its epoch: other snapshots may see some of them.
     pub async fn delete(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         let staged = {
             let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
@@ -267,7 +267,8 @@ impl BlockDevice for Versions {
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
             if zeroes.only_if_fast {
-                return self.staging.write_zeroes(at, how, zeroes).await;
+                let why = "zeroes are written as data";
+                return Err(IoError::new(ErrorKind::Unsupported, "proximal", Some(at), why));
             }
             let hollow = self.placed.timing_only;
             let data = if hollow { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) };

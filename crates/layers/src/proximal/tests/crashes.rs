@@ -37,7 +37,7 @@ impl Model {
         self.sectors.iter_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
     }
 
-    /// Takes what is found for what is there, or says what is wrong with it.
+    /// Compares the volume and its snapshots with the model, and settles the model on what was read.
     async fn agree(&mut self, volume: &Proximal) -> Result<(), String> {
         let all = Extent::new(0, self.sectors.len() as u64);
         let found = values(volume, all).await.map_err(|error| error.to_string())?;
@@ -128,7 +128,7 @@ impl Model {
         Ok(())
     }
 
-    /// What is read in an extent is what was written last.
+    /// Reads an extent, checks that it may hold what was read, and takes that as written last.
     async fn found(&mut self, volume: &Proximal, at: Extent) -> Result<(), IoError> {
         let found = values(volume, at).await?;
         for (found, all) in found.into_iter().zip(&mut self.sectors[at.start.0 as usize..]) {
