@@ -42,6 +42,12 @@ pub struct Printed {
     pub good: bool,
 }
 
+/// Ends commands that hang. Not a measure of speed: half a minute alone can be minutes beside other tests.
+fn limit() -> &'static str {
+    let is_long = |name: &&str| std::env::var_os(name).is_some();
+    if ["SEEKLESS_LONG", "SEEKLESS_FIGURES"].iter().any(is_long) { "2h" } else { "10m" }
+}
+
 impl Folder {
     /// An empty one.
     pub fn new() -> Folder {
@@ -59,15 +65,9 @@ impl Folder {
     fn shell(&self, line: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_seekless")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-        // No command for readers takes longer; slow ones are run alone.
-        let limit = if std::env::var_os("SEEKLESS_LONG").or(std::env::var_os("SEEKLESS_FIGURES")).is_some() {
-            "2h"
-        } else {
-            "120s"
-        };
         let mut command = Command::new("timeout");
         command
-            .args(["--foreground", limit, "bash", "-c", line])
+            .args(["--foreground", limit(), "bash", "-c", line])
             .current_dir(self.path())
             .env("PATH", path)
             .env("HOME", self.path());
@@ -80,7 +80,10 @@ impl Folder {
     pub fn run(&self, line: &str) -> Printed {
         let done = self.shell(line).output().unwrap();
         let out = String::from_utf8_lossy(&done.stdout).into_owned();
-        let all = format!("{out}{}", String::from_utf8_lossy(&done.stderr));
+        let mut all = format!("{out}{}", String::from_utf8_lossy(&done.stderr));
+        if done.status.code() == Some(124) {
+            all = format!("{all}ended by the limit of {}\n", limit());
+        }
         Printed { out, all, good: done.status.success() }
     }
 
