@@ -47,6 +47,14 @@ const VOLUMES: [&str; 3] = [
          [[export]]\ntop = \"disk\"\nname = \"d\"\nread_only = true\nnbd = \"tcp:[::1]:9\"\n",
 ];
 
+/// Traces that begin with their description.
+const DESCRIBED: [(&str, &[u8]); 4] = [
+    ("columns", b"time:us,op,offset:bytes,size:bytes,latency:us,process\nt,o,a,b,c,d\n1,R,0,4096,-,7\n2,WS,512,512,3,sh\n"),
+    ("columns", b"offset:sectors size:sectors *\n100 8 0 1\n*\n"),
+    ("record", b"u64le-time:ns,u32be-page,skip2,u16le-op:0=read\n12345678\0\0\0\x01xx\0\0"),
+    ("record", b"u32le-page\nabcdefgh"),
+];
+
 /// Questions at a control socket.
 const QUESTIONS: [&str; 5] = [
     "\"status\"",
@@ -61,6 +69,7 @@ const QUESTIONS: [&str; 5] = [
 pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     let mut seeds = traces()?;
     seeds.push(("history", HISTORY.to_vec()));
+    seeds.extend(DESCRIBED.map(|(name, bytes)| (name, bytes.to_vec())));
     seeds.extend(metadata());
     seeds.extend(clients().map(|bytes| ("nbd", bytes)));
     seeds.extend(VOLUMES.map(|text| ("volume", text.as_bytes().to_vec())));

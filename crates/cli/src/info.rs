@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seekless_core::{Nanos, Op, Record};
-use seekless_trace::{BLKPARSE_F, FORMATS, Format, Reader};
+use seekless_trace::{DESCRIBED, FORMATS, Format, Reader};
 use serde::Serialize;
 
 use crate::input::Reading;
@@ -95,7 +95,7 @@ fn formats(json: bool) -> anyhow::Result<()> {
         reader: format.sample.words(),
         open_units: open_units(format),
     };
-    let formats: Vec<Known> = FORMATS.iter().chain([&BLKPARSE_F]).map(known).collect();
+    let formats: Vec<Known> = FORMATS.iter().chain(DESCRIBED).map(known).collect();
     if json {
         return output::json(&Formats { formats });
     }
@@ -110,8 +110,9 @@ fn formats(json: bool) -> anyhow::Result<()> {
 fn open_units(format: &Format) -> String {
     let time = format.open_units.time.map(|unit| format!("--time-unit {unit}"));
     let sector = format.open_units.sector.map(|bytes| format!("--sector-size {bytes}B"));
-    let columns = (format.name == BLKPARSE_F.name).then(|| "--columns SPEC".to_owned());
-    [time, sector, columns].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let described = DESCRIBED.iter().any(|described| described.name == format.name);
+    let option = if format.name == "record" { "--record SPEC" } else { "--columns SPEC" };
+    [described.then(|| option.to_owned()), time, sector].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Runs the command.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seekless_core::Size;
-use seekless_trace::{Columns, Format, ReadOptions, TimeUnit};
+use seekless_trace::{Columns, Fixed, Format, ReadOptions, TimeUnit};
 
 /// How to read the files of a trace.
 #[derive(Args, Clone, Default)]
@@ -12,13 +12,16 @@ pub struct Reading {
     /// Format of the files [default: detected from their content]; `trace info --formats` lists them
     #[arg(long, value_name = "NAME", value_parser = format)]
     format: Option<&'static Format>,
-    /// Format that `blkparse -f` was given for the text: "%D %T.%t %p %a %d %S %n %C\n"
+    /// Columns of a text: "time:us,op,offset:bytes,size:bytes", or the format that `blkparse -f` was given
     #[arg(long, value_name = "SPEC")]
     columns: Option<Columns>,
-    /// Unit of times where the format leaves it open: s, ms, us or ns [default: fio us, mqsim ns]
+    /// Fields of a binary record: "u64le-time:us,u64le-offset:bytes,u32le-size:bytes", or u32le-page
+    #[arg(long, value_name = "SPEC", conflicts_with = "columns")]
+    record: Option<Fixed>,
+    /// Unit of times where the format leaves it open: s, ms, us or ns [default: fio us, mqsim ns, columns and record s]
     #[arg(long, value_name = "UNIT")]
     time_unit: Option<TimeUnit>,
-    /// Size of a sector in addresses where the format leaves it open [default: spc, fiu 512B]
+    /// Size of a sector in addresses where the format leaves it open [default: 512B]
     #[arg(long, value_name = "SIZE")]
     sector_size: Option<Size>,
     /// Read only the requests of this volume
@@ -40,6 +43,7 @@ impl Reading {
         ReadOptions {
             format: self.format,
             columns: self.columns.clone(),
+            record: self.record.clone(),
             time_unit: self.time_unit,
             sector_bytes: self.sector_size.map(|size| size.0),
             skip_bad: self.skip_bad,

@@ -9,7 +9,8 @@
 #![forbid(unsafe_code)]
 
 pub mod compressed;
-pub mod error;
+pub mod counted;
+mod error;
 pub mod format;
 mod latency;
 mod layering;
@@ -24,7 +25,7 @@ mod volumes;
 pub mod write;
 
 pub use error::TraceError;
-pub use format::{BLKPARSE_F, Columns, FORMATS, Format, Sample};
+pub use format::{Columns, DESCRIBED, FORMATS, Fixed, Format, Sample};
 pub use loaded::{DeviceUse, Trace, load};
 pub use options::{OpenUnits, ReadOptions, TimeUnit};
 pub use paths::expand;

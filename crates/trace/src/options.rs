@@ -3,15 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::format::{Columns, Format};
+use crate::format::{Columns, Fixed, Format};
 
 /// Options of reading a trace.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// The format of the files; `None`: detected.
     pub format: Option<&'static Format>,
-    /// The columns of a text, as given to `blkparse -f`.
+    /// The columns of a text.
     pub columns: Option<Columns>,
+    /// The fields of a binary record.
+    pub record: Option<Fixed>,
     /// The unit of times, for formats that do not define it.
     pub time_unit: Option<TimeUnit>,
     /// Bytes per sector, for formats that do not define it: 512, 1024, 2048 or 4096.

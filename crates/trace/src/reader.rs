@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record};
 
 use crate::compressed;
+use crate::counted::Counted;
 use crate::error::TraceError;
 use crate::format::{self, Event, EventKind, Format, Opened, Queued};
 use crate::latency::Completions;
@@ -32,6 +33,7 @@ const MAX_LISTED: usize = 8;
 pub struct Reader {
     format: &'static Format,
     merge: Merge,
+    counted: Counted,
     layering: Layering,
     names: Names,
     volumes: Volumes,
@@ -130,6 +132,7 @@ impl Reader {
         Ok(Reader {
             format,
             merge: Merge::new(files),
+            counted: Counted::default(),
             layering: Layering::default(),
             names: Names::default(),
             volumes,
@@ -180,18 +183,33 @@ impl Reader {
             if let Some(record) = self.completions.as_mut().and_then(|completions| completions.next(false)) {
                 return Some(record);
             }
-            let event = if self.failure.is_some() { Ok(None) } else { self.merge.next() };
-            let event = event.unwrap_or_else(|error| {
-                self.failure = Some(error);
-                None
-            });
-            let Some(Event { time, kind, .. }) = event else {
+            let held = self.counted.next();
+            let Some(event) = held.or_else(|| self.read()) else {
+                if self.counted.end() {
+                    continue;
+                }
                 return self.completions.as_mut().and_then(|completions| completions.next(true));
             };
-            if let Some(record) = self.apply(time, kind) {
+            if let Some(record) = self.apply(event.time, event.kind) {
                 return Some(record);
             }
         }
+    }
+
+    /// Reads events up to one that counts, or that ends what is held.
+    fn read(&mut self) -> Option<Event> {
+        while self.failure.is_none() {
+            match self.merge.next() {
+                Ok(Some(event)) => {
+                    if let Some(event) = self.counted.take(event).or_else(|| self.counted.next()) {
+                        return Some(event);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        None
     }
 
     /// Applies an event; returns its record, if that does not have to wait for a completion.
@@ -210,10 +228,11 @@ impl Reader {
                 }
             }
             EventKind::Completed(done) => {
-                if let Some(completions) = &mut self.completions {
+                if let Some(completions) = self.completions.as_mut().filter(|_| done.extent.sectors > 0) {
                     completions.completed(time, &done);
                 }
             }
+            EventKind::Issued(_) => {}
         }
         None
     }
@@ -251,6 +270,7 @@ impl Reader {
         if skipped > 0 {
             self.warnings.push(format!("{skipped} malformed records were skipped"));
         }
+        self.warnings.extend(self.counted.warnings(self.start.is_some()));
         let repeated = self.layering.repeated();
         if repeated > 0 {
             self.warnings.push(format!(
@@ -270,6 +290,13 @@ impl Reader {
             };
             self.failure =
                 Some(TraceError::Setting { setting: "the volume", found: format!("{name:?}"), expected });
+        } else if self.failure.is_none() && self.start.is_none() {
+            let file = self.sources.first().cloned().unwrap_or_default();
+            // A file that was cut says so.
+            let why = self.warnings.first().map(|warning| format!(" ({warning})")).unwrap_or_default();
+            let found = format!("no request{why}");
+            let expected = format!("some, in a file of the format {}", self.format.name);
+            self.failure = Some(TraceError::Malformed { file, offset: 0, found, expected });
         }
     }
 }

@@ -91,7 +91,14 @@ proptest! {
     fn a_cut_trace_gives_exactly_the_records_before_the_cut(cut in 4_usize..6000) {
         let trace = genuine(false, false);
         let cut = cut.min(trace.bytes.len());
-        let cut_trace = load(&[save("cut-anywhere", &trace.bytes[..cut])], &ReadOptions::default()).unwrap();
+        // The first request is the second record.
+        let cut_trace = match load(&[save("cut-anywhere", &trace.bytes[..cut])], &ReadOptions::default()) {
+            Err(error) if cut < trace.offsets[2] => {
+                prop_assert!(error.to_string().contains("found no request"), "{}", error);
+                return Ok(());
+            }
+            read => read.unwrap(),
+        };
         let whole = load(&[trace.save("whole")], &ReadOptions::default()).unwrap();
         let given = cut_trace.records.len();
         prop_assert_eq!(&cut_trace.records[..], &whole.records[..given]);

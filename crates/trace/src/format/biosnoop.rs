@@ -5,7 +5,8 @@
 //! milliseconds from the driver to completion, `QUE` those in the queue before. A request arrives that much before its
 //! completion; since the first may have arrived before the clock starts, the clock is set to [`BEFORE`]. `T` is R or W,
 //! in libbpf-tools all letters of RWBS. Unknown columns are ignored, unless they precede the command, which may contain
-//! blanks: columns after it are counted from the right. Faults: any text.
+//! blanks: columns after it are counted from the right. The process may be unknown (`?`), and the disk left blank. A command
+//! passed through to a disk has the sector 2^64 - 1 and is left out. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op, ProcessId};
 
@@ -37,11 +38,13 @@ struct Biosnoop {
     /// The names of the columns after the command.
     columns: Vec<Box<str>>,
     volumes: Volumes,
+    /// Commands without an address.
+    passed_through: u64,
 }
 
 impl Biosnoop {
     fn new(volumes: Volumes) -> Biosnoop {
-        Biosnoop { columns: Vec::new(), volumes }
+        Biosnoop { columns: Vec::new(), volumes, passed_through: 0 }
     }
 
     fn header(&mut self, line: &str) -> Result<(), Flaw> {
@@ -62,7 +65,28 @@ impl Biosnoop {
         words.get(words.len() - self.columns.len() + place).copied()
     }
 
-    fn request(&self, words: &[&str], time: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+    fn place(&self, name: &str) -> usize {
+        self.columns.iter().position(|column| **column == *name).unwrap_or_default()
+    }
+
+    /// Puts a dash for a disk that is left blank: the process is then where the disk would be.
+    fn complete<'a>(&self, mut words: Vec<&'a str>) -> Vec<&'a str> {
+        let (process, disk) = (self.place("PID"), self.place("DISK"));
+        let is_process = |word: &str| word == "?" || word.bytes().all(|byte| byte.is_ascii_digit());
+        let before = words.len() + 1 - self.columns.len().min(words.len() + 1);
+        let shifted = disk == process + 1
+            && before > 0
+            && words.get(before + process).is_some_and(|word| is_process(word))
+            && words.get(before + disk).is_some_and(|word| {
+                operation(word).is_some() && word.bytes().all(|byte| byte.is_ascii_uppercase())
+            });
+        if shifted {
+            words.insert(before + disk, "-");
+        }
+        words
+    }
+
+    fn request(&mut self, words: &[&str], time: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let value = |name| self.value(words, name).unwrap_or_default();
         let milliseconds = |name| match self.value(words, name) {
             None | Some("-") => Ok(Nanos::ZERO),
@@ -79,12 +103,20 @@ impl Biosnoop {
             Some(op) => op,
             None => return Err(Flaw::text(rwbs, "R (a read) or W (a write)")),
         };
+        let sector: u64 = number(value("SECTOR"), "a sector")?;
+        if sector == u64::MAX && op != Op::Flush {
+            self.passed_through += 1;
+            return Ok(());
+        }
         let extent = if op == Op::Flush {
             seekless_core::Extent::default()
         } else {
-            blocks(number(value("SECTOR"), "a sector")?, size, seekless_core::SECTOR_BYTES)?
+            blocks(sector, size, seekless_core::SECTOR_BYTES)?
         };
-        let process = ProcessId(number(value("PID"), "the number of a process")?);
+        let process = match value("PID") {
+            "?" => ProcessId::default(),
+            text => ProcessId(number(text, "the number of a process")?),
+        };
         let device = volume(&self.volumes, value("DISK"))?;
         let name = words[..words.len() - self.columns.len()].join(" ");
         events.process(arrived, process, &name);
@@ -106,10 +138,17 @@ impl LineFormat for Biosnoop {
         }
         let mut words = line.split_ascii_whitespace();
         let time = words.next().unwrap_or_default();
-        let words: Vec<&str> = words.collect();
+        let words = self.complete(words.collect());
         if words.len() < self.columns.len() {
             return Err(Flaw::text(line, HEADER));
         }
         self.request(&words, time, events)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let count = self.passed_through;
+        let warning =
+            format!("{count} commands were passed through to a disk, without an address; they were left out");
+        if count > 0 { vec![warning] } else { Vec::new() }
     }
 }

@@ -1,8 +1,8 @@
 //! The default output of `blkparse`: `major,minor cpu sequence time pid action RWBS`, then by action.
 //!
 //! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the binary format a
-//! queue event (Q) is a request, a completion (C) gives its latency, a remap (A) shows how devices are layered, and
-//! other events are ignored. A process's name may contain blanks and slashes: it extends from the first bracket to the
+//! queue event (Q) is a request, a completion (C) gives its latency, a remap (A) shows how devices are layered, issues
+//! (D) count where nothing was queued, and other events are ignored. A process's name may contain blanks and slashes: it extends from the first bracket to the
 //! last. Reading stops at the summary.
 //!
 //! A remap does not give the partition that it goes to; the next remap, from there, does. Faults: any text.
@@ -11,7 +11,7 @@ use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
 use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
 use super::text::{EventQueue, LineFormat, Text, plain, whole_lines};
-use super::{Completed, EventKind, Format, Naming, OpenUnits, Queued, Remapped, Sample};
+use super::{EventKind, Format, Naming, OpenUnits, Queued, Remapped, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -122,19 +122,29 @@ pub(super) struct RequestLine<'a> {
 impl RequestLine<'_> {
     /// Adds its arrival, issued by the process called `name`.
     pub fn queued(&self, name: &str, events: &mut EventQueue) {
-        let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) };
-        let Some(op) = op else { return };
+        let Some(request) = self.parsed() else { return };
         events.process(self.time, self.process, name);
-        let (flags, process) = (flags(self.rwbs, op), self.process);
-        events.request(self.time, Queued { flags, process, ..plain(self.device, op, self.extent) });
+        events.request(self.time, request);
+    }
+
+    /// Adds that it was issued to the drive.
+    pub fn issued(&self, events: &mut EventQueue) {
+        if let Some(request) = self.parsed() {
+            events.event(self.time, EventKind::Issued(request));
+        }
     }
 
     /// Adds its completion.
     pub fn completed(&self, events: &mut EventQueue) {
-        if self.extent.sectors > 0 {
-            let RequestLine { device, extent, .. } = *self;
-            events.event(self.time, EventKind::Completed(Completed { device, extent }));
+        if let Some(request) = self.parsed() {
+            events.event(self.time, EventKind::Completed(request));
         }
+    }
+
+    fn parsed(&self) -> Option<Queued> {
+        let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) }?;
+        let (flags, process) = (flags(self.rwbs, op), self.process);
+        Some(Queued { flags, process, ..plain(self.device, op, self.extent) })
     }
 }
 
@@ -214,10 +224,11 @@ impl LineFormat for Blkparse {
                 }
                 Ok(())
             }
-            "C" => {
+            "D" | "C" => {
                 self.settle(None, events);
                 if let Some((extent, _)) = event.place()? {
-                    event.request(extent).completed(events);
+                    let request = event.request(extent);
+                    if event.action == "D" { request.issued(events) } else { request.completed(events) }
                 }
                 Ok(())
             }

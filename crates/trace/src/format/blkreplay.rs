@@ -2,7 +2,7 @@
 //!
 //! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is read-ahead: the letters
 //! are those of `blkparse`. A write of no sectors is a flush. Lines before the first record are a preamble of any
-//! content. Faults: any text.
+//! content, before and after the line that names the columns. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op};
 
@@ -24,7 +24,10 @@ pub const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Blkreplay {
+    /// Whether a record has been read: the preamble has ended.
     started: bool,
+    /// Whether the names of the columns have been read.
+    named: bool,
 }
 
 impl LineFormat for Blkreplay {
@@ -36,9 +39,16 @@ impl LineFormat for Blkreplay {
                 Ok(())
             }
             Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
-            // The last line of a preamble names the columns: records follow.
+            // A record that is malformed, rather than a part of the preamble.
+            Err(flaw)
+                if self.named
+                    && line.starts_with(|first: char| first.is_ascii_digit())
+                    && line.contains(';') =>
+            {
+                Err(flaw)
+            }
             Err(_) => {
-                self.started |= line.starts_with("start ;");
+                self.named |= line.starts_with("start ;");
                 Ok(())
             }
         }
@@ -46,7 +56,7 @@ impl LineFormat for Blkreplay {
 
     fn end(&self) -> Result<(), Flaw> {
         let flaw = || Flaw { found: "a preamble only".into(), expected: "a line \"start ; ...\"".into() };
-        self.started.then_some(()).ok_or_else(flaw)
+        (self.started || self.named).then_some(()).ok_or_else(flaw)
     }
 }
 

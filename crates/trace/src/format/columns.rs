@@ -1,194 +1,159 @@
-//! The output of `blkparse -f FORMAT`, given that format: `"%D %T.%t %p %a %d %S %n %C\n"`.
+//! Text of any separator, given its columns: `time:s,op,offset:bytes,size:bytes`.
 //!
-//! A specifier is `%`, an optional width, and a letter as in blkparse(1): a action, c CPU, C command, d RWBS, D device
-//! (major,minor), M and m its parts, N bytes, n sectors, p process, S sector, s sequence, T seconds, t nanoseconds; e,
-//! P, u, U and z are ignored. Other characters match themselves; blanks match any number of blanks. Without an action
-//! every line is a request; otherwise queue events (Q) are, and completions (C) give latencies. A command ends where
-//! the text after it begins.
+//! The specification's own separator is that of the text: a comma, semicolon or other character, or blanks, any number of
+//! them. Columns are those of [`column`](super::column). A last `*` stands for any number of further ones, which are
+//! ignored; without it a line has exactly these columns. A specification with a `%` is the one given to `blkparse -f`.
 //!
-//! Units: seconds and nanoseconds, sectors of 512 bytes. Faults: any specification, any text.
+//! Lines that start with `#` are comments; a line `*` alone, with which some lists end, is left out. A first line without
+//! a number where the columns have numbers names the columns. Faults: any specification, any text.
 
 use std::str::FromStr;
 
-use seekless_core::{Extent, Nanos, ProcessId, SECTOR_BYTES};
-
-use super::blkparse::{RequestLine, device_pair};
-use super::fields::{Flaw, SECOND, blocks, device_of, number};
+use super::blkparse_f::Printed;
+use super::column::{self, Column, Rows};
+use super::fields::{Flaw, quoted};
 use super::text::{EventQueue, LineFormat, Text};
-use super::{Format, Naming, OpenUnits, Sample};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Sample, TimeUnit};
+use crate::error::TraceError;
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
-    name: "blkparse-f",
-    summary: "what blkparse -f prints; needs that format",
+    name: "columns",
+    summary: "text with any columns, a record a line; needs --columns",
     sample: Sample::Real,
-    volumes: Naming::Linux,
-    open_units: OpenUnits::NONE,
+    volumes: Naming::Named,
+    open_units: OpenUnits { time: Some(TimeUnit::Second), sector: Some(512) },
     // It cannot be detected: an option has to name it.
     detect: |_| false,
-    open: |content| {
-        let columns = content.options.columns.clone().unwrap_or_default();
-        Ok(Text::open(content, columns))
-    },
+    open,
 };
 
-/// The columns of a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Columns(Vec<Piece>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
-    Literal(Box<str>),
-    Field(char),
+fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
+    let named = match &content.options.columns {
+        Some(Columns::Named(named)) => named.clone(),
+        _ => Named::default(),
+    };
+    let rows = Rows::new(named.columns.clone(), &content).map_err(|Flaw { found, expected }| {
+        TraceError::Malformed { file: content.file.clone(), offset: 0, found, expected }
+    })?;
+    Ok(Text::open(content, Lines { named, rows, names: None, marks: 0 }))
 }
 
-const KNOWN: &str = "acCdDeMmNnpPsStTuUz";
+/// The columns of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// A text with these columns.
+    Named(Named),
+    /// The output of `blkparse -f`.
+    Printed(Printed),
+}
+
+/// Columns by name, and what separates them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// `None`: blanks.
+    separator: Option<char>,
+    columns: column::Columns,
+    /// Whether further columns are ignored.
+    open: bool,
+}
 
 impl FromStr for Columns {
     type Err = String;
 
     fn from_str(spec: &str) -> Result<Columns, String> {
-        let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut letters = spec.char_indices().peekable();
-        while let Some((at, letter)) = letters.next() {
-            if letter == '\\' && letters.next_if(|&(_, next)| next == 'n' || next == 't').is_some() {
-                literal.push(' ');
-            } else if letter == '%' {
-                while letters.next_if(|(_, next)| next.is_ascii_digit() || *next == '-').is_some() {}
-                let Some((_, field)) = letters.next().filter(|(_, field)| KNOWN.contains(*field)) else {
-                    return Err(format!("column {}: found a % without a letter of {KNOWN} after it", at + 1));
-                };
-                pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
-                pieces.push(Piece::Field(field));
-            } else {
-                literal.push(letter);
-            }
-        }
-        pieces.push(Piece::Literal(literal.into()));
-        let columns = Columns(pieces);
-        let lacking = |all: &str| !all.chars().any(|letter| columns.0.contains(&Piece::Field(letter)));
-        let needed =
-            [("T", "seconds (%T)"), ("d", "RWBS (%d)"), ("S", "sectors (%S)"), ("nN", "a length (%n or %N)")];
-        match needed.iter().find(|(letters, _)| lacking(letters)) {
-            Some((_, what)) => Err(format!("found no {what} among the columns, expected one")),
-            None => Ok(columns),
-        }
+        if spec.contains('%') { spec.parse().map(Columns::Printed) } else { spec.parse().map(Columns::Named) }
     }
 }
 
-/// The values of a line's columns.
-#[derive(Default)]
-struct Values<'a> {
-    device: u32,
-    major: u32,
-    seconds: u64,
-    nanos: u64,
-    process: u32,
-    action: Option<&'a str>,
-    rwbs: &'a str,
-    sector: u64,
-    bytes: u64,
-    command: &'a str,
-}
+impl FromStr for Named {
+    type Err = String;
 
-impl<'a> Values<'a> {
-    fn set(&mut self, field: char, text: &'a str) -> Result<(), Flaw> {
-        match field {
-            'D' => self.device = device_pair(text)?,
-            'M' => self.major = number(text, "a major number")?,
-            'm' => self.device = device_of(self.major, number(text, "a minor number")?)?,
-            'T' => self.seconds = number(text, "a time in seconds")?,
-            't' => self.nanos = number(text, "nanoseconds")?,
-            'p' => self.process = number(text, "the number of a process")?,
-            'a' => self.action = Some(text),
-            'd' => self.rwbs = text,
-            'S' => self.sector = number(text, "a sector")?,
-            'n' => {
-                let sectors: u64 = number(text, "a number of sectors")?;
-                self.bytes = sectors.saturating_mul(SECTOR_BYTES);
-            }
-            'N' => self.bytes = number(text, "a number of bytes")?,
-            'C' => self.command = text,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn emit(&self, events: &mut EventQueue) -> Result<(), Flaw> {
-        let time = self.seconds.checked_mul(SECOND).and_then(|time| time.checked_add(self.nanos));
-        let time = time.map(Nanos).ok_or_else(|| Flaw {
-            found: format!("{} seconds", self.seconds),
-            expected: "a time below 2^64 ns".into(),
-        })?;
-        let extent =
-            if self.bytes == 0 { Extent::default() } else { blocks(self.sector, self.bytes, SECTOR_BYTES)? };
-        let process = ProcessId(self.process);
-        let request = RequestLine { time, device: self.device, process, rwbs: self.rwbs, extent };
-        match self.action {
-            None | Some("Q") => request.queued(self.command, events),
-            Some("C") => request.completed(events),
-            Some(_) => {}
-        }
-        Ok(())
+    fn from_str(spec: &str) -> Result<Named, String> {
+        let spec = spec.replace("\\t", "\t");
+        let inside = |letter: char| letter.is_ascii_alphanumeric() || "-_:=*".contains(letter);
+        let separator = spec.trim().chars().find(|&letter| !inside(letter));
+        // Blanks around another separator do not count.
+        let other = spec.chars().find(|&letter| !inside(letter) && letter != ' ');
+        let separator = other.filter(|_| separator.is_some());
+        let parts: Vec<&str> = match separator {
+            Some(separator) => spec.split(separator).map(str::trim).collect(),
+            None => spec.split_whitespace().collect(),
+        };
+        let open = parts.last() == Some(&"*");
+        let parts = if open { &parts[..parts.len() - 1] } else { &parts[..] };
+        let columns = column::parse::<Column>(parts.iter())?;
+        Ok(Named { separator, columns: column::Columns(columns).check()?, open })
     }
 }
 
 impl Columns {
-    /// The end of a field that is followed by `after`.
-    fn end(rest: &str, after: &str) -> usize {
-        let mark = after.trim();
-        let end = if mark.is_empty() { rest.find(char::is_whitespace) } else { rest.find(mark) };
-        end.unwrap_or(rest.len())
+    /// The format that they are for.
+    pub fn format(&self) -> &'static Format {
+        match self {
+            Columns::Named(_) => &FORMAT,
+            Columns::Printed(_) => &super::blkparse_f::FORMAT,
+        }
     }
+}
 
-    fn values<'a>(&self, line: &'a str) -> Result<Values<'a>, Flaw> {
-        let mut values = Values::default();
-        let mut rest = line;
-        let mut pieces = self.0.iter().peekable();
-        while let Some(piece) = pieces.next() {
-            rest = rest.trim_start();
-            match piece {
-                Piece::Literal(text) => {
-                    let mark = text.trim();
-                    rest = rest.strip_prefix(mark).ok_or_else(|| Flaw::text(rest, &format!("\"{mark}\"")))?;
-                }
-                Piece::Field(field) => {
-                    let Some(Piece::Literal(after)) = pieces.peek() else { continue };
-                    // Text after the last column ends the line: a command may contain it too.
-                    let last = pieces.clone().count() == 1;
-                    let at_end = rest.strip_suffix(after.trim()).filter(|_| last);
-                    let end = at_end.map_or_else(|| Self::end(rest, after), str::len);
-                    values.set(*field, rest[..end].trim_end())?;
-                    rest = &rest[end..];
-                }
+struct Lines {
+    named: Named,
+    rows: Rows,
+    /// The first line, if it names the columns.
+    names: Option<String>,
+    /// Lines of `*` alone.
+    marks: u64,
+}
+
+impl Lines {
+    fn decode(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
+        let Lines { named, rows, .. } = self;
+        let wanted = rows.len();
+        let count = |parts: usize| {
+            if parts == wanted || parts > wanted && named.open {
+                return Ok(());
             }
+            Err(Flaw { found: format!("{parts} columns in {}", quoted(line)), expected: format!("{wanted}") })
+        };
+        if let Some(separator) = named.separator {
+            count(line.split(separator).count())?;
+            return rows.record(line.split(separator), events);
         }
-        Ok(values)
+        count(line.split_whitespace().count())?;
+        rows.record(line.split_whitespace(), events)
     }
 }
 
-impl LineFormat for Columns {
+impl LineFormat for Lines {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
-        // Process notes, messages and the summary do not match the columns.
-        let values = self.values(line)?;
-        if values.action.is_none_or(|action| action == "Q" || action == "C") && values.rwbs != "N" {
-            values.emit(events)?;
+        if line.starts_with('#') {
+            return Ok(());
         }
-        Ok(())
+        if line == "*" {
+            self.marks += 1;
+            return Ok(());
+        }
+        let decoded = self.decode(line, events);
+        // No number at all: the names of columns have none.
+        let is_heading = events.line == 1 && !line.bytes().any(|byte| byte.is_ascii_digit());
+        if decoded.is_err() && is_heading {
+            self.names = Some(line.to_owned());
+            return Ok(());
+        }
+        decoded
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_specification_is_an_error_that_says_why() {
-        let error_at = |spec: &str| spec.parse::<Columns>().unwrap_err();
-        assert!(error_at("%T.%t %d %S").contains("%n or %N"));
-        assert!(error_at("%T %x").contains("column 4"));
-        assert!(error_at("%").contains("column 1"));
-        assert!("%5T.%9t, %p, %C, %a, %d, %S, %n\\n".parse::<Columns>().is_ok());
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.rows.warnings();
+        warnings.extend(
+            self.names
+                .as_ref()
+                .map(|names| format!("line 1 was taken for the names of columns: \"{names}\"")),
+        );
+        if self.marks > 0 {
+            warnings.push(format!("{} lines of '*' alone were left out", self.marks));
+        }
+        warnings
     }
 }

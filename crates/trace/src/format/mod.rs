@@ -8,17 +8,20 @@ mod alibaba;
 mod binary;
 mod biosnoop;
 mod blkparse;
+mod blkparse_f;
 mod blkreplay;
 pub mod blktrace;
 mod borg;
 mod byte_ascii;
 mod cloudphysics;
+mod column;
 mod columns;
 mod disksim;
 mod disksim_validate;
 pub(crate) mod fields;
 mod fio;
 mod fiu;
+mod fixed;
 mod hp_srt;
 mod mqsim;
 mod msr;
@@ -41,8 +44,9 @@ use crate::error::TraceError;
 pub use crate::options::{OpenUnits, TimeUnit};
 pub use crate::volumes::Naming;
 pub use columns::Columns;
-pub use table::{BLKPARSE_F, FORMATS, Format, Sample};
+pub use fixed::Fixed;
 pub(crate) use table::{Content, Opened, open, opened};
+pub use table::{DESCRIBED, FORMATS, Format, Sample};
 
 /// An event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +68,10 @@ pub enum EventKind {
     Queued(Queued),
     /// A request was passed from one device to another below it.
     Remapped(Remapped),
-    /// Earlier requests were completed.
-    Completed(Completed),
+    /// A request was issued to the drive: an earlier one, or several merged ones.
+    Issued(Queued),
+    /// A request was completed by the device: an earlier one, or several merged ones.
+    Completed(Queued),
 }
 
 /// A request, before its process has a name.
@@ -100,15 +106,6 @@ pub struct Remapped {
     pub from_device: u32,
     /// First sector there.
     pub from_start: u64,
-}
-
-/// A completion by a device, of one request or of several merged ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// Device.
-    pub device: u32,
-    /// Extent; not empty.
-    pub extent: Extent,
 }
 
 /// Decodes the events of one file, in file order.

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use seekless_core::SECTOR_BYTES;
 
+use super::Columns;
 use super::{
-    Decoder, Naming, OpenUnits, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg, byte_ascii,
-    cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr, oracle_general, spc,
-    systor, tencent, vscsi,
+    Decoder, Naming, OpenUnits, TimeUnit, alibaba, biosnoop, blkparse, blkparse_f, blkreplay, blktrace, borg,
+    byte_ascii, cloudphysics, columns, disksim, disksim_validate, fio, fiu, fixed, hp_srt, mqsim, msr,
+    oracle_general, spc, systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
@@ -94,8 +95,8 @@ pub const FORMATS: &[&Format] = &[
     &oracle_general::FORMAT,
 ];
 
-/// The format that cannot be detected: an option has to give its columns.
-pub const BLKPARSE_F: &Format = &columns::FORMAT;
+/// The formats that cannot be detected: an option has to describe them.
+pub const DESCRIBED: &[&Format] = &[&blkparse_f::FORMAT, &columns::FORMAT, &fixed::FORMAT];
 
 /// A file to decode.
 pub(crate) struct Content {
@@ -164,8 +165,11 @@ impl Opened {
         if let Some(format) = options.format {
             return Ok(format);
         }
-        if options.columns.is_some() {
-            return Ok(&columns::FORMAT);
+        if let Some(columns) = &options.columns {
+            return Ok(columns.format());
+        }
+        if options.record.is_some() {
+            return Ok(&fixed::FORMAT);
         }
         let format = FORMATS.iter().find(|format| format.detect(&self.head));
         format.copied().ok_or_else(|| unknown(&self.head, self.file.clone()))
@@ -209,23 +213,41 @@ impl Format {
             Some(bytes) if ![512, 1024, 2048, 4096].contains(&bytes) => {
                 refuse("the size of sectors", bytes.to_string(), "512, 1024, 2048 or 4096".into())
             }
-            _ if options.columns.is_some() && self.name != columns::FORMAT.name => refuse(
-                "columns",
-                format!("with the format {}", self.name),
-                format!("the format {}", columns::FORMAT.name),
-            ),
-            _ if options.columns.is_none() && self.name == columns::FORMAT.name => refuse(
-                "columns",
-                "none".into(),
-                "the format given to blkparse -f, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
-            ),
-            _ => Ok(()),
+            _ => self
+                .check_description(options)
+                .or_else(|(setting, found, expected)| refuse(setting, found, expected)),
         }
+    }
+
+    /// Checks that columns or fields are given if, and only if, the format needs them.
+    fn check_description(&self, options: &ReadOptions) -> Result<(), (&'static str, String, String)> {
+        let of_columns = options.columns.as_ref().map(Columns::format);
+        let of_record = options.record.as_ref().map(|_| &fixed::FORMAT);
+        for (setting, described) in [("columns", of_columns), ("fields of a record", of_record)] {
+            if let Some(described) = described.filter(|described| described.name != self.name) {
+                let found = format!("with the format {}", self.name);
+                return Err((setting, found, format!("the format {}", described.name)));
+            }
+        }
+        let missing = |setting, expected: &str| Err((setting, "none".into(), expected.into()));
+        if self.name == fixed::FORMAT.name && of_record.is_none() {
+            return missing("fields of a record", "them, such as --record u32le-page");
+        }
+        if of_columns.is_none() && self.name == blkparse_f::FORMAT.name {
+            return missing(
+                "columns",
+                "the format given to blkparse -f, such as \"%D %T.%t %p %d %S %n %C\\n\"",
+            );
+        }
+        if of_columns.is_none() && self.name == columns::FORMAT.name {
+            return missing("columns", "them, such as --columns time:s,op,offset:bytes,size:bytes");
+        }
+        Ok(())
     }
 
     /// The format of this name.
     pub fn named(name: &str) -> Option<&'static Format> {
-        FORMATS.iter().chain([&BLKPARSE_F]).find(|format| format.name == name).copied()
+        FORMATS.iter().chain(DESCRIBED).find(|format| format.name == name).copied()
     }
 }
 
@@ -234,7 +256,7 @@ fn unknown(head: &[u8], file: PathBuf) -> TraceError {
     let expected = if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
         "a program that was built with the feature parquet".to_owned()
     } else {
-        format!("a trace in one of the formats {tried}, or --columns for what blkparse -f printed")
+        format!("a trace in one of the formats {tried}, or --columns or --record to describe it")
     };
     let found = first_line(head).unwrap_or_else(|| blktrace::first_bytes(head));
     TraceError::Malformed { file, offset: 0, found, expected }

@@ -2,8 +2,8 @@
 //!
 //! A file is records back to back, each 48 bytes (64 in version 8) and a payload of up to 64 KiB; `blktrace` writes a
 //! file per CPU, `blkparse -d` and the raw kernel stream one for all. Only a queue event (Q) is a request: later events
-//! are the same request, merged, dispatched or completed; a completion (C) carries the process that happened to run,
-//! and gives the latency.
+//! are the same request, merged, issued or completed; a completion (C) carries the process that happened to run, and
+//! gives the latency. Issues (D) and completions are requests where nothing was queued.
 //!
 //! Limits of the format: a write of zeroes is recorded as a write, a secure erase as a discard. An ordinary queue event
 //! of no bytes is a flush.
@@ -66,6 +66,8 @@ pub struct Blktrace<R> {
     newest: Nanos,
     /// Whether completions are needed.
     completions: bool,
+    /// Whether a queue event has been read: until then, issues and completions may be the requests.
+    queued: bool,
     /// Whether bytes that are not a record are skipped; each run of them counts once.
     skip_bad: bool,
     skipped: u64,
@@ -86,6 +88,7 @@ impl<R: Read> Blktrace<R> {
             order: None,
             newest: Nanos::ZERO,
             completions: options.latencies,
+            queued: false,
             skip_bad: options.skip_bad,
             skipped: 0,
             stopped: None,
@@ -154,7 +157,9 @@ impl<R: Read> Blktrace<R> {
             let expected = "the byte order of the file's first record".into();
             return Err(Flaw::Malformed { found, expected });
         }
-        let meaning = if self.completions || !record.is_completion() { record.meaning()? } else { None };
+        self.queued |= record.is_queued();
+        let unneeded = self.queued && (record.is_issue() || record.is_completion() && !self.completions);
+        let meaning = if unneeded { None } else { record.meaning()? };
         let mut time = Nanos(record.time_ns);
         if record.time_ns == 0 && record.is(category::NOTE) {
             time = self.newest;

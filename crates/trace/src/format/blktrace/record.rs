@@ -9,7 +9,7 @@ use std::path::Path;
 use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, StreamId, record::Flags};
 
 use crate::error::TraceError;
-use crate::format::{Completed, EventKind, Queued, Remapped};
+use crate::format::{EventKind, Queued, Remapped};
 
 /// Bytes needed to recognize the format.
 pub const MAGIC_BYTES: usize = 4;
@@ -27,6 +27,7 @@ const MAX_SECTORS: u64 = u64::MAX / SECTOR_BYTES;
 /// Actions: the low byte.
 mod what {
     pub const QUEUED: u64 = 1;
+    pub const ISSUED: u64 = 7;
     pub const COMPLETED: u64 = 8;
     pub const REMAPPED: u64 = 15;
     /// Note: the name of a process.
@@ -252,7 +253,9 @@ impl RawRecord<'_> {
         }
         match what {
             what::QUEUED => Ok(self.queued()?.map(EventKind::Queued)),
-            what::COMPLETED => Ok(self.completed()),
+            what::ISSUED => Ok(self.queued()?.map(EventKind::Issued)),
+            // A malformed completion matches no request.
+            what::COMPLETED => Ok(self.queued().ok().flatten().map(EventKind::Completed)),
             what::REMAPPED => self.remapped().map(EventKind::Remapped).map(Some),
             _ => Ok(None),
         }
@@ -262,6 +265,14 @@ impl RawRecord<'_> {
     pub fn length_bytes(&self) -> usize {
         let header = if self.version == 7 { HEADER_BYTES } else { HEADER_BYTES_8 };
         header + self.payload.len()
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.action & 0xff == what::QUEUED && !self.is(category::NOTE)
+    }
+
+    pub(super) fn is_issue(&self) -> bool {
+        self.action & 0xff == what::ISSUED && !self.is(category::NOTE)
     }
 
     pub(super) fn is_completion(&self) -> bool {
@@ -297,15 +308,6 @@ impl RawRecord<'_> {
             stream: StreamId::default(),
             latency: Latency::UNKNOWN,
         }))
-    }
-
-    /// The completed extent; `None` for a malformed one, which no request can match.
-    fn completed(&self) -> Option<EventKind> {
-        if self.bytes == 0 || self.is(category::PASSTHROUGH) {
-            return None;
-        }
-        let (device, extent) = (self.device, self.extent().ok()?);
-        Some(EventKind::Completed(Completed { device, extent }))
     }
 
     fn flags(&self) -> Flags {
