@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 success, 1 an error (on stderr, one line and its causes), 2 invalid arguments.
 
+mod advise;
 mod comparison;
 mod convert;
 mod demo;
@@ -42,6 +43,7 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   seekless demo                                      compare on a real trace that ships
+  seekless advise data/mail                          whether anything would help
   seekless trace stats data/mail                     statistics of that workload
   seekless lab compare --trace data/mail --json      savings by BORG on it
 
@@ -56,6 +58,9 @@ struct Program {
 enum Command {
     /// Compare a disk with BORG and without on a real trace that ships with the project
     Demo(demo::Arguments),
+    /// Say whether anything would help a disk, by a recording of it
+    #[command(after_help = advise::HELP)]
+    Advise(advise::Arguments),
     /// Read, characterise, record and convert traces
     #[command(subcommand, after_help = "Example:\n  seekless trace stats data/mail")]
     Trace(trace::Command),
@@ -110,6 +115,7 @@ fn main() -> ExitCode {
     }
     let done = match Program::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Trace(command) => trace::run(command),
         Command::Drive(command) => drive::run(command),
         Command::Lab(command) => lab::run(command),

@@ -21,7 +21,8 @@ pub const OUTSTANDING: usize = 8;
 
 /// Stands for the default drive, or a larger one if needed.
 const AUTO: &str = "auto";
-const DEFAULT_DRIVE: &str = "wd2500aaks";
+/// The drive to try first.
+pub const DEFAULT_DRIVE: &str = "wd2500aaks";
 
 /// Layer name that stands for no layer.
 const NONE: &str = "none";
@@ -190,7 +191,7 @@ fn on_or_off(text: &str) -> Result<bool, String> {
 }
 
 /// Parses a speed-up that keeps every time of a week's trace within 64 bits of nanoseconds.
-fn speed(text: &str) -> Result<f64, String> {
+pub fn speed(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|speed| (0.001..=1e6).contains(speed));
     found.ok_or_else(|| format!("found '{text}', expected 0.001 to 1000000"))
 }

@@ -97,6 +97,46 @@ pub fn run_trace(
     run_volume(trace, &candidate, &experiment.play(), events, progress)
 }
 
+/// A run, and the busy time of its drives in equal parts of the requests.
+pub struct InParts {
+    /// Its figures; the base is itself.
+    pub variant: Variant,
+    /// Seconds in each part, copies included; the final write-back is in the last.
+    pub busy: Vec<f64>,
+    /// Whether the drive fell ever further behind the recorded times.
+    pub only_grows: bool,
+}
+
+/// Plays the trace with an experiment, and measures it in `parts` equal parts of the requests.
+pub fn in_parts(
+    trace: &Trace,
+    name: &str,
+    experiment: &Experiment,
+    parts: u64,
+    progress: &dyn Fn(Progress),
+) -> Result<InParts, LabError> {
+    experiment.check(Some(trace))?;
+    let places = experiment.places(&sources(trace), trace.end_sector())?;
+    let candidate = Candidate { name: name.to_owned(), volume: experiment.volume(&places) };
+    let how = experiment.play();
+    fits(trace, &candidate, &how)?;
+    let requests = trace.records.len() as u64;
+    let mut starts: Vec<u64> = (0..parts).map(|part| part * requests / parts).collect();
+    starts.dedup();
+    let played = play_one(trace, &candidate, &how, starts[1..].to_vec(), None, progress)?;
+    let phases: Vec<Phase> =
+        starts.iter().map(|start| Phase { name: "N".to_owned(), first_request: *start }).collect();
+    let busy = played.along(&phases).iter().map(|part| part.work.busy().seconds()).collect();
+    let shown = shown(&candidate, &played, &played.phases, played.own());
+    let variant = shown.variant(&shown.parts, requests);
+    let only_grows = matches!(how.pace, Pace::Open { .. }) && played.replayed.load.only_grows();
+    Ok(InParts {
+        variant: Variant { notes: notes_of(&variant, &candidate, &played, &how, false), ..variant },
+        busy,
+        only_grows,
+    })
+}
+
 fn compare_all(
     trace: &Trace,
     candidates: &[Candidate],

@@ -46,6 +46,11 @@ impl RoughTimes {
         let _ = self.spread.add(&other.spread);
     }
 
+    /// Their sum, in seconds.
+    pub fn total_s(&self) -> f64 {
+        self.sum.seconds()
+    }
+
     /// Mean, in milliseconds; zero if there are none.
     pub fn mean_ms(&self) -> f64 {
         self.sum.seconds() * 1e3 / self.requests.max(1) as f64

@@ -1,0 +1,152 @@
+//! `seekless advise`: whether anything would help a disk, by a recording of it.
+
+use clap::Args;
+use seekless_drive::Model;
+use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy};
+use seekless_trace::Trace;
+
+use crate::input::Input;
+use crate::output;
+use crate::progress::Progress;
+use crate::setup::{DEFAULT_DRIVE, speed};
+use crate::table::Table;
+use crate::text::{count, factor, number, percent, seconds, span};
+use crate::trace;
+
+/// Examples, as `--help` shows them.
+pub const HELP: &str = "\
+Examples:
+  seekless advise data/mail
+  seekless advise sdb.parquet --drive wd-re3-1tb
+  seekless advise data/mail --json | jq -r '.verdict'
+
+The recording is played on a model of the disk at its own pace, as it is and with each remedy. A remedy is recommended \
+if it saves at least 3 % of the disk's busy time, its own copying counted, at least twice the standard error of that, \
+and if requests do not wait longer for it. docs/book/advise.md explains the figures.";
+
+/// Arguments of `advise`.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Name of a drive, or a TOML file; auto: wd2500aaks, or the smallest disk that fits
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    drive: String,
+    /// Speed-up over the recorded times
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    speed: f64,
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Plays the trace with each remedy, and prints the verdict.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let trace = trace::load_as(&arguments.input)?;
+    output::warn(&trace.warnings);
+    let drive = drive(&arguments.drive, &trace)?;
+    advise::check(&trace, &drive)?;
+    let progress = Progress::measured();
+    let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
+    let advice = advise::advise(&trace, &drive, arguments.speed, arguments.seed, &shown)?;
+    drop(progress);
+    if arguments.json { output::json(&advice) } else { output::print(&text(&advice)) }
+}
+
+/// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.
+fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
+    if name != "auto" {
+        return Ok(Model::find(name)?);
+    }
+    let usual = Model::find(DEFAULT_DRIVE)?;
+    if advise::check(trace, &usual).is_ok() {
+        return Ok(usual);
+    }
+    let disks = advise::fitting(trace, &usual).into_iter().filter(|(_, drive)| drive.disk().is_some());
+    let smallest = disks.min_by_key(|(name, drive)| (drive.sectors(), *name));
+    Ok(smallest.map_or(usual, |(_, drive)| drive))
+}
+
+fn text(advice: &Advice) -> String {
+    let Advice { base, .. } = advice;
+    let busy = 100.0 * base.work.head.busy_s / base.elapsed_s.max(1e-9);
+    let mut out = format!("{}\n\n", advice.verdict);
+    let mut table = Table::new(&["", ""]);
+    let pace = match advice.speed {
+        None => "each process waiting for its answers".to_owned(),
+        Some(speed) if (speed - 1.0).abs() < 1e-9 => "at its own pace".to_owned(),
+        Some(speed) => format!("at {} times its pace", factor(speed)),
+    };
+    table.row([
+        "recording",
+        &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
+    ]);
+    table.row(["drive", &format!("{}, a model", advice.drive)]);
+    table.row(["busy", &format!("{} of the time: {}", percent(busy), waits(base))]);
+    table.row([
+        "requests wait",
+        &format!("{} ms at the median, 99 % within {} ms", ms(base.p50_ms), ms(base.p99_ms)),
+    ]);
+    out.push_str(&table.text());
+    if !advice.causes.is_empty() {
+        let mut causes = Table::new(&["who", ">requests", ">head time", ">of all", ">mean ms"]);
+        for one in &advice.causes {
+            causes.row([
+                one.process.clone(),
+                count(one.requests),
+                seconds(one.busy_s),
+                percent(one.busy_pct),
+                ms(1e3 * one.waited_s / one.requests.max(1) as f64),
+            ]);
+        }
+        out.extend(["\n", &causes.text()]);
+    }
+    out.extend(["\n", &remedies(&advice.remedies, base)]);
+    for remedy in &advice.remedies {
+        out.extend(["\n", &remedy.name, ": ", &remedy.what, "."]);
+    }
+    out.push('\n');
+    for note in &advice.notes {
+        out.extend(["\n", note, "\n"]);
+    }
+    out
+}
+
+/// The parts of the busy time, in words.
+fn waits(base: &Measured) -> String {
+    let head = &base.work.head;
+    let share = |part: f64| percent(100.0 * part / head.busy_s.max(1e-9));
+    format!(
+        "{} seeks, {} rotation, {} transfers",
+        share(head.seek_s),
+        share(head.rotation_s),
+        share(head.transfer_s)
+    )
+}
+
+fn remedies(remedies: &[Remedy], base: &Measured) -> String {
+    let mut table = Table::new(&["remedy", ">saves", ">give or take", ">median ms", ">99 % ms", "verdict"]);
+    table.row(["as it is", "", "", &ms(base.p50_ms), &ms(base.p99_ms), ""]);
+    for remedy in remedies {
+        table.row([
+            remedy.name.as_str(),
+            &percent(remedy.net_gain_pct),
+            &percent(remedy.error_pct),
+            &ms(remedy.run.p50_ms),
+            &ms(remedy.run.p99_ms),
+            match remedy.judgement {
+                Judgement::Recommended => "recommended",
+                Judgement::NotWorthIt => "not worth it",
+                Judgement::TooShort => "recording too short",
+            },
+        ]);
+    }
+    table.text()
+}
+
+fn ms(value: f64) -> String {
+    number(value, 2)
+}

@@ -1,0 +1,61 @@
+//! The verdict on a recording: what is shown, and what is declined.
+
+mod common;
+
+use common::{SMALL, folder, json, quietly, seekless};
+
+#[test]
+fn the_verdict_comes_first_and_rests_on_the_runs_that_are_shown() {
+    let advice = json(&["advise", SMALL]);
+    let text = quietly(&["advise", SMALL]);
+    assert_eq!(text.lines().next(), advice["verdict"].as_str());
+    let remedies = advice["remedies"].as_array().unwrap();
+    let names: Vec<&str> = remedies.iter().map(|remedy| remedy["name"].as_str().unwrap()).collect();
+    for name in ["scheduler", "more cache", "launch prefetcher", "BORG"] {
+        assert!(names.contains(&name) && text.contains(name), "{name}: {names:?}");
+    }
+    let base = advice["base"]["work"]["busy_s"].as_f64().unwrap();
+    for remedy in remedies {
+        let number = |key: &str| remedy[key].as_f64().unwrap();
+        let (gain, error) = (number("net_gain_pct"), number("error_pct"));
+        let ours = remedy["run"]["work"]["busy_s"].as_f64().unwrap();
+        assert!((gain - 100.0 * (1.0 - ours / base)).abs() < 1e-6, "{remedy}");
+        let expected = match remedy["judgement"].as_str().unwrap() {
+            "recommended" => gain >= 3.0 && gain > 2.0 * error,
+            "too-short" => gain >= 3.0 && gain <= 2.0 * error,
+            "not-worth-it" => true,
+            other => panic!("{other}"),
+        };
+        assert!(expected, "{remedy}");
+    }
+    let best =
+        remedies.iter().find(|remedy| remedy["judgement"] == "recommended").map(|remedy| &remedy["name"]);
+    assert_eq!(best.unwrap_or(&serde_json::Value::Null), &advice["advised"]);
+    let causes: f64 =
+        advice["causes"].as_array().unwrap().iter().map(|one| one["busy_pct"].as_f64().unwrap()).sum();
+    assert!((causes - 100.0).abs() < 1e-6, "{causes}");
+}
+
+#[test]
+fn random_and_idle_recordings_are_declined() {
+    let random = folder().join("random.txt").to_str().unwrap().to_owned();
+    quietly(&["trace", "synth", "random:rate=20/s", "--over", "100GiB", "--requests", "4000", "-o", &random]);
+    let advice = json(&["advise", &random]);
+    assert_eq!(advice["advised"], serde_json::Value::Null, "{}", advice["verdict"]);
+    assert!(advice["verdict"].as_str().unwrap().starts_with("Nothing"), "{}", advice["verdict"]);
+    // A request every ten seconds.
+    let idle: String =
+        (0..200_u64).map(|n| format!("{} ; {} ; 8 ; R\n", n * 10, n * 7_919 % 400_000 * 1_000)).collect();
+    let idle = common::file("idle.load", idle.as_bytes());
+    let advice = json(&["advise", &idle]);
+    assert!(advice["verdict"].as_str().unwrap().contains("busy 0."), "{}", advice["verdict"]);
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_refused_with_those_that_fit() {
+    let far = common::file("far.load", b"0 ; 3000000000 ; 8 ; R\n1 ; 8 ; 8 ; W\n");
+    let refused = seekless(&["advise", &far, "--drive", "wd2500aaks"]);
+    assert!(refused.code == 1 && refused.stderr.contains("--drive with one that fits"), "{}", refused.stderr);
+    let advice = json(&["advise", &far]);
+    assert_ne!(advice["drive"], "wd2500aaks");
+}

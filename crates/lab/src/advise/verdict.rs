@@ -1,0 +1,139 @@
+//! When a remedy is worth it: its gain is larger than it could be by chance, and nobody waits longer for it.
+
+use serde::Serialize;
+
+use super::{Measured, Remedy};
+
+/// Smallest gain that is worth an installation, in per cent of the busy time.
+pub const MIN_GAIN_PCT: f64 = 3.0;
+/// A gain counts if it is so many times its standard error.
+const ERRORS: f64 = 2.0;
+/// By how much the mean response time may grow.
+const MAX_SLOWER: f64 = 1.02;
+/// Below this share of the time, an idle disk needs no remedy, in per cent.
+const MIN_BUSY_PCT: f64 = 1.0;
+/// The longest recording that is asked for, in days.
+const LONGEST_DAYS: f64 = 14.0;
+
+/// What is to be thought of a remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// It helps.
+    Recommended,
+    /// It saves too little, or makes requests wait longer.
+    NotWorthIt,
+    /// It seems to help, and the recording is too short to know.
+    TooShort,
+}
+
+/// What a remedy saves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// Of the whole recording, in per cent.
+    pub net_pct: f64,
+    /// Standard error of that, from its parts.
+    pub error_pct: f64,
+}
+
+impl Gain {
+    /// Of busy times by part, in seconds.
+    pub fn of(base: &[f64], ours: &[f64]) -> Gain {
+        let whole: f64 = base.iter().sum();
+        if whole <= 0.0 {
+            return Gain { net_pct: 0.0, error_pct: 0.0 };
+        }
+        let net = 1.0 - ours.iter().sum::<f64>() / whole;
+        // Each part with the weight of its busy time. What is written back at the end belongs to the last part.
+        let parts: Vec<(f64, f64)> = base
+            .iter()
+            .zip(ours)
+            .filter(|(base, _)| **base > 0.0)
+            .map(|(base, ours)| (base / whole, 1.0 - ours / base))
+            .collect();
+        let count = parts.len() as f64;
+        if count < 2.0 {
+            return Gain { net_pct: 100.0 * net, error_pct: 100.0 };
+        }
+        let squares: f64 = parts.iter().map(|(weight, gain)| (weight * (gain - net)).powi(2)).sum();
+        Gain { net_pct: 100.0 * net, error_pct: 100.0 * (squares * count / (count - 1.0)).sqrt() }
+    }
+
+    fn is_certain(&self) -> bool {
+        self.net_pct > ERRORS * self.error_pct
+    }
+}
+
+/// Judges a remedy with this gain, by the disk as it is and by its own run.
+pub fn judge(gain: &Gain, base: &Measured, ours: &Measured) -> Judgement {
+    let slower = ours.mean_ms > base.mean_ms * MAX_SLOWER;
+    if gain.net_pct < MIN_GAIN_PCT || slower || busy_pct(base) < MIN_BUSY_PCT {
+        Judgement::NotWorthIt
+    } else if gain.is_certain() {
+        Judgement::Recommended
+    } else {
+        Judgement::TooShort
+    }
+}
+
+/// Share of the time in which the disk is busy, in per cent.
+fn busy_pct(base: &Measured) -> f64 {
+    100.0 * base.work.head.busy_s / base.elapsed_s.max(1e-9)
+}
+
+/// What to do, in a sentence; `length_s` is that of the recording.
+pub fn sentence(base: &Measured, remedies: &[Remedy], length_s: f64) -> String {
+    let of = |judgement| remedies.iter().find(move |remedy| remedy.judgement == judgement);
+    if let Some(best) = of(Judgement::Recommended) {
+        return format!(
+            "Worth it: {}. It saves {:.0} % of the disk's busy time, give or take {:.0}.",
+            best.what, best.net_gain_pct, best.error_pct
+        );
+    }
+    if busy_pct(base) < MIN_BUSY_PCT {
+        return format!("Nothing is worth it: the disk is busy {:.1} % of the time.", busy_pct(base));
+    }
+    let Some(best) = of(Judgement::TooShort) else {
+        return format!(
+            "Nothing that was tried is worth it: none saves {MIN_GAIN_PCT:.0} % of the disk's busy time without making requests wait."
+        );
+    };
+    let times = (ERRORS * best.error_pct / best.net_gain_pct).powi(2);
+    let needed = (length_s * times).max(length_s);
+    let most = LONGEST_DAYS * 86_400.0;
+    let longer = if needed > most {
+        format!("not even a recording of {LONGEST_DAYS:.0} days would tell")
+    } else {
+        format!("a recording of {} would tell", rounded(needed))
+    };
+    format!(
+        "Not known: {} seems to save {:.0} %, give or take {:.0}; {longer}.",
+        best.what, best.net_gain_pct, best.error_pct
+    )
+}
+
+/// A duration in the unit that suits it.
+fn rounded(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        _ if seconds < 120.0 => (seconds, "seconds"),
+        _ if seconds < 7_200.0 => (seconds / 60.0, "minutes"),
+        _ if seconds < 172_800.0 => (seconds / 3_600.0, "hours"),
+        _ => (seconds / 86_400.0, "days"),
+    };
+    format!("{:.0} {unit}", value.ceil())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_of_one_part_is_within_its_error() {
+        let gain = Gain::of(&[10.0, 10.0, 10.0, 10.0], &[10.0, 10.0, 10.0, 2.0]);
+        assert!((gain.net_pct - 20.0).abs() < 1e-9 && !gain.is_certain(), "{gain:?}");
+        let gain = Gain::of(&[10.0, 20.0, 10.0, 5.0], &[8.0, 16.4, 8.0, 4.0]);
+        assert!((gain.net_pct - 19.11).abs() < 0.01 && gain.is_certain(), "{gain:?}");
+        assert_eq!(Gain::of(&[], &[]), Gain { net_pct: 0.0, error_pct: 0.0 });
+        assert!(!Gain::of(&[5.0, 0.0], &[1.0, 0.0]).is_certain());
+    }
+}
