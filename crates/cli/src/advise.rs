@@ -92,7 +92,7 @@ fn text(advice: &Advice) -> String {
     ]);
     out.push_str(&table.text());
     if !advice.causes.is_empty() {
-        let mut causes = Table::new(&["who", ">requests", ">head time", ">of all", ">mean ms"]);
+        let mut causes = Table::new(&["process", ">requests", ">head time", ">of all", ">mean ms"]);
         for one in &advice.causes {
             causes.row([
                 one.process.clone(),

@@ -5,14 +5,12 @@ mod common;
 use common::{SMALL, folder, json, quietly, seekless};
 
 #[test]
-fn the_verdict_comes_first_and_rests_on_the_runs_that_are_shown() {
+fn the_verdict_rests_on_the_runs_that_are_shown() {
     let advice = json(&["advise", SMALL]);
-    let text = quietly(&["advise", SMALL]);
-    assert_eq!(text.lines().next(), advice["verdict"].as_str());
     let remedies = advice["remedies"].as_array().unwrap();
     let names: Vec<&str> = remedies.iter().map(|remedy| remedy["name"].as_str().unwrap()).collect();
     for name in ["scheduler", "more cache", "launch prefetcher", "BORG"] {
-        assert!(names.contains(&name) && text.contains(name), "{name}: {names:?}");
+        assert!(names.contains(&name), "{name}: {names:?}");
     }
     let base = advice["base"]["work"]["busy_s"].as_f64().unwrap();
     for remedy in remedies {
@@ -43,10 +41,15 @@ fn random_and_idle_recordings_are_declined() {
     let advice = json(&["advise", &random]);
     assert_eq!(advice["advised"], serde_json::Value::Null, "{}", advice["verdict"]);
     assert!(advice["verdict"].as_str().unwrap().starts_with("Nothing"), "{}", advice["verdict"]);
+    let text = quietly(&["advise", &random]);
+    assert_eq!(text.lines().next(), advice["verdict"].as_str());
+    for remedy in advice["remedies"].as_array().unwrap() {
+        assert!(text.contains(remedy["name"].as_str().unwrap()), "{text}");
+    }
     // A request every ten seconds.
-    let idle: String =
+    let lines: Vec<String> =
         (0..200_u64).map(|n| format!("{} ; {} ; 8 ; R\n", n * 10, n * 7_919 % 400_000 * 1_000)).collect();
-    let idle = common::file("idle.load", idle.as_bytes());
+    let idle = common::file("idle.load", lines.concat().as_bytes());
     let advice = json(&["advise", &idle]);
     assert!(advice["verdict"].as_str().unwrap().contains("busy 0."), "{}", advice["verdict"]);
 }

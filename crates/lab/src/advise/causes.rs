@@ -14,7 +14,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, sources};
 use crate::phased_answers::{PhasedAnswers, RoughTimes};
 
-/// Processes that are told apart.
+/// Number of processes listed.
 const MOST: usize = 6;
 
 /// The part of a process in the disk's work.

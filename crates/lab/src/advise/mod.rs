@@ -70,7 +70,7 @@ pub struct Measured {
     pub mean_ms: f64,
 }
 
-/// A remedy, and what came of it.
+/// A remedy, and its run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Remedy {
     /// A short name.

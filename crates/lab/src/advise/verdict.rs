@@ -1,4 +1,4 @@
-//! When a remedy is worth it: its gain is larger than it could be by chance, and nobody waits longer for it.
+//! When a remedy is worth it: its gain is larger than it could be by chance, and requests do not wait longer for it.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::{Measured, Remedy};
 
 /// Smallest gain that is worth an installation, in per cent of the busy time.
 pub const MIN_GAIN_PCT: f64 = 3.0;
-/// A gain counts if it is so many times its standard error.
+/// Smallest gain that counts, in standard errors.
 const ERRORS: f64 = 2.0;
 /// By how much the mean response time may grow.
 const MAX_SLOWER: f64 = 1.02;
