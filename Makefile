@@ -17,14 +17,19 @@ export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build install demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
 		printf '  make %-8s %s\n' "$$name" "$$what"; done
 
 build: toolchain ## build the program
-	cargo build --release --locked -p seekless
+	SEEKLESS_COMMIT="$$(git rev-parse --short HEAD 2>/dev/null)" cargo build --release --locked -p seekless
+
+# Debug lines go to a file of their own, which debuggers find by the program's build id.
+PREFIX ?= /usr/local
+install: build ## install program, manual pages, completions, examples, book and demo traces: PREFIX=/usr/local DESTDIR=
+	scripts/install "$(CARGO_TARGET_DIR)/release/seekless" "$(DESTDIR)$(PREFIX)"
 
 demo: toolchain ## replay a real trace that ships with the project, without and with BORG
 	cargo build --profile demo --locked -p seekless --no-default-features

@@ -86,12 +86,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ))
 }
 
-/// The recording in the current folder's `data`, or in that of the checkout.
+/// The recording in the current folder's `data`, in that below the installation's prefix, or in that of the checkout.
 fn recording() -> anyhow::Result<PathBuf> {
     let here = Path::new("data").join(NAME);
     let built_from = PathBuf::from(BUILT_FROM);
     let there = built_from.canonicalize().unwrap_or(built_from).join(NAME);
-    for place in [&here, &there] {
+    // PREFIX/bin/seekless has PREFIX/share/seekless/data.
+    let program = std::env::current_exe().unwrap_or_default();
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    let installed = prefix.join("share/seekless/data").join(NAME);
+    for place in [&here, &installed, &there] {
         if expand(&[place]).is_ok() {
             return Ok(place.clone());
         }

@@ -27,6 +27,9 @@ use crate::workload::positive_time;
 /// Consecutive seeds that an exploration uses, at most.
 const SEEDS: u64 = 1 << 20;
 
+/// The error of a finding, which is printed before.
+const BROKEN: &str = "a promise is broken, see above";
+
 /// Examples.
 pub const HELP: &str = "\
 Examples:
@@ -179,7 +182,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             output::print(&text(&output_of))?;
         }
         if output_of.finding.is_some() {
-            anyhow::bail!("a promise is broken, see above");
+            return Err(crate::Finding(BROKEN.to_owned()).into());
         }
         if !output_of.unreached.is_empty() && arguments.all.is_none() && !arguments.part {
             anyhow::bail!(
@@ -253,7 +256,7 @@ fn replay_script(description: &Description, script: &Path, arguments: &Arguments
         ))?;
     }
     match violation {
-        Some(_) => anyhow::bail!("a promise is broken, see above"),
+        Some(_) => Err(crate::Finding(BROKEN.to_owned()).into()),
         None => Ok(()),
     }
 }

@@ -9,10 +9,10 @@ use clap::Args;
 use seekless_lab::check::history::Reader;
 use seekless_lab::check::{Judged, judge};
 
-use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, counted};
+use crate::{Finding, output};
 
 /// Examples, as `--help` shows them.
 pub const HELP: &str = "\
@@ -52,7 +52,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::print(&text(&judged))?;
     }
     match judged.violation {
-        Some(violation) => anyhow::bail!("{name}: line {}: {}", violation.line, violation.text),
+        Some(violation) => {
+            Err(Finding(format!("{name}: line {}: {}", violation.line, violation.text)).into())
+        }
         None => Ok(()),
     }
 }

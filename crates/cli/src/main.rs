@@ -1,6 +1,7 @@
 //! The program: parses arguments, prints text and JSON. Results are computed in the libraries.
 //!
-//! Exit codes: 0 success, 1 an error (on stderr, one line and its causes), 2 invalid arguments.
+//! Exit codes: 0 success, 1 an error (on stderr, one line and its causes), 2 invalid arguments, 3 a finding: what was
+//! judged, explored or replayed is wrong.
 
 mod advise;
 mod comparison;
@@ -15,6 +16,7 @@ mod info;
 mod input;
 mod judge;
 mod lab;
+mod manual;
 mod output;
 mod progress;
 mod record;
@@ -37,7 +39,7 @@ use clap::{Parser, Subcommand};
 /// Optimises the layout of spinning disks, and predicts the savings
 #[derive(Parser)]
 #[command(
-    version,
+    version = manual::version(),
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "\
@@ -47,7 +49,8 @@ Examples:
   seekless trace stats data/mail                     statistics of that workload
   seekless lab compare --trace data/mail --json      savings by BORG on it
 
-Sizes and times are read and written with units: 4GiB, 512KiB, 1.5ms, 30s."
+Sizes and times are read and written with units: 4GiB, 512KiB, 1.5ms, 30s.
+Exit codes: 0 success, 1 an error, 2 invalid arguments, 3 a finding (lab judge, lab explore, lab replay)."
 )]
 struct Program {
     #[command(subcommand)]
@@ -73,6 +76,12 @@ enum Command {
     /// Serve volumes live
     #[command(subcommand, after_help = "Example:\n  seekless volume serve home.toml")]
     Volume(volume::Command),
+    /// Write the manual pages
+    #[command(after_help = manual::MAN_HELP)]
+    Man(manual::Man),
+    /// Write a shell's completions of commands and options
+    #[command(after_help = manual::COMPLETIONS_HELP)]
+    Completions(manual::Completions),
 }
 
 /// Invalid combinations of arguments that clap does not detect.
@@ -86,6 +95,18 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// What was looked at is wrong, which is a result rather than an error.
+#[derive(Debug)]
+struct Finding(String);
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Finding {}
 
 /// Activates the bug that `SEEKLESS_MUTANT` names; an empty name is an error that lists all names. `SEEKLESS_HALT_AT`
 /// names a place at which to stand still.
@@ -120,13 +141,19 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Volume(command) => volume::run(command),
+        Command::Man(arguments) => manual::man(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&format!("error: {}", output::with_causes(&error)));
             // Exit as clap does after its own errors.
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            match error {
+                error if error.is::<Usage>() => ExitCode::from(2),
+                error if error.is::<Finding>() => ExitCode::from(3),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

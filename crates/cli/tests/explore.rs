@@ -103,7 +103,7 @@ fn what_is_lost_is_reported_reduced_and_kept() {
     let (script, seen) = (script.to_str().unwrap(), seen.to_str().unwrap());
     let kept = ["--save", script, "--history", seen];
     let ran = seekless(&[&["lab", "explore", &volume], &SHORT[..], &kept].concat());
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 3);
     assert!(ran.stderr.ends_with("error: a promise is broken, see above\n"), "{}", ran.stderr);
     let text = std::fs::read_to_string(script).unwrap();
     assert!(ran.stdout.contains("\nfound: sector ") && ran.stdout.ends_with(&text), "{}", ran.stdout);
@@ -113,10 +113,10 @@ fn what_is_lost_is_reported_reduced_and_kept() {
         "{text}"
     );
     let judged = seekless(&["lab", "judge", seen]);
-    assert!(judged.code == 1 && judged.stderr.contains("sector "), "{}", judged.stderr);
+    assert!(judged.code == 3 && judged.stderr.contains("sector "), "{}", judged.stderr);
     let again = seekless(&["lab", "explore", &volume, "--script", script, "--json"]);
     let message: serde_json::Value = serde_json::from_str(&again.stdout).expect("JSON");
-    assert_eq!((again.code, &message["runs"], &message["script"]), (1, &1.into(), &script.into()));
+    assert_eq!((again.code, &message["runs"], &message["script"]), (3, &1.into(), &script.into()));
     assert!(message["finding"].as_str().unwrap().starts_with("sector "), "{message}");
     // A volume that loses nothing has no finding.
     let sound = file("sound.toml", MAPPER.as_bytes());

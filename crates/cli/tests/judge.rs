@@ -42,7 +42,7 @@ fn what_may_not_be_fails_and_is_reported() {
     let wrong = file("wrong.history", RIGHT.replace("read 40 17", "read 40 0").as_bytes());
     let text = "line 9: sector 812: read 40 found zeroes, which cannot have been left; expected write 17 or write 31";
     let ran = seekless(&["lab", "judge", &wrong]);
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 3);
     assert!(ran.stderr.starts_with("error: ") && ran.stderr.trim_end().ends_with(text), "{}", ran.stderr);
     assert!(ran.stdout.ends_with("wrong from line 9 on\n"), "{}", ran.stdout);
     let ran = seekless(&["lab", "judge", &wrong, "--json"]);

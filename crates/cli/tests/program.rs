@@ -8,8 +8,11 @@ use std::process::{Command, Stdio};
 use common::{SMALL, file, folder, json, quietly, seekless};
 
 const GROUPS: [&[&str]; 4] = [&[], &["trace"], &["drive"], &["lab"]];
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 12] = [
     &["demo"],
+    &["advise"],
+    &["man"],
+    &["completions"],
     &["trace", "info"],
     &["trace", "stats"],
     &["trace", "report"],
@@ -178,4 +181,30 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
         assert!(ended.status.success(), "{arguments:?}: {}", ended.status);
     }
+}
+
+#[test]
+fn manual_pages_and_completions_cover_all_commands() {
+    let folder = folder().join("man1");
+    std::fs::create_dir_all(&folder).unwrap();
+    assert_eq!(quietly(&["man", "--folder", folder.to_str().unwrap()]), "");
+    for page in ["seekless", "seekless-trace-stats", "seekless-lab-compare", "seekless-volume-serve"] {
+        let text = std::fs::read_to_string(folder.join(page).with_extension("1")).unwrap();
+        assert!(text.contains(".TH"), "{page}: {text}");
+    }
+    assert!(quietly(&["man"]).contains("seekless"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = quietly(&["completions", shell]);
+        assert!(script.contains("compare") && script.contains("advise"), "{shell}");
+    }
+    let missing = seekless(&["man", "--folder", "/nonexistent"]);
+    assert!(missing.code == 1 && missing.stderr.contains("/nonexistent"), "{}", missing.stderr);
+    assert_eq!(seekless(&["completions", "tcsh7"]).code, 2);
+}
+
+#[test]
+fn the_version_tells_the_features() {
+    let version = quietly(&["--version"]);
+    assert!(version.starts_with(concat!("seekless ", env!("CARGO_PKG_VERSION"), " (")), "{version}");
+    assert!(version.contains("features: parquet tls"), "{version}");
 }

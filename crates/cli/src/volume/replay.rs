@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use clap::Args;
 use seekless_volume::live::inputs::{Replayed, replay};
 use serde::Serialize;
 
-use crate::output;
 use crate::table::Table;
 use crate::text::count;
+use crate::{Finding, output};
 
 /// Examples.
 pub const HELP: &str = "\
@@ -50,7 +49,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let departed = found.diverged.clone();
     output::print(&text(&found, &volume, arguments.json)?)?;
     match departed {
-        Some(where_to) => bail!("{}: it departed: {where_to}", arguments.file.display()),
+        Some(where_to) => {
+            Err(Finding(format!("{}: it departed: {where_to}", arguments.file.display())).into())
+        }
         None => Ok(()),
     }
 }
