@@ -76,12 +76,14 @@ pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
 }
 
 /// Files and folders of the root, which a visitor sees first.
-const ROOT: [&str; 23] = [
+const ROOT: [&str; 26] = [
     ".ci",
     ".config",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",
@@ -89,6 +91,7 @@ const ROOT: [&str; 23] = [
     "Makefile",
     "PROMISES.md",
     "README.md",
+    "SECURITY.md",
     "clippy.toml",
     "crates",
     "data",
