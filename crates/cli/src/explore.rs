@@ -18,6 +18,7 @@ use seekless_lab::workload::Load;
 use seekless_volume::{Description, file};
 use serde::Serialize;
 
+use crate::junit::{self, Case, Problem};
 use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
@@ -113,6 +114,9 @@ pub struct Arguments {
     /// Write the clients' history of the reduced finding, or of the script, to this file, for `lab judge`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    /// Write the result to this file in JUnit's XML: a case for the promises, and one for each edge
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["script", "time"])]
+    junit: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -181,6 +185,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         } else {
             output::print(&text(&output_of))?;
         }
+        if let Some(path) = &arguments.junit {
+            output::file(path, &junit(&output_of, arguments.part || arguments.all.is_some()))?;
+        }
         if output_of.finding.is_some() {
             return Err(crate::Finding(BROKEN.to_owned()).into());
         }
@@ -238,6 +245,24 @@ fn explore(
         None => campaign.explore(&progress)?,
     };
     Ok(output_of(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
+}
+
+/// The result in JUnit's XML; `part`: an edge that was not reached is no failure.
+fn junit(output_of: &Output, part: bool) -> String {
+    let script = output_of.script.as_deref().unwrap_or_default();
+    let finding = output_of.finding.as_deref().map_or(Ok(()), |found| Err(Problem::Failed(found, script)));
+    let mut cases = vec![Case { name: "promises", result: finding }];
+    cases.extend(output_of.edges.keys().map(|edge| Case { name: edge, result: Ok(()) }));
+    let why = "never reached";
+    let missed = || {
+        if part {
+            Problem::Skipped(why)
+        } else {
+            Problem::Failed(why, "more --states, or another --workload")
+        }
+    };
+    cases.extend(output_of.unreached.iter().map(|edge| Case { name: edge, result: Err(missed()) }));
+    junit::xml(&output_of.volume, output_of.cpu_s, &cases)
 }
 
 fn replay_script(description: &Description, script: &Path, arguments: &Arguments) -> anyhow::Result<()> {

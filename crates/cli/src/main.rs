@@ -15,6 +15,7 @@ mod hits;
 mod info;
 mod input;
 mod judge;
+mod junit;
 mod lab;
 mod manual;
 mod output;

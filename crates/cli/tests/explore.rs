@@ -173,8 +173,15 @@ fn what_cannot_be_explored_is_refused() {
 fn an_edge_that_was_not_reached_is_a_failure() {
     let volume = file("edges.toml", MAPPER.as_bytes());
     let few = ["--states", "1", "--requests", "2", "--fault-requests", "0", "--plain-runs", "0"];
-    let ran = seekless(&[&["lab", "explore", &volume], &few[..]].concat());
+    let junit = folder().join("edges.xml");
+    let ran =
+        seekless(&[&["lab", "explore", &volume, "--junit", junit.to_str().unwrap()], &few[..]].concat());
     assert_eq!(ran.code, 1);
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(
+        xml.contains("name=\"promises\"/>") && xml.contains("<failure message=\"never reached\">"),
+        "{xml}"
+    );
     assert!(
         ran.stdout.contains("mapper: a torn copy of the map: the other counts")
             && ran.stdout.contains("never"),

@@ -23,6 +23,7 @@ mod validation;
 use seekless_trace::Stats;
 
 pub use drive::drive;
+pub use text::escape;
 pub use validation::validation;
 
 use crate::outcome::{Comparison, Variant};
