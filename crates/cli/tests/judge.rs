@@ -48,7 +48,7 @@ fn what_may_not_be_fails_and_is_reported() {
     let ran = seekless(&["lab", "judge", &wrong, "--json"]);
     let message: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let violation = &message["violation"];
-    assert_eq!((ran.code, &violation["kind"], &violation["line"]), (1, &"lost".into(), &9.into()));
+    assert_eq!((ran.code, &violation["kind"], &violation["line"]), (3, &"lost".into(), &9.into()));
     assert_eq!((&violation["sector"], &violation["found"]), (&812.into(), &"0".into()));
     assert_eq!(violation["allowed"], serde_json::json!([17, 31]));
 }

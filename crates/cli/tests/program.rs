@@ -8,11 +8,9 @@ use std::process::{Command, Stdio};
 use common::{SMALL, file, folder, json, quietly, seekless};
 
 const GROUPS: [&[&str]; 4] = [&[], &["trace"], &["drive"], &["lab"]];
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 10] = [
     &["demo"],
     &["advise"],
-    &["man"],
-    &["completions"],
     &["trace", "info"],
     &["trace", "stats"],
     &["trace", "report"],
