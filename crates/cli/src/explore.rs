@@ -18,7 +18,7 @@ use seekless_lab::workload::Load;
 use seekless_volume::{Description, file};
 use serde::Serialize;
 
-use crate::junit::{self, Case, Problem};
+use crate::junit::{self, Problem, TestCase};
 use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
@@ -114,7 +114,7 @@ pub struct Arguments {
     /// Write the clients' history of the reduced finding, or of the script, to this file, for `lab judge`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Write the result to this file in JUnit's XML: a case for the promises, and one for each edge
+    /// Write the result to this file in `JUnit` XML: a case for the promises, and one for each edge
     #[arg(long, value_name = "FILE", conflicts_with_all = ["script", "time"])]
     junit: Option<PathBuf>,
     /// Print one JSON object instead of text
@@ -247,12 +247,12 @@ fn explore(
     Ok(output_of(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
 }
 
-/// The result in JUnit's XML; `part`: an edge that was not reached is no failure.
+/// The result in `JUnit` XML; `part`: an edge that was not reached is no failure.
 fn junit(output_of: &Output, part: bool) -> String {
     let script = output_of.script.as_deref().unwrap_or_default();
     let finding = output_of.finding.as_deref().map_or(Ok(()), |found| Err(Problem::Failed(found, script)));
-    let mut cases = vec![Case { name: "promises", result: finding }];
-    cases.extend(output_of.edges.keys().map(|edge| Case { name: edge, result: Ok(()) }));
+    let mut cases = vec![TestCase { name: "promises", result: finding }];
+    cases.extend(output_of.edges.keys().map(|edge| TestCase { name: edge, result: Ok(()) }));
     let why = "never reached";
     let missed = || {
         if part {
@@ -261,7 +261,7 @@ fn junit(output_of: &Output, part: bool) -> String {
             Problem::Failed(why, "more --states, or another --workload")
         }
     };
-    cases.extend(output_of.unreached.iter().map(|edge| Case { name: edge, result: Err(missed()) }));
+    cases.extend(output_of.unreached.iter().map(|edge| TestCase { name: edge, result: Err(missed()) }));
     junit::xml(&output_of.volume, output_of.cpu_s, &cases)
 }
 

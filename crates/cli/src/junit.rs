@@ -1,11 +1,11 @@
-//! JUnit's XML, which continuous integration reads: a suite of cases that passed, failed or were skipped.
+//! The XML of `JUnit`, which continuous integration reads: a suite of cases that passed, failed or were skipped.
 
 use std::fmt::Write;
 
 use seekless_lab::report::escape;
 
 /// A test case.
-pub struct Case<'a> {
+pub struct TestCase<'a> {
     /// Name.
     pub name: &'a str,
     /// What happened.
@@ -21,7 +21,7 @@ pub enum Problem<'a> {
 }
 
 /// The XML of a suite that took so many seconds.
-pub fn xml(suite: &str, seconds: f64, cases: &[Case]) -> String {
+pub fn xml(suite: &str, seconds: f64, cases: &[TestCase]) -> String {
     let count =
         |of: fn(&Problem) -> bool| cases.iter().filter(|case| case.result.as_ref().is_err_and(of)).count();
     let failures = count(|problem| matches!(problem, Problem::Failed(..)));
@@ -31,7 +31,7 @@ pub fn xml(suite: &str, seconds: f64, cases: &[Case]) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{suite}\" tests=\"{tests}\" \
          failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{seconds:.3}\">\n"
     );
-    for Case { name, result } in cases {
+    for TestCase { name, result } in cases {
         let _ = write!(out, "  <testcase classname=\"{suite}\" name=\"{}\"", escape(name));
         let _ = match result {
             Ok(()) => writeln!(out, "/>"),
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn names_and_findings_are_escaped_and_counted() {
         let cases = [
-            Case { name: "a < b", result: Ok(()) },
-            Case { name: "b", result: Err(Problem::Failed("found \"x\" & <y>", "script")) },
-            Case { name: "c", result: Err(Problem::Skipped("not reached")) },
+            TestCase { name: "a < b", result: Ok(()) },
+            TestCase { name: "b", result: Err(Problem::Failed("found \"x\" & <y>", "script")) },
+            TestCase { name: "c", result: Err(Problem::Skipped("not reached")) },
         ];
         let text = xml("volume.toml", 1.5, &cases);
         assert!(
