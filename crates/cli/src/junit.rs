@@ -20,7 +20,7 @@ pub enum Problem<'a> {
     Skipped(&'a str),
 }
 
-/// The XML of a suite that took so many seconds.
+/// The XML of a suite that took `seconds`.
 pub fn xml(suite: &str, seconds: f64, cases: &[TestCase]) -> String {
     let count =
         |of: fn(&Problem) -> bool| cases.iter().filter(|case| case.result.as_ref().is_err_and(of)).count();
