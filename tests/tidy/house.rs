@@ -140,5 +140,6 @@ fn the_tree_is_complete() {
         tree::layers_have_a_readme,
         tree::data_is_small,
         tree::nothing_stray_in_the_root,
+        tree::the_fuzzer_knows_our_crates,
     ]);
 }

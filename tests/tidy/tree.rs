@@ -105,6 +105,38 @@ const ROOT: [&str; 26] = [
     "third_party",
 ];
 
+/// `fuzz` is a workspace of its own, with a lock file of its own: each crate of ours there has the crates of ours that it
+/// depends on, else `make fuzz` does not build.
+pub fn the_fuzzer_knows_our_crates(files: &[File]) -> Vec<Finding> {
+    let Some(lock) = files.iter().find(|file| file.path == "fuzz/Cargo.lock") else { return Vec::new() };
+    let mut findings = Vec::new();
+    for manifest in files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        let named = manifest.text.lines().find_map(|line| line.strip_prefix("name = "));
+        let Some(name) = named else { continue };
+        let locked =
+            lock.text.split("[[package]]").find(|package| package.contains(&format!("\nname = {name}\n")));
+        let (Some(locked), Some((_, rest))) = (locked, manifest.text.split_once("\n[dependencies]\n")) else {
+            continue;
+        };
+        let ours = rest
+            .lines()
+            .take_while(|line| !line.starts_with('['))
+            .filter(|line| line.starts_with("seekless-"));
+        for dependency in ours.filter(|line| !line.contains("optional")) {
+            let dependency = dependency.split(['.', ' ']).next().unwrap_or_default();
+            if !locked.contains(&format!("\"{dependency}\"")) {
+                let found = format!("{name} without {dependency}");
+                findings.push(lock.finding(
+                    0,
+                    found,
+                    "it: cargo update --workspace --manifest-path fuzz/Cargo.toml",
+                ));
+            }
+        }
+    }
+    findings
+}
+
 /// No other files are in the root.
 pub fn nothing_stray_in_the_root(files: &[File]) -> Vec<Finding> {
     let top = |file: &File| file.path.split('/').next().unwrap_or_default().to_owned();
@@ -171,5 +203,22 @@ mod tests {
         assert!(data_is_small(&files).is_empty());
         files[1].bytes = 1;
         assert_eq!(data_is_small(&files)[0].path, "data/a.gz");
+    }
+
+    #[test]
+    fn a_lock_file_without_a_crate_is_found() {
+        let lock = "[[package]]\nname = \"seekless-a\"\ndependencies = [\n \"seekless-b\",\n]\n";
+        let manifest = |other: &str| {
+            format!(
+                "[package]\nname = \"seekless-a\"\n\n[dependencies]\nseekless-b.workspace = true\n{other}"
+            )
+        };
+        let found = |other: &str| {
+            let files =
+                [File::of("fuzz/Cargo.lock", lock), File::of("crates/a/Cargo.toml", &manifest(other))];
+            the_fuzzer_knows_our_crates(&files).len()
+        };
+        assert_eq!((found(""), found("seekless-c.workspace = true\n")), (0, 1));
+        assert_eq!(found("[dev-dependencies]\nseekless-c.workspace = true\n"), 0);
     }
 }
