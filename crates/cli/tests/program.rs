@@ -206,3 +206,24 @@ fn the_version_tells_the_features() {
     assert!(version.starts_with(concat!("seekless ", env!("CARGO_PKG_VERSION"), " (")), "{version}");
     assert!(version.contains("features: parquet tls"), "{version}");
 }
+
+#[test]
+fn an_installed_program_has_what_belongs_to_it() {
+    let (prefix, root) = (folder().join("prefix"), concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let script = std::path::Path::new(root).join("scripts/install");
+    let installed = Command::new(script).arg(env!("CARGO_BIN_EXE_seekless")).arg(&prefix).output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    for file in [
+        "bin/seekless",
+        "share/man/man1/seekless-lab-compare.1",
+        "share/bash-completion/completions/seekless",
+        "share/seekless/data/appstart2.blktrace.0.xz",
+        "share/seekless/examples/borg.toml",
+        "share/doc/seekless/docs/book/README.md",
+        "share/doc/seekless/crates/layers/src/borg/README.md",
+    ] {
+        assert!(prefix.join(file).is_file(), "{file}");
+    }
+    let version = Command::new(prefix.join("bin/seekless")).arg("--version").output().unwrap();
+    assert!(version.status.success() && version.stdout.starts_with(b"seekless "));
+}
