@@ -11,6 +11,7 @@ mod destage;
 pub mod dispatcher;
 mod durable;
 pub mod fault;
+pub mod hybrid;
 mod joined;
 pub mod launch;
 pub mod lld;
@@ -34,6 +35,7 @@ mod units;
 
 pub use borg::Borg;
 pub use cache::Cache;
+pub use hybrid::Hybrid;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;

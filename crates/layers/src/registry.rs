@@ -17,6 +17,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::hybrid;
 use crate::launch;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
@@ -228,7 +229,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 14] = [
+pub const LAYERS: [Entry; 15] = [
     Entry {
         title: "BORG",
         readme: include_str!("borg/README.md"),
@@ -303,6 +304,7 @@ pub const LAYERS: [Entry; 14] = [
             })
         })
     },
+    hybrid::ENTRY,
     launch::ENTRY,
     Entry {
         transparent: false,

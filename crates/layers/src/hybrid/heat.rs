@@ -1,0 +1,158 @@
+//! How often units were accessed lately, and which of them should be on the other device.
+//!
+//! A count for each unit, up to [`MOST`]; all are halved from time to time, so that old accesses weigh less. Invariants: the
+//! units on the fast device that are not pinned are ranked by their counts, and of the others the hottest ones, as many as
+//! there are slots; so memory is bounded by the sizes of the devices.
+
+use std::collections::BTreeSet;
+
+/// Count of a pinned unit.
+pub const PINNED: u8 = u8::MAX;
+/// The highest count of others: a pinned one exceeds it by more than a step.
+pub const MOST: u8 = PINNED - 2;
+/// The least count of a unit that moves to the fast device.
+const LEAST: u8 = 2;
+/// Counts are halved after so many accesses for each slot of the fast device.
+const AGED_AFTER: u64 = 16;
+
+/// The counts.
+pub struct Heat {
+    counts: Vec<u8>,
+    /// On the other device: count and unit.
+    hot: BTreeSet<(u8, u32)>,
+    /// On the fast device and not pinned.
+    cold: BTreeSet<(u8, u32)>,
+    /// Slots of the fast device.
+    slots: usize,
+    accesses: u64,
+}
+
+impl Heat {
+    /// No unit was accessed yet; those `pinned` are, and of others those on the fast device are listed.
+    pub fn new(units: u32, slots: u32, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
+        let mut counts = vec![0; units as usize];
+        pinned.iter().for_each(|unit| counts[*unit as usize] = PINNED);
+        let hot = pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, *unit)).collect();
+        let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);
+        Heat { hot, cold: cold.map(|unit| (0, unit)).collect(), counts, slots: slots as usize, accesses: 0 }
+    }
+
+    /// Its count.
+    pub fn of(&self, unit: u32) -> u8 {
+        self.counts[unit as usize]
+    }
+
+    /// Counts an access to a unit.
+    pub fn touch(&mut self, unit: u32, is_fast: bool) {
+        let count = self.of(unit);
+        if count < MOST {
+            self.set(unit, count + 1, is_fast);
+        }
+        self.accesses += 1;
+        if self.accesses >= AGED_AFTER * self.slots as u64 {
+            self.age();
+        }
+    }
+
+    /// A unit has moved.
+    pub fn moved(&mut self, unit: u32, is_fast: bool) {
+        self.set(unit, self.of(unit), is_fast);
+    }
+
+    /// A unit could not be moved: it is not tried again before it is hot again, or before the next opening if it is pinned.
+    pub fn cool(&mut self, unit: u32, is_fast: bool) {
+        if self.of(unit) == PINNED {
+            self.hot.remove(&(PINNED, unit));
+        } else {
+            // From the fast device others are tried first.
+            self.set(unit, if is_fast { MOST } else { 0 }, is_fast);
+        }
+    }
+
+    fn set(&mut self, unit: u32, count: u8, is_fast: bool) {
+        let old = (std::mem::replace(&mut self.counts[unit as usize], count), unit);
+        self.hot.remove(&old);
+        self.cold.remove(&old);
+        if is_fast {
+            self.cold.extend((count != PINNED).then_some((count, unit)));
+        } else if count >= LEAST {
+            self.hot.insert((count, unit));
+            if self.hot.len() > self.slots {
+                self.hot.pop_first();
+            }
+        }
+    }
+
+    /// The hottest unit on the other device, after the `nth` that are hotter still: count and unit.
+    pub fn hottest(&self, nth: usize) -> Option<(u8, u32)> {
+        self.hot.iter().rev().nth(nth).copied()
+    }
+
+    /// The coldest unit on the fast device, if the count of another is so much higher that it pays to exchange them.
+    pub fn colder(&self, than: u8) -> Option<u32> {
+        self.cold.first().filter(|(count, _)| *count + 1 < than).map(|(_, unit)| *unit)
+    }
+
+    fn age(&mut self) {
+        self.accesses = 0;
+        self.counts.iter_mut().filter(|count| **count != PINNED).for_each(|count| *count /= 2);
+        let halved = |(count, unit): &(u8, u32)| (if *count == PINNED { PINNED } else { count / 2 }, *unit);
+        self.cold = self.cold.iter().map(halved).collect();
+        self.hot = self.hot.iter().map(halved).filter(|(count, _)| *count >= LEAST).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const UNITS: u32 = 24;
+    const SLOTS: u32 = 6;
+
+    proptest! {
+        /// However units are accessed, exchanging the hottest with colder ones ends, and no unit that stays is much colder
+        /// than one that is not there.
+        #[test]
+        fn exchanges_end_with_the_hottest_and_the_pinned_on_the_fast_device(
+            touched in proptest::collection::vec(0..UNITS, 0..400),
+            pinned in proptest::collection::btree_set(0..UNITS, 0..SLOTS as usize),
+        ) {
+            let pinned: Vec<u32> = pinned.into_iter().collect();
+            let mut fast: Vec<bool> = (0..UNITS).map(|unit| unit < SLOTS).collect();
+            let mut heat = Heat::new(UNITS, SLOTS, &pinned, |unit| fast[unit as usize]);
+            for unit in touched {
+                heat.touch(unit, fast[unit as usize]);
+            }
+            let mut exchanges = 0;
+            while let Some((count, hot)) = heat.hottest(0) {
+                let Some(cold) = heat.colder(count) else { break };
+                for (unit, is_fast) in [(hot, true), (cold, false)] {
+                    prop_assert_eq!(fast[unit as usize], !is_fast);
+                    fast[unit as usize] = is_fast;
+                    heat.moved(unit, is_fast);
+                }
+                exchanges += 1;
+                prop_assert!(exchanges <= SLOTS);
+            }
+            prop_assert!(pinned.iter().all(|unit| fast[*unit as usize]));
+            let of = |is_fast| (0..UNITS).filter(move |unit| fast[*unit as usize] == is_fast).map(|unit| heat.of(unit));
+            let (coldest, hottest) = (of.clone()(true).min().unwrap(), of(false).max().unwrap());
+            prop_assert!(hottest < LEAST || hottest <= coldest + 1, "{hottest} and {coldest}");
+        }
+    }
+
+    #[test]
+    fn old_accesses_weigh_less() {
+        let mut heat = Heat::new(4, 1, &[], |unit| unit == 0);
+        (0..10).for_each(|_| heat.touch(1, false));
+        assert_eq!(heat.of(1), 10);
+        (0..6).for_each(|_| heat.touch(2, false));
+        assert_eq!((heat.of(1), heat.of(2)), (5, 3), "after 16 accesses");
+        heat.touch(2, false);
+        assert_eq!(heat.hottest(0), Some((5, 1)), "one is listed, as there is one slot");
+        heat.cool(1, false);
+        assert_eq!(heat.hottest(0), None);
+    }
+}
