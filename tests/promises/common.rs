@@ -17,12 +17,14 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 14] = [
+pub const VOLUMES: [&str; 16] = [
     "borg",
     "borg-paper",
     "borg-weak",
     "cache",
     "cache-ahead",
+    "hybrid",
+    "launch",
     "lld",
     "lld-free",
     "mapper",

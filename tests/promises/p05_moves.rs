@@ -1,8 +1,8 @@
 //! Promise 5. Moving data neither loses nor duplicates a page; movers end.
 //!
 //! Fault model: the power is cut at any write or flush of any component while BORG absorbs, drains, reconfigures
-//! itself, is detached or attached, with clients that write to moving pages; three times in a row. Then every page is
-//! read. A command ends within the bound of every request. It does not fail, except by a timeout when clients write
+//! itself, is detached or attached, or while parts of a hybrid drive move, with clients that write to moving pages; three
+//! times in a row. Then every page is read. A command ends within the bound of every request. It does not fail, except by a timeout when clients write
 //! faster than it moves.
 
 use seekless_core::Nanos;
@@ -38,5 +38,15 @@ fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
         );
         assert!(tally.states >= 6_000 && tally.commands > 200 && abandoned > 0, "{tally:?}");
         assert!(tally.longest_command <= bound);
+    }
+}
+
+#[test]
+fn parts_of_a_hybrid_drive_move_while_clients_write() {
+    let options = Options { plain: Some(30), states: 6_000, each: 24, goes_on: 60, ..Options::default() };
+    let explored = common::sound("hybrid", "churn:reads=40%", 4, 0, options);
+    let edges = &explored.tally.edges;
+    for edge in ["a unit moves to the fast device", "a unit moves away from the fast device"] {
+        assert!(edges.get(edge).is_some_and(|times| *times > 50), "{edge}: {edges:?}");
     }
 }

@@ -105,7 +105,7 @@ pub fn super_at(copy: u64) -> Extent {
 }
 
 /// Encodes a copy of the super page.
-pub fn encode_super(shape: &Shape, identity: u128, copy: u64) -> Vec<u8> {
+pub fn encode_super(shape: &Shape, identity: u128, copy: u64, generation: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE_BYTES as usize];
     put(&mut bytes, 0, &SUPER);
     put(&mut bytes, 16, &identity.to_le_bytes());
@@ -114,7 +114,7 @@ pub fn encode_super(shape: &Shape, identity: u128, copy: u64) -> Vec<u8> {
     for (at, count) in [(48, shape.fast), (52, shape.slow), (56, shape.spare)] {
         put(&mut bytes, at, &count.to_le_bytes());
     }
-    super_part().seal(super_at(copy).start, 1, &mut bytes);
+    super_part().seal(super_at(copy).start, generation, &mut bytes);
     bytes
 }
 
@@ -187,7 +187,7 @@ mod tests {
             identity: u128,
         ) {
             let Some(shape) = Shape::new(unit, fast, slow) else { return Ok(()) };
-            prop_assert_eq!(decode_super(&encode_super(&shape, identity, 1)), Ok((shape, identity)));
+            prop_assert_eq!(decode_super(&encode_super(&shape, identity, 1, 1)), Ok((shape, identity)));
             let (least_fast, least_slow) = shape.least_sectors();
             prop_assert!(least_fast <= fast && least_slow <= slow);
             prop_assert!(shape.map_at(1, shape.map_sectors()).0 <= shape.place(0).1.0);
@@ -203,7 +203,7 @@ mod tests {
         /// Any bytes are a super page that can be followed, or none.
         #[test]
         fn made_up_super_pages_are_refused_or_can_be_followed(fields: [u64; 2], counts: [u32; 3]) {
-            let mut bytes = encode_super(&Shape::new(16, 1 << 20, 1 << 20).unwrap(), 1, 0);
+            let mut bytes = encode_super(&Shape::new(16, 1 << 20, 1 << 20).unwrap(), 1, 0, 1);
             for (field, at) in fields.iter().zip([32, 40]) {
                 put(&mut bytes, at, &(field % 300).to_le_bytes());
             }

@@ -241,12 +241,12 @@ impl Hybrid {
         let held = self.locks.exclusive(at, &how).await;
         // What this depends on must be durable too: the map may name another slot, until it is written.
         let commits = how.fua && self.has_changes();
-        how.fua &= !commits && !self.canary.is("FUA is dropped");
+        how.fua &= !commits && !self.canary.is("unforced write");
         let pieces = self.pieces(at);
         let parts = pieces.iter().map(|piece| each(self.device(piece.is_fast), piece, how.clone()));
         join_all(parts).await.into_iter().collect::<Result<(), IoError>>()?;
         drop((held, in_flight));
-        if !commits || self.canary.is("FUA is dropped") {
+        if !commits || self.canary.is("unforced write") {
             return Ok(());
         }
         edge("a write with FUA writes the map");

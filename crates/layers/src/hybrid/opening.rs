@@ -39,9 +39,11 @@ pub async fn open(
     let state = |number| {
         copy(number).look(|bytes| CopyState::of(format::super_part(), format::super_at(number), bytes))
     };
-    let which = match Pair([state(0), state(1)]).choose() {
+    let pair = Pair([state(0), state(1)]);
+    let which = match pair.choose() {
         Choice::Copy(which) => which as u64,
-        Choice::Blank if create => return new(fast, over, options, timing_only).await,
+        // Or sectors of a creation that did not end, and of this one, could make up a copy that seems whole.
+        Choice::Blank if create => return new(fast, over, options, timing_only, pair.newest() + 1).await,
         Choice::Blank => return Err(not_created("hybrid", format::super_at(0))),
         Choice::Refused(..) | Choice::Neither => {
             let why = "found no super page that is whole, expected one of two";
@@ -76,6 +78,7 @@ async fn new(
     over: &dyn BlockDevice,
     options: &Options,
     timing_only: bool,
+    super_generation: u64,
 ) -> Result<Opened, IoError> {
     let shape = options
         .shape(fast.geometry().sectors, over.geometry().sectors)
@@ -101,7 +104,7 @@ async fn new(
     fast.flush(how.clone()).await?;
     // The first copy is in place of the mark of an unfinished creation.
     for copy in [1, 0] {
-        let page = Buffer::from_vec(format::encode_super(&shape, identity, copy));
+        let page = Buffer::from_vec(format::encode_super(&shape, identity, copy, super_generation));
         fast.write(format::super_at(copy), page, how.clone()).await?;
         fast.flush(how.clone()).await?;
     }

@@ -85,7 +85,7 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
         "stale read",
         "early reuse",
         "unflushed opening",
-        "FUA is dropped",
+        "unforced write",
     ]
 } else {
     &[]
