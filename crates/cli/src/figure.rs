@@ -9,7 +9,8 @@ use clap::builder::PossibleValuesParser;
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options};
-use seekless_trace::Trace;
+use seekless_lab::starts::{Start, parse};
+use seekless_trace::{ReadOptions, Trace};
 use serde::Serialize;
 
 use crate::Usage;
@@ -17,7 +18,6 @@ use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, number};
-use crate::trace::load;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Files of a recording, or its name, for a figure that replays one [default: that of the figure, in data/]
     #[arg(long, value_name = "FILES", num_args = 1.., requires = "name")]
     trace: Vec<PathBuf>,
+    /// List of the starts in the recording, for a figure that needs one [default: that of the recording's name]
+    #[arg(long, value_name = "FILE", requires = "name")]
+    starts: Option<PathBuf>,
     /// Requests or strands per data point [default: as the figure says]
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: Option<u64>,
@@ -73,8 +76,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::expect_folder(path)?;
     }
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
-    let trace = arguments.recording(entry)?;
-    let options = Options { drive, requests: arguments.requests, trace, seed: arguments.seed };
+    let (trace, starts) = (arguments.recording(entry)?, arguments.listed(entry)?);
+    let options = Options { drive, requests: arguments.requests, trace, starts, seed: arguments.seed };
     let bar = Progress::measured();
     let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
     drop(bar);
@@ -93,6 +96,13 @@ impl Arguments {
             }
             return Ok(None);
         };
+        // The time between an answer and the next request is that of the program.
+        let options = ReadOptions { latencies: entry.starts, ..ReadOptions::default() };
+        let load = |files: &[PathBuf]| {
+            let trace = seekless_trace::load(files, &options)?;
+            output::warn(&trace.warnings);
+            Ok::<Trace, anyhow::Error>(trace)
+        };
         if !self.trace.is_empty() {
             return load(&self.trace).map(Some);
         }
@@ -105,6 +115,25 @@ impl Arguments {
                 usual.display()
             )
         })
+    }
+
+    /// The starts in that recording, if the figure needs them.
+    fn listed(&self, entry: &Entry) -> anyhow::Result<Option<Vec<Start>>> {
+        let Some(recording) = entry.recording.filter(|_| entry.starts) else {
+            if self.starts.is_some() {
+                return Err(Usage(format!("--starts: {} has none", entry.name)).into());
+            }
+            return Ok(None);
+        };
+        let usual = match self.trace.first() {
+            Some(given) => given.with_extension("starts"),
+            None => Path::new("data").join(recording).with_extension("starts"),
+        };
+        let path = self.starts.as_ref().unwrap_or(&usual);
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+        let starts = parse(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        Ok(Some(starts))
     }
 }
 

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use seekless_core::Nanos;
 use seekless_drive::{QueueOptions, spec};
-use seekless_lab::starts::{PAUSE, Start, Starts, Timed, parse};
+use seekless_lab::starts::{PAUSE, Start, Starts, Sums, Timed, parse, think_for};
 use seekless_layers::registry;
-use seekless_trace::{ReadOptions, Trace};
+use seekless_trace::ReadOptions;
 use seekless_volume::{Component, Description};
 use serde::Serialize;
 
@@ -101,26 +100,18 @@ struct Row {
     /// Of fetched pages.
     useless_pct: f64,
     #[serde(skip)]
-    counts: [u64; 4],
+    sums: Sums,
 }
 
 impl Row {
     fn add(&mut self, cold: &Timed, warm: &Timed, with: &Timed) {
-        self.starts += 1;
-        for (sum, timed) in
-            [(&mut self.cold_s, cold), (&mut self.warm_s, warm), (&mut self.prefetched_s, with)]
-        {
-            *sum += timed.took.seconds();
-        }
-        let names = ["reads", "reads_prefetched", "pages_fetched", "pages_fetched_used"];
-        for (sum, name) in self.counts.iter_mut().zip(names) {
-            *sum += with.counters.get(name).copied().unwrap_or(0);
-        }
-        let percent = |part: f64, of: f64| if of > 0.0 { 100.0 * part / of } else { 0.0 };
-        let [reads, hits, fetched, used] = self.counts.map(|count| count as f64);
-        self.saved_pct = percent(self.cold_s - self.prefetched_s, self.cold_s - self.warm_s);
-        self.hits_pct = percent(hits, reads);
-        self.useless_pct = percent(fetched - used, fetched);
+        let sums = &mut self.sums;
+        sums.add(cold, warm, with);
+        self.starts = sums.starts;
+        (self.cold_s, self.warm_s) = (sums.cold.seconds(), sums.warm.seconds());
+        self.prefetched_s = sums.with.seconds();
+        (self.saved_pct, self.hits_pct) = (sums.saved_pct(), sums.hits_pct());
+        self.useless_pct = sums.useless_pct();
     }
 }
 
@@ -149,7 +140,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     bar.at("cold starts", 0, steps);
     let think = match arguments.think {
         Some(think) => think,
-        None => usual_think(&trace, &starts, &bare, arguments.seed)?,
+        None => think_for(WARM, &trace, &starts, &bare, arguments.seed)?,
     };
     let recorded = Starts::new(&trace, &starts, think)?;
     let (cold, warm) = (recorded.on(&bare, arguments.seed)?, recorded.warm(arguments.seed)?);
@@ -163,15 +154,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let drive = arguments.drive.clone();
     let output = Output { drive, think, judged_from_round: arguments.judge, layers };
     if arguments.json { output::json(&output) } else { output::print(&text_of(&output)) }
-}
-
-/// The factor with which warm starts take the paper's share of the time of cold ones: what a drive adds to a start does
-/// not depend on it.
-fn usual_think(trace: &Trace, starts: &[Start], bare: &Description, seed: u64) -> anyhow::Result<f64> {
-    let recorded = Starts::new(trace, starts, 1.0)?;
-    let sum = |timed: Vec<Timed>| timed.iter().map(|start| start.took).sum::<Nanos>().seconds();
-    let (cold, warm) = (sum(recorded.on(bare, seed)?), sum(recorded.warm(seed)?));
-    Ok(WARM / (1.0 - WARM) * (cold - warm) / warm.max(1e-9))
 }
 
 fn with_layer(bare: &Description, name: &str, options: &[(String, String)]) -> anyhow::Result<Description> {

@@ -68,12 +68,90 @@ pub fn parse(text: &str) -> Result<Vec<Start>, String> {
 /// A start, played.
 #[derive(Clone, Debug, Default)]
 pub struct Timed {
-    /// From its first request to its last answer.
+    /// Time of its first request.
+    pub began: Nanos,
+    /// From that to its last answer.
     pub took: Nanos,
     /// Its requests.
     pub requests: u64,
     /// By how much it increased the counters of the topmost layer.
     pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// Sums over starts: cold, warm and with a layer, and what the layer counted.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// Number of starts.
+    pub starts: u64,
+    /// Time of cold starts.
+    pub cold: Nanos,
+    /// Time of warm starts.
+    pub warm: Nanos,
+    /// Time with the layer.
+    pub with: Nanos,
+    /// Reads; those that were prefetched; pages that were fetched; those of them that were used.
+    counts: [u64; 4],
+}
+
+fn percent(part: f64, of: f64) -> f64 {
+    if of > 0.0 { 100.0 * part / of } else { 0.0 }
+}
+
+impl Sums {
+    /// Adds a start.
+    pub fn add(&mut self, cold: &Timed, warm: &Timed, with: &Timed) {
+        self.starts += 1;
+        self.cold += cold.took;
+        self.warm += warm.took;
+        self.with += with.took;
+        let names = ["reads", "reads_prefetched", "pages_fetched", "pages_fetched_used"];
+        for (sum, name) in self.counts.iter_mut().zip(names) {
+            *sum += with.counters.get(name).copied().unwrap_or(0);
+        }
+    }
+
+    /// Per cent of cold minus warm that are saved.
+    pub fn saved_pct(&self) -> f64 {
+        let cold = self.cold.seconds();
+        percent(cold - self.with.seconds(), cold - self.warm.seconds())
+    }
+
+    /// Per cent of reads that were prefetched.
+    pub fn hits_pct(&self) -> f64 {
+        percent(self.counts[1] as f64, self.counts[0] as f64)
+    }
+
+    /// Per cent of fetched pages that were not used.
+    pub fn useless_pct(&self) -> f64 {
+        let [_, _, fetched, used] = self.counts.map(|count| count as f64);
+        percent(fetched - used, fetched)
+    }
+}
+
+/// The factor of the programs' own time with which warm starts take this share of the time of cold ones: what a drive adds
+/// to a start does not depend on it.
+///
+/// # Errors
+/// As of [`Starts::new`] and [`Starts::on`].
+pub fn think_for(
+    share: f64,
+    trace: &Trace,
+    starts: &[Start],
+    bare: &Description,
+    seed: u64,
+) -> Result<f64, LabError> {
+    let recorded = Starts::new(trace, starts, 1.0)?;
+    let sum = |timed: Vec<Timed>| timed.iter().map(|start| start.took).sum::<Nanos>().seconds();
+    let (cold, warm) = (sum(recorded.on(bare, seed)?), sum(recorded.warm(seed)?));
+    Ok(share / (1.0 - share) * (cold - warm) / warm.max(1e-9))
+}
+
+/// Devices that starts are played on.
+pub struct Top {
+    /// What they read.
+    pub device: Rc<dyn BlockDevice>,
+    /// The layer whose counters are noted.
+    pub layer: Option<Rc<dyn Layer>>,
 }
 
 /// A recording of starts, ready to be played.
@@ -137,6 +215,31 @@ impl Starts {
         played
     }
 
+    /// Times each start on devices that `made` makes, inside the runtime.
+    ///
+    /// # Errors
+    /// Those of `made`.
+    pub fn on_devices(
+        &self,
+        seed: u64,
+        made: impl AsyncFnOnce() -> Result<Top, LabError>,
+    ) -> Result<Vec<Timed>, LabError> {
+        let played: Result<Vec<Timed>, LabError> = Runtime::new(seed).run(async {
+            let Top { device, layer } = made().await?;
+            Ok(self.play(device, layer).await)
+        })?;
+        played
+    }
+
+    /// The reads of each start.
+    pub fn reads(&self) -> impl Iterator<Item = impl Iterator<Item = Extent>> {
+        let ends = self.firsts.iter().skip(1).copied().chain([self.records.len() as u64]);
+        self.firsts.iter().zip(ends).map(|(first, end)| {
+            let records = self.records[*first as usize..end as usize].iter();
+            records.filter(|(record, _)| record.op == Op::Read).map(|(record, _)| record.extent)
+        })
+    }
+
     /// Times each start on a device that answers at once: a warm start.
     ///
     /// # Errors
@@ -187,6 +290,7 @@ impl Clock<'_> {
             (*name, count.saturating_sub(before.get(name).copied().unwrap_or(0)))
         };
         self.timed.push(Timed {
+            began: *began,
             took: self.answered.get().since(*began),
             requests: index - self.firsts[self.began.len() - 1],
             counters: now.iter().map(since).collect(),

@@ -9,6 +9,7 @@ mod borg;
 mod cleaning;
 mod engine;
 mod freeblock;
+mod iolab;
 mod mining;
 mod proximal;
 pub mod shown;
@@ -21,6 +22,7 @@ use shown::{Cell, Grid, Picture, Shown, Statement};
 
 use crate::error::LabError;
 use crate::setup::Progress;
+use crate::starts::Start;
 
 /// Description of a figure.
 pub struct Entry {
@@ -40,6 +42,8 @@ pub struct Entry {
     pub usual: u64,
     /// Name of the recording that it replays, if any.
     pub recording: Option<&'static str>,
+    /// Whether it needs the list of the starts in it.
+    pub starts: bool,
     /// Key of its rows in JSON.
     pub rows: &'static str,
     draw: fn(&Job) -> Result<Shown, LabError>,
@@ -65,6 +69,7 @@ impl Entry {
             counted,
             usual: 10_000,
             recording: None,
+            starts: false,
             rows: "rows",
             draw,
         }
@@ -72,7 +77,7 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 22] = [
+pub const FIGURES: [&Entry; 29] = [
     &borg::FIGURE_6,
     &borg::FIGURE_7,
     &borg::FIGURE_8,
@@ -87,6 +92,13 @@ pub const FIGURES: [&Entry; 22] = [
     &mining::FIGURE_8,
     &mining::FIGURE_9,
     &mining::FIGURE_10,
+    &iolab::FIGURE_2,
+    &iolab::FIGURE_3,
+    &iolab::FIGURE_4,
+    &iolab::FIGURE_5,
+    &iolab::FIGURE_6,
+    &iolab::TABLE_1,
+    &iolab::TABLE_2,
     &proximal::FIGURE_1,
     &proximal::FIGURE_2,
     &proximal::FIGURE_3,
@@ -106,6 +118,8 @@ pub struct Options {
     pub requests: Option<u64>,
     /// The recording, for a figure that replays one.
     pub trace: Option<Trace>,
+    /// The starts in it, for a figure that needs them; the recording has latencies then.
+    pub starts: Option<Vec<Start>>,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -127,9 +141,10 @@ pub fn draw(
     };
     let requests = options.requests.unwrap_or(entry.usual);
     let (others, trace, seed) = (options.drive.is_some(), options.trace.as_ref(), options.seed);
+    let starts = options.starts.as_deref();
     // A recording has as many requests as it has.
     let requests = trace.map_or(requests, |trace| requests.min(trace.records.len() as u64));
-    (entry.draw)(&Job { entry, drives, others, requests, trace, seed, progress })
+    (entry.draw)(&Job { entry, drives, others, requests, trace, starts, seed, progress })
 }
 
 /// A figure in progress.
@@ -141,6 +156,7 @@ struct Job<'a> {
     others: bool,
     requests: u64,
     trace: Option<&'a Trace>,
+    starts: Option<&'a [Start]>,
     seed: u64,
     progress: &'a dyn Fn(Progress),
 }

@@ -1,6 +1,7 @@
 //! Charts with two axes, lines or bars. One value, [`Plot`], gives all three forms of a chart: the SVG that is printed,
 //! the data for the interactive chart, and the table. So none can be missing or differ from the others.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub enum Form {
     /// Points, connected.
     #[default]
     Lines,
+    /// Points alone, of which there may be very many.
+    Points,
     /// Bars side by side.
     Bars,
 }
@@ -110,6 +113,7 @@ impl Plot {
         for (index, series) in self.series.iter().enumerate() {
             match self.form {
                 Form::Lines => self.draw_line(&mut out, scale, index, series),
+                Form::Points => self.draw_points(&mut out, scale, index, series),
                 Form::Bars => self.draw_bars(&mut out, scale, index, series),
             }
         }
@@ -181,6 +185,18 @@ impl Plot {
         }
     }
 
+    /// Points on a grid of half a unit, each place once.
+    fn draw_points(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {
+        let place = |(at, value): (usize, &Option<f64>)| {
+            let y = BOTTOM - scale.at((*value)?) * (BOTTOM - TOP);
+            Some(((self.x(at) * 2.0).round() as i64, (y * 2.0).round() as i64))
+        };
+        let places: BTreeSet<_> = series.values.iter().enumerate().filter_map(place).collect();
+        let points: String =
+            places.iter().map(|(x, y)| format!("M{},{}h1", *x as f64 / 2.0, *y as f64 / 2.0)).collect();
+        let _ = write!(out, "<path class=\"line s{}\" d=\"{points}\"/>", index % STYLES);
+    }
+
     fn draw_bars(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {
         let style = index % STYLES;
         let slot = (RIGHT - LEFT) / self.along.places().max(1) as f64;
@@ -216,9 +232,9 @@ impl Plot {
     }
 
     /// Data for the script to draw it again in the figure's panel `panel`. It puts at most two bars side by side;
-    /// charts with more stay static.
+    /// charts with more stay static, as those of points do.
     pub fn data(&self, panel: usize) -> Option<Value> {
-        if self.form == Form::Bars && self.series.len() > 2 {
+        if self.form == Form::Points || self.form == Form::Bars && self.series.len() > 2 {
             return None;
         }
         let (xs, names): (Value, Value) = match &self.along {
@@ -276,7 +292,7 @@ pub fn legend(names: &[&str], form: Form) -> Legend {
     for (index, name) in names.iter().enumerate() {
         let style = index % STYLES;
         let mark = match form {
-            Form::Lines => format!("<path class=\"line s{style}\" d=\"M0 7H32\"/>"),
+            Form::Lines | Form::Points => format!("<path class=\"line s{style}\" d=\"M0 7H32\"/>"),
             Form::Bars => format!("<rect class=\"p{style}\" width=\"32\" height=\"14\"/>"),
         };
         legend.add(mark, name);

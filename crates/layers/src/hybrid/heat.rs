@@ -11,7 +11,7 @@ pub const PINNED: u8 = u8::MAX;
 /// The highest count of others: a pinned one exceeds it by more than a step.
 pub const MOST: u8 = PINNED - 2;
 /// The least count of a unit that moves to the fast device.
-const LEAST: u8 = 2;
+const LEAST: u8 = 1;
 /// Counts are halved after so many accesses for each slot of the fast device.
 const AGED_AFTER: u64 = 16;
 
@@ -90,7 +90,8 @@ impl Heat {
 
     /// The coldest unit on the fast device, if the count of another is so much higher that it pays to exchange them.
     pub fn colder(&self, than: u8) -> Option<u32> {
-        self.cold.first().filter(|(count, _)| *count + 1 < than).map(|(_, unit)| *unit)
+        let pays = |count: u8| count + u8::from(count > 0) < than;
+        self.cold.first().filter(|(count, _)| pays(*count)).map(|(_, unit)| *unit)
     }
 
     fn age(&mut self) {
@@ -154,5 +155,6 @@ mod tests {
         assert_eq!(heat.hottest(0), Some((5, 1)), "one is listed, as there is one slot");
         heat.cool(1, false);
         assert_eq!(heat.hottest(0), None);
+        assert_eq!((heat.colder(0), heat.colder(1)), (None, Some(0)), "any access counts more than none");
     }
 }

@@ -6,32 +6,35 @@
 //!
 //! Invariants: what clients read is what the cache and the device below return; fetches only fill the cache. A read waits
 //! for a fetch of its pages only while that is in flight or queued, and then reads them itself if it failed. Fault
-//! model: a fetch that fails is skipped. Nothing is on disk, and nothing is dirty: sequences are lost at a restart.
+//! model: a fetch that fails is skipped. Nothing is dirty, and of what was learned only guesses are on disk (`kept`).
 
+mod kept;
 mod options;
 mod start;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::rc::{Rc, Weak};
 
 use seekless_core::device::io;
 use seekless_core::runtime;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Counters, Extent, Hints, IoFuture, Layer, Mode, PAGE_BYTES, PAGE_SECTORS,
-    RangeLocks, Ticket, Zeroes,
+    BlockDevice, Buffer, Class, Counters, Extent, Hints, IoError, IoFuture, Layer, Mode, Nanos, PAGE_BYTES,
+    PAGE_SECTORS, RangeLocks, Ticket, Zeroes,
 };
 
 use crate::cache::Cache;
 use crate::dispatcher::{Dispatcher, runs};
 use crate::registry::{self, Below, Build, Building, Built, Entry, parse_options};
+use kept::Kept;
 pub use options::Options;
 use start::State;
 
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
+    edges: &["a copy of the sequences is not whole"],
+    edges_of_tests: &["the sequences are of another volume"],
     ..entry(
         "launch",
         "learns what programs read when they start, and fetches it before they ask",
@@ -42,6 +45,7 @@ pub const ENTRY: Entry = Entry {
 /// What the entries of the launch prefetcher and of CDP have in common.
 pub(crate) const fn entry(name: &'static str, does: &'static str, build: Build) -> Entry {
     Entry {
+        optional: &[SEQUENCES],
         check: |table| parse_options(table, Options::check).map(drop),
         defaults: registry::defaults::<Options>,
         ..Entry::new(name, does, build)
@@ -50,10 +54,19 @@ pub(crate) const fn entry(name: &'static str, does: &'static str, build: Build) 
 
 /// Builds it.
 pub(crate) fn build(name: &'static str, manner: Manner, below: &Below, table: toml::Table) -> Building {
-    let options = registry::options(name, table, Options::check);
-    let built = options.and_then(|options| Ok(Built::new(Launch::new(below.one()?, options, manner))));
-    Box::pin(ready(built))
+    let below = below.clone();
+    Box::pin(async move {
+        let options = registry::options(name, table, Options::check)?;
+        let (over, area) = (below.one()?, below.devices.contains_key(SEQUENCES));
+        let area = if area { Some(below.device(SEQUENCES)?) } else { None };
+        Ok(Built::new(Launch::open(over, area, options, manner, below.timing_only).await?))
+    })
 }
+
+/// Key of the area where sequences are kept.
+const SEQUENCES: &str = "sequences";
+/// Times `quiet` from a start that was learned to when it is kept: the program that is starting comes first.
+const KEPT_AFTER: u64 = 10;
 
 /// Largest fetch, in pages: 1 MiB.
 const RUN: u64 = 256;
@@ -86,22 +99,84 @@ pub struct Launch {
     /// Their tickets, by number.
     tickets: RefCell<BTreeMap<u64, Vec<Ticket>>>,
     state: RefCell<State>,
+    /// Where sequences are kept; `None` if nowhere, or while they are written.
+    kept: RefCell<Option<Kept>>,
+    /// Held by the one that writes them; and whether one waits to do so.
+    keeping: RangeLocks,
+    keeps_soon: Cell<bool>,
+    below: Rc<dyn BlockDevice>,
+    timing_only: bool,
     me: Weak<Launch>,
 }
 
 impl Launch {
-    /// A layer with these (checked) options.
-    pub fn new(below: Rc<dyn BlockDevice>, options: Options, manner: Manner) -> Rc<Launch> {
-        Rc::new_cyclic(|me| Launch {
-            cache: Cache::new(below, options.cache()),
-            state: RefCell::new(State::new(&options)),
+    /// A layer with these (checked) options, and with an area where it keeps sequences, if there is one.
+    ///
+    /// # Errors
+    /// An area of another volume or with other contents, and the devices' errors.
+    pub async fn open(
+        below: Rc<dyn BlockDevice>,
+        area: Option<Rc<dyn BlockDevice>>,
+        options: Options,
+        manner: Manner,
+        timing_only: bool,
+    ) -> Result<Rc<Launch>, IoError> {
+        let (kept, sequences) = match area {
+            Some(area) => {
+                let (kept, sequences) = Kept::open(area, &*below, options.bounds(), timing_only).await?;
+                (Some(kept), sequences)
+            }
+            None => (None, None),
+        };
+        Ok(Rc::new_cyclic(|me| Launch {
+            cache: Cache::new(below.clone(), options.cache()),
+            state: RefCell::new(State::new(&options, sequences)),
+            kept: RefCell::new(kept),
+            keeping: RangeLocks::new(),
+            keeps_soon: Cell::default(),
+            below,
+            timing_only,
             options,
             manner,
             fetching: RangeLocks::new(),
             dispatching: RangeLocks::new(),
             tickets: RefCell::default(),
             me: me.clone(),
+        }))
+    }
+
+    /// Keeps what was learned, some time from now.
+    fn keep_later(&self) {
+        if self.kept.borrow().is_none() || !self.state.borrow().has_unkept() || self.keeps_soon.replace(true) {
+            return;
+        }
+        let (me, after) = (self.me.clone(), Nanos(self.options.quiet.0 * KEPT_AFTER));
+        runtime::spawn(async move {
+            runtime::sleep(after).await;
+            let Some(launch) = me.upgrade() else { return };
+            launch.keeps_soon.set(false);
+            // What could not be kept is kept with the next start.
+            drop(launch.keep().await);
         })
+        .detach();
+    }
+
+    /// Keeps what was learned, if it is not kept.
+    async fn keep(&self) -> Result<(), IoError> {
+        let _turn = self.keeping.exclusive(Extent::new(0, 1), &Hints::default()).await;
+        let Some(mut kept) = self.kept.take() else { return Ok(()) };
+        let mut written = Ok(());
+        if self.state.borrow().has_unkept() {
+            // In runs that only measure time pages have no contents.
+            let witnesses = if self.timing_only { 0 } else { kept::WITNESSES };
+            let (encoded, witnesses) = self.state.borrow_mut().keep(kept.room(), witnesses);
+            written = kept.write(&encoded, &witnesses, &*self.below).await;
+            if written.is_err() {
+                self.state.borrow_mut().not_kept();
+            }
+        }
+        *self.kept.borrow_mut() = Some(kept);
+        written
     }
 
     /// Fetches these pages, which are listed in the order of reading.
@@ -155,6 +230,7 @@ impl BlockDevice for Launch {
                 if !fetched.is_empty() {
                     self.dispatch(fetched, &how);
                 }
+                self.keep_later();
             }
             if self.fetching.try_lock(at, Mode::Shared, how.class, None).is_none() {
                 self.state.borrow_mut().waited();
@@ -192,7 +268,17 @@ impl Layer for Launch {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.quiesce().await;
+            self.state.borrow_mut().end();
+            // Only guesses are lost if it fails.
+            drop(self.keep().await);
             self.cache.stop().await
+        })
+    }
+
+    fn give_up(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            let kept = self.kept.take();
+            if let Some(kept) = &kept { kept.give_up().await } else { Ok(()) }
         })
     }
 

@@ -22,6 +22,8 @@ pub struct State {
     /// Reads in flight, and the time of the last arrival or answer.
     in_flight: u64,
     last: Nanos,
+    /// Whether something was learned since it was kept.
+    unkept: bool,
     counted: Counted,
 }
 
@@ -38,9 +40,10 @@ struct Counted {
 }
 
 impl State {
-    pub fn new(options: &Options) -> State {
+    /// With the sequences that were kept, if there are any.
+    pub fn new(options: &Options, kept: Option<Sequences>) -> State {
         State {
-            sequences: Sequences::new(options.bounds()),
+            sequences: kept.unwrap_or_else(|| Sequences::new(options.bounds())),
             reads: Vec::new(),
             seen: FxHashSet::default(),
             lasts: Lasts::default(),
@@ -48,6 +51,7 @@ impl State {
             fetched: FxHashMap::default(),
             in_flight: 0,
             last: Nanos::ZERO,
+            unkept: false,
             counted: Counted::default(),
         }
     }
@@ -101,9 +105,28 @@ impl State {
         }
     }
 
+    /// Whether something was learned since it was kept.
+    pub fn has_unkept(&self) -> bool {
+        self.unkept
+    }
+
+    /// What was learned, encoded in at most so many bytes, and pages that belong to it; until more is learned it counts as
+    /// kept.
+    pub fn keep(&mut self, most: u64, witnesses: usize) -> (Vec<u8>, Vec<u64>) {
+        self.unkept = false;
+        (self.sequences.encode(most), self.sequences.sample(witnesses))
+    }
+
+    /// It could not be kept.
+    pub fn not_kept(&mut self) {
+        self.unkept = true;
+    }
+
     /// Ends the start, and learns from it.
-    fn end(&mut self) {
-        self.counted.starts += u64::from(self.sequences.learn(&self.reads));
+    pub fn end(&mut self) {
+        let learned = self.sequences.learn(&self.reads);
+        self.unkept |= learned;
+        self.counted.starts += u64::from(learned);
         self.reads.clear();
         self.seen.clear();
         self.lasts = Lasts::default();

@@ -16,10 +16,19 @@ fn disk(sectors: u64) -> Rc<dyn BlockDevice> {
     Rc::new(Slice::new(Rc::new(disk), Extent::new(0, sectors)).unwrap())
 }
 
-fn layer(below: &Rc<dyn BlockDevice>, options: &str, manner: Manner) -> Rc<Launch> {
+async fn layer(below: &Rc<dyn BlockDevice>, options: &str, manner: Manner) -> Rc<Launch> {
+    keeping(below, None, options, manner).await.unwrap()
+}
+
+async fn keeping(
+    below: &Rc<dyn BlockDevice>,
+    area: Option<&Rc<dyn BlockDevice>>,
+    options: &str,
+    manner: Manner,
+) -> Result<Rc<Launch>, IoError> {
     let options: Options = toml::from_str(options).unwrap();
     options.check().unwrap();
-    Launch::new(below.clone(), options, manner)
+    Launch::open(below.clone(), area.cloned(), options, manner, false).await
 }
 
 fn counted(layer: &Launch, name: &str) -> u64 {
@@ -52,7 +61,7 @@ fn a_program_that_was_started_twice_starts_faster() {
     for manner in [LAUNCH, CDP] {
         Runtime::new(1)
             .run(async {
-                let layer = layer(&disk(1 << 24), "least = '64KiB'", manner);
+                let layer = layer(&disk(1 << 24), "least = '64KiB'", manner).await;
                 let pages = program(1_000);
                 let cold = start(&*layer, &pages, 1).await;
                 let second = start(&*layer, &pages, 2).await;
@@ -82,7 +91,7 @@ fn a_program_that_was_started_twice_starts_faster() {
 fn other_reads_and_other_orders_fetch_nothing() {
     Runtime::new(1)
         .run(async {
-            let layer = layer(&disk(1 << 24), "least = '64KiB'", LAUNCH);
+            let layer = layer(&disk(1 << 24), "least = '64KiB'", LAUNCH).await;
             let (pages, mut other) = (program(1_000), program(1_000));
             start(&*layer, &pages, 1).await;
             start(&*layer, &pages, 2).await;
@@ -100,7 +109,7 @@ fn what_cannot_be_fetched_is_read_by_the_client() {
         .run(async {
             let failing = error::Error::new(&toml::from_str("rate_pct = 30.0\nops = ['read']").unwrap());
             let below: Rc<dyn BlockDevice> = Rc::new(Faulty::new(disk(1 << 24), failing));
-            let layer = layer(&below, "least = '64KiB'", LAUNCH);
+            let layer = layer(&below, "least = '64KiB'", LAUNCH).await;
             let pages = program(1_000);
             for process in 0..6 {
                 for page in &pages {
@@ -126,7 +135,7 @@ fn what_cannot_be_fetched_is_read_by_the_client() {
 fn a_stop_ends_what_is_being_fetched() {
     Runtime::new(1)
         .run(async {
-            let layer = layer(&disk(1 << 24), "least = '64KiB'\nat_once = 1", CDP);
+            let layer = layer(&disk(1 << 24), "least = '64KiB'\nat_once = 1", CDP).await;
             let pages = program(1_000);
             start(&*layer, &pages, 1).await;
             start(&*layer, &pages, 2).await;
@@ -175,7 +184,7 @@ proptest! {
         let manner = if holds { LAUNCH } else { CDP };
         Runtime::new(1).run(async {
             let options = "least = '16KiB'\nsize = '1MiB'\nstarts = 1\nquiet = '10ms'\nlearned = '1MiB'";
-            let layer = layer(&disk(1 << 20), options, manner);
+            let layer = layer(&disk(1 << 20), options, manner).await;
             let mut written: BTreeMap<u64, u8> = BTreeMap::new();
             for (number, (what, which)) in (1_u8..).zip(steps) {
                 if what >= 3 {
@@ -203,4 +212,86 @@ proptest! {
             }
         }).unwrap();
     }
+}
+
+/// Programs with contents of their own, on a disk of this size.
+async fn filled(sectors: u64, value: u8) -> Rc<dyn BlockDevice> {
+    let disk = disk(sectors);
+    for page in program(1_000) {
+        let at = Extent::of_pages(page, 1);
+        let data = Buffer::from_vec(vec![value ^ page as u8; at.bytes() as usize]);
+        disk.write(at, data, Hints::default()).await.unwrap();
+    }
+    disk
+}
+
+#[test]
+fn sequences_are_kept_over_restarts() {
+    for stops in [true, false] {
+        Runtime::new(1)
+            .run(async {
+                let (below, area, pages) = (filled(1 << 24, 0).await, disk(1 << 11), program(1_000));
+                let before = keeping(&below, Some(&area), "least = '64KiB'", LAUNCH).await.unwrap();
+                start(&*before, &pages, 1).await;
+                start(&*before, &pages, 2).await;
+                // Another one begins: the second has ended.
+                start(&*before, &program(2_000)[..20], 3).await;
+                if stops {
+                    before.stop().await.unwrap();
+                } else {
+                    sleep(Nanos::from_millis(20_000)).await;
+                }
+                drop(before);
+                let again = keeping(&below, Some(&area), "least = '64KiB'", LAUNCH).await.unwrap();
+                start(&*again, &pages, 4).await;
+                assert_eq!((counted(&again, "launches"), counted(&again, "reads_prefetched")), (1, 97));
+                again.stop().await.unwrap();
+                again.give_up().await.unwrap();
+                let anew = keeping(&below, Some(&area), "least = '64KiB'", LAUNCH).await.unwrap();
+                assert_eq!(counted(&anew, "sequences"), 0);
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn sequences_that_are_damaged_or_of_another_volume_are_not_used() {
+    Runtime::new(1)
+        .run(async {
+            let (below, area, pages) = (filled(1 << 24, 0).await, disk(1 << 11), program(1_000));
+            let open = async |below: &Rc<dyn BlockDevice>| keeping(below, Some(&area), "least = '64KiB'", CDP).await;
+            for process in 0..2 {
+                let layer = open(&below).await.unwrap();
+                start(&*layer, &pages, process).await;
+                layer.stop().await.unwrap();
+            }
+            assert_eq!(counted(&open(&below).await.unwrap(), "sequences"), 1);
+            // Another disk, on which no page is the same; and another one of another size.
+            assert_eq!(counted(&open(&filled(1 << 24, 99).await).await.unwrap(), "sequences"), 0);
+            let error = open(&disk(1 << 23)).await.err().unwrap().to_string();
+            let says = "found the sequences of another volume, of 16777216 sectors, expected those of this one, of 8388608";
+            assert!(error.contains(says), "{error}");
+            // One copy is damaged, then both.
+            let damage = async |sector: u64| {
+                let data = Buffer::from_vec(vec![7; SECTOR_BYTES as usize]);
+                area.write(Extent::new(sector, 1), data, Hints::default()).await.unwrap();
+            };
+            damage(1).await;
+            assert_eq!(counted(&open(&below).await.unwrap(), "sequences"), 1);
+            damage(1_025).await;
+            let anew = open(&below).await.unwrap();
+            assert_eq!(counted(&anew, "sequences"), 0);
+            // It is written again.
+            start(&*anew, &pages, 9).await;
+            anew.stop().await.unwrap();
+            assert_eq!(counted(&open(&below).await.unwrap(), "sequences"), 1);
+            // Something else is not overwritten.
+            let files = disk(1 << 11);
+            files.write(Extent::of_pages(0, 1), Buffer::from_vec(vec![9; 4_096]), Hints::default()).await.unwrap();
+            let error = keeping(&below, Some(&files), "", CDP).await.err().unwrap().to_string();
+            assert!(error.contains("found other data in the area of sequences"), "{error}");
+            let tiny = keeping(&below, Some(&disk(8)), "", CDP).await.err().unwrap().to_string();
+            assert!(tiny.contains("found an area of 8 sectors, expected 16 or more"), "{tiny}");
+        })
+        .unwrap();
 }

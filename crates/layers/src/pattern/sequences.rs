@@ -9,6 +9,8 @@
 //! Invariants: at most 64 sequences, a bit each; at most `pages` pages, and triggers, of all of them. When there are more,
 //! the sequences that were seen longest ago are forgotten.
 
+mod encoding;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -135,6 +137,14 @@ impl Sequences {
         pages.into_iter().map(|(_, page)| page).collect()
     }
 
+    /// Pages that belong to sequences, evenly spaced: `most` of them.
+    pub fn sample(&self, most: usize) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.holders.keys().copied().collect();
+        pages.sort_unstable();
+        let step = pages.len().div_ceil(most.max(1)).max(1);
+        pages.into_iter().step_by(step).collect()
+    }
+
     /// Learns from a start; returns whether it was large enough.
     pub fn learn(&mut self, start: &[Touched]) -> bool {
         let mut seen = FxHashSet::default();
@@ -208,7 +218,14 @@ impl Sequences {
                 page.count > 0
             });
         }
+        self.known[number] = Some(sequence);
         self.release(number);
+        self.hold(number);
+    }
+
+    /// Pages that at least half of a sequence's starts read belong to it.
+    fn hold(&mut self, number: usize) {
+        let Some(sequence) = self.known[number].as_mut() else { return };
         sequence.members = 0;
         for (page, of) in &sequence.pages {
             if 2 * of.count >= sequence.counted {
@@ -216,7 +233,6 @@ impl Sequences {
                 sequence.members += 1;
             }
         }
-        self.known[number] = Some(sequence);
     }
 
     /// No page belongs to a sequence any more.
@@ -239,7 +255,7 @@ impl Sequences {
     /// Forgets sequences until the bound holds, but not the one that was just learned.
     fn bound(&mut self, number: usize) {
         while self.size().1.max(self.size().2) > self.bounds.pages {
-            let oldest = self.oldest(number).unwrap_or(number);
+            let Some(oldest) = self.oldest(number).or_else(|| (number < MOST).then_some(number)) else { return };
             self.forget(oldest);
         }
     }

@@ -124,3 +124,68 @@ proptest! {
         }
     }
 }
+
+/// What they answer to triggers.
+fn answers(sequences: &Sequences, bases: &[u64]) -> Vec<Vec<u64>> {
+    let by = |base: &u64| sequences.triggered([base + 76, base + 72, base + 68]);
+    bases.iter().map(|base| sequences.common(by(base))).chain([sequences.sample(9)]).collect()
+}
+
+#[test]
+fn sequences_are_kept_as_bytes_the_last_ones_first() {
+    let mut sequences = Sequences::new(bounds());
+    for base in [100, 1_000, 2_000, 100, 2_000, 1_000, 100] {
+        sequences.learn(&start(base));
+    }
+    let bases = [100, 1_000, 2_000];
+    let bytes = sequences.encode(u64::MAX);
+    let mut again = Sequences::decode(&bytes, bounds(), 5_000).ok().unwrap();
+    assert_eq!(answers(&again, &bases), answers(&sequences, &bases));
+    assert_eq!(again.encode(u64::MAX), bytes);
+    again.learn(&start(1_000));
+    sequences.learn(&start(1_000));
+    assert_eq!(again.encode(u64::MAX), sequences.encode(u64::MAX));
+    // The one that was started longest ago has no room.
+    let less = sequences.encode(bytes.len() as u64 - 8);
+    assert!(less.len() < bytes.len() - 1_000);
+    let less = Sequences::decode(&less, bounds(), 5_000).ok().unwrap();
+    let [first, second, third, _] = &answers(&less, &bases)[..] else { panic!() };
+    assert_eq!((first.len(), second.len(), third.len()), (43, 43, 0));
+    // Or it is forgotten, where less may be learned.
+    let bounds = Bounds { pages: 90, ..bounds() };
+    let fewer = Sequences::decode(&bytes, bounds, 5_000).ok().unwrap();
+    assert_eq!((fewer.size().0, answers(&fewer, &bases)[2].len()), (2, 0));
+    let error = |bytes: &[u8], pages| Sequences::decode(bytes, bounds, pages).err().unwrap();
+    assert!(error(&bytes, 1_000).contains("expected a page below 1000"));
+    assert!(error(&bytes[..bytes.len() - 1], 5_000).contains("the end of the bytes"));
+    assert!(error(&[], 5_000).contains("expected a number of starts"));
+}
+
+proptest! {
+    /// Any changes of the bytes are refused, or give sequences that work and are written again as they were read.
+    #[test]
+    fn changed_bytes_are_refused_or_followed(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..300_u64), 1..4),
+        cut in any::<prop::sample::Index>(),
+        cuts: bool,
+    ) {
+        let mut sequences = Sequences::new(bounds());
+        for base in [100, 1_000, 100, 1_000] {
+            sequences.learn(&start(base));
+        }
+        let mut bytes = sequences.encode(u64::MAX);
+        for (at, value) in &changes {
+            let at = at.index(bytes.len() / 8) * 8;
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        if cuts {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if let Ok(mut changed) = Sequences::decode(&bytes, bounds(), 5_000) {
+            let again = changed.encode(u64::MAX);
+            let same = Sequences::decode(&again, bounds(), 5_000).ok().unwrap();
+            prop_assert_eq!(same.encode(u64::MAX), again);
+            changed.learn(&start(100));
+        }
+    }
+}

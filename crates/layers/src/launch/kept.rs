@@ -1,0 +1,198 @@
+//! Sequences kept over restarts, in an area that the volume file names: two copies in turn, in sealed sectors.
+//!
+//! A copy: a magic and features, the length of the rest, the sectors of the volume, and up to 16 pages that belong to
+//! sequences with their checksums; then the sequences (see [`crate::pattern`]). What is kept are guesses: nothing but time
+//! depends on it.
+//!
+//! Fault model: a copy that is torn or rotten is ignored, and the other one, which may be older, is used; without one,
+//! learning begins anew. The same if none of the pages is as it was: then the area belongs to another volume of this
+//! size, or every program was replaced. An area of a volume of another size, or with other contents, is refused. A write
+//! of the area that fails is repeated with the next ones.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::edge;
+use seekless_core::{
+    BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES,
+};
+
+use crate::bytes::{put, u32_at, u64_at};
+use crate::durable::sector::{Part, ROOM};
+use crate::durable::{CopyState, region};
+use crate::pattern::{Bounds, Sequences};
+
+const MAGIC: [u8; 8] = *b"SKLSEQS1";
+/// Pages that show which volume it is.
+pub const WITNESSES: usize = 16;
+/// Bytes before the sequences: magic, features, number of witnesses, length, sectors, and the witnesses.
+const HEADER: usize = 32 + WITNESSES * 16;
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// The area.
+pub struct Kept {
+    area: Rc<dyn BlockDevice>,
+    /// Sectors of a copy.
+    copy_sectors: u64,
+    /// Copy and generation of the last write.
+    last: (u64, u64),
+}
+
+fn refused(why: String) -> IoError {
+    IoError::new(ErrorKind::Invalid, "sequences", Some(Extent::new(0, 1)), why)
+}
+
+fn part() -> Part {
+    Part::of(MAGIC, 0)
+}
+
+impl Kept {
+    /// The area, and the sequences of the volume `of` that it holds; the second is `None` if it holds none that can be used.
+    ///
+    /// # Errors
+    /// `Invalid` for an area of another volume or of something else, and the devices' errors.
+    pub async fn open(
+        area: Rc<dyn BlockDevice>,
+        of: &dyn BlockDevice,
+        bounds: Bounds,
+        timing_only: bool,
+    ) -> Result<(Kept, Option<Sequences>), IoError> {
+        let copy_sectors = area.geometry().sectors / 2 / PAGE_SECTORS * PAGE_SECTORS;
+        if copy_sectors < PAGE_SECTORS {
+            let found = area.geometry().sectors;
+            return Err(refused(format!("found an area of {found} sectors, expected 16 or more")));
+        }
+        let mut kept = Kept { area, copy_sectors, last: (1, 0) };
+        let mut found: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+        let mut ours = false;
+        for copy in 0..2 {
+            let first = region::read(&*kept.area, kept.copy(copy, 1)).await?.to_vec();
+            if first.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            if first.starts_with(&MAGIC) && u32_at(&first, 8) != 0 {
+                return Err(refused("found sequences of a later version, expected those of this one".to_owned()));
+            }
+            let length = u64_at(&first, 16);
+            let sectors = length.div_ceil(ROOM as u64);
+            ours |= first.starts_with(&MAGIC);
+            if !first.starts_with(&MAGIC) || sectors == 0 || sectors > copy_sectors {
+                continue;
+            }
+            let at = kept.copy(copy, sectors);
+            let bytes = region::read(&*kept.area, at).await?.to_vec();
+            let state = CopyState::of(part(), at, &bytes);
+            kept.last = kept.last.max((copy, state.newest().unwrap_or(0)));
+            if let CopyState::Whole(generation) = state {
+                let rooms = bytes.chunks(SECTOR).flat_map(|sector| &sector[..ROOM]).copied();
+                found.push((generation, copy, rooms.take(length as usize).collect()));
+            }
+        }
+        let some = |copy: u64| kept.copy(copy, 1);
+        if !ours {
+            for copy in 0..2 {
+                let begin = region::read(&*kept.area, some(copy)).await?;
+                if begin.look(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+                    let why = "found other data in the area of sequences, expected sequences or zeroes".to_owned();
+                    return Err(refused(why));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(generation, ..)| std::cmp::Reverse(*generation));
+        let newest = found.first().map(|(generation, copy, _)| (*copy, *generation));
+        kept.last = newest.map_or(kept.last, |(copy, newest)| (copy, newest.max(kept.last.1)));
+        if ours && found.len() < 2 {
+            edge("a copy of the sequences is not whole");
+        }
+        let Some((_, _, bytes)) = found.into_iter().next() else { return Ok((kept, None)) };
+        let sectors = of.geometry().sectors;
+        if u64_at(&bytes, 24) != sectors {
+            let theirs = u64_at(&bytes, 24);
+            return Err(refused(format!(
+                "found the sequences of another volume, of {theirs} sectors, expected those of this one, of {sectors}: an \
+                 area of zeroes begins anew"
+            )));
+        }
+        if !timing_only && !is_of(&bytes, of).await? {
+            edge("the sequences are of another volume");
+            return Ok((kept, None));
+        }
+        let sequences = bytes.get(HEADER..).unwrap_or_default();
+        Ok((kept, Sequences::decode(sequences, bounds, sectors / PAGE_SECTORS).ok()))
+    }
+
+    /// The first sectors of a copy.
+    fn copy(&self, copy: u64, sectors: u64) -> Extent {
+        Extent::new(copy * self.copy_sectors, sectors)
+    }
+
+    /// Most bytes of sequences.
+    pub fn room(&self) -> u64 {
+        self.copy_sectors * ROOM as u64 - HEADER as u64
+    }
+
+    /// Writes the sequences, encoded, of the volume `of` over the older copy. `witnesses` are pages that belong to them.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub async fn write(
+        &mut self,
+        encoded: &[u8],
+        witnesses: &[u64],
+        of: &dyn BlockDevice,
+    ) -> Result<(), IoError> {
+        let how = Hints { class: Class::Background, ..Hints::default() };
+        let mut header = vec![0; HEADER];
+        put(&mut header, 0, &MAGIC);
+        put(&mut header, 12, &(witnesses.len().min(WITNESSES) as u32).to_le_bytes());
+        put(&mut header, 16, &((HEADER + encoded.len()) as u64).to_le_bytes());
+        put(&mut header, 24, &of.geometry().sectors.to_le_bytes());
+        for (page, at) in witnesses.iter().take(WITNESSES).zip((32..).step_by(16)) {
+            put(&mut header, at, &page.to_le_bytes());
+            put(&mut header, at + 8, &sum_of(of, *page, &how).await?.to_le_bytes());
+        }
+        let bytes = [&header, encoded].concat();
+        let mut sectors = vec![0; bytes.len().div_ceil(ROOM) * SECTOR];
+        for (from, to) in bytes.chunks(ROOM).zip(sectors.chunks_mut(SECTOR)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        let (copy, generation) = (1 - self.last.0, self.last.1 + 1);
+        let at = self.copy(copy, (sectors.len() / SECTOR) as u64);
+        part().seal(at.start, generation, &mut sectors);
+        // Its sectors are not reused, whether it succeeds or not.
+        self.last.1 = generation;
+        region::write(&*self.area, at, &Buffer::from_vec(sectors), &how).await?;
+        self.area.flush(how).await?;
+        self.last.0 = copy;
+        Ok(())
+    }
+
+    /// Gives the area up: nothing in it is found any more.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn give_up(&self) -> Result<(), IoError> {
+        for copy in 0..2 {
+            let zeroes = Buffer::zeroed(SECTOR_BYTES);
+            self.area.write(self.copy(copy, 1), zeroes, Hints::default()).await?;
+        }
+        self.area.flush(Hints::default()).await
+    }
+}
+
+async fn sum_of(of: &dyn BlockDevice, page: u64, how: &Hints) -> Result<u32, IoError> {
+    let read = of.read(Extent::of_pages(page, 1), Buffer::zeroed(PAGE_BYTES), how.clone()).await?;
+    Ok(read.look(crc32c::crc32c))
+}
+
+/// Whether one of the witnesses is as it was, or there are none.
+async fn is_of(bytes: &[u8], of: &dyn BlockDevice) -> Result<bool, IoError> {
+    let many = u32_at(bytes, 12) as usize;
+    for at in (32..).step_by(16).take(many.min(WITNESSES)) {
+        let page = u64_at(bytes, at);
+        let there = page < of.geometry().sectors / PAGE_SECTORS;
+        if there && sum_of(of, page, &Hints::default()).await? == u32_at(bytes, at + 8) {
+            return Ok(true);
+        }
+    }
+    Ok(many == 0)
+}
