@@ -46,7 +46,7 @@ impl Shape {
         let slots = |pages: u64| u32::try_from(pages / unit).ok().filter(|slots| *slots < 1 << 30);
         let fast = slots(fast.saturating_sub(SUPER_PAGES + 2 * map_pages))?;
         let slow = slots(slow.saturating_sub(1))?;
-        let spare = (fast / 64).clamp(1, 64);
+        let spare = (fast / 16).max(1);
         (fast > spare && slow > spare).then_some(Shape { unit, fast, slow, spare, map_pages })
     }
 

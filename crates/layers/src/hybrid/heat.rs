@@ -4,6 +4,7 @@
 //! units on the fast device that are not pinned are ranked by their counts, and of the others the hottest ones, as many as
 //! there are slots; so memory is bounded by the sizes of the devices.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Count of a pinned unit.
@@ -18,8 +19,8 @@ const AGED_AFTER: u64 = 16;
 /// The counts.
 pub struct Heat {
     counts: Vec<u8>,
-    /// On the other device: count and unit.
-    hot: BTreeSet<(u8, u32)>,
+    /// On the other device: count, and unit, so that of equal ones the first is the hottest: a disk reads them in order.
+    hot: BTreeSet<(u8, Reverse<u32>)>,
     /// On the fast device and not pinned.
     cold: BTreeSet<(u8, u32)>,
     /// Slots of the fast device.
@@ -32,7 +33,7 @@ impl Heat {
     pub fn new(units: u32, slots: u32, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
         let mut counts = vec![0; units as usize];
         pinned.iter().for_each(|unit| counts[*unit as usize] = PINNED);
-        let hot = pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, *unit)).collect();
+        let hot = pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
         let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);
         Heat { hot, cold: cold.map(|unit| (0, unit)).collect(), counts, slots: slots as usize, accesses: 0 }
     }
@@ -62,7 +63,7 @@ impl Heat {
     /// A unit could not be moved: it is not tried again before it is hot again, or before the next opening if it is pinned.
     pub fn cool(&mut self, unit: u32, is_fast: bool) {
         if self.of(unit) == PINNED {
-            self.hot.remove(&(PINNED, unit));
+            self.hot.remove(&(PINNED, Reverse(unit)));
         } else {
             // From the fast device others are tried first.
             self.set(unit, if is_fast { MOST } else { 0 }, is_fast);
@@ -70,13 +71,13 @@ impl Heat {
     }
 
     fn set(&mut self, unit: u32, count: u8, is_fast: bool) {
-        let old = (std::mem::replace(&mut self.counts[unit as usize], count), unit);
-        self.hot.remove(&old);
-        self.cold.remove(&old);
+        let old = std::mem::replace(&mut self.counts[unit as usize], count);
+        self.hot.remove(&(old, Reverse(unit)));
+        self.cold.remove(&(old, unit));
         if is_fast {
             self.cold.extend((count != PINNED).then_some((count, unit)));
         } else if count >= LEAST {
-            self.hot.insert((count, unit));
+            self.hot.insert((count, Reverse(unit)));
             if self.hot.len() > self.slots {
                 self.hot.pop_first();
             }
@@ -85,7 +86,12 @@ impl Heat {
 
     /// The hottest unit on the other device, after the `nth` that are hotter still: count and unit.
     pub fn hottest(&self, nth: usize) -> Option<(u8, u32)> {
-        self.hot.iter().rev().nth(nth).copied()
+        self.hot.iter().rev().nth(nth).map(|(count, Reverse(unit))| (*count, *unit))
+    }
+
+    /// A unit on the fast device that was not accessed lately.
+    pub fn unused(&self) -> Option<u32> {
+        self.cold.first().filter(|(count, _)| *count == 0).map(|(_, unit)| *unit)
     }
 
     /// The coldest unit on the fast device, if the count of another is so much higher that it pays to exchange them.
@@ -97,9 +103,10 @@ impl Heat {
     fn age(&mut self) {
         self.accesses = 0;
         self.counts.iter_mut().filter(|count| **count != PINNED).for_each(|count| *count /= 2);
-        let halved = |(count, unit): &(u8, u32)| (if *count == PINNED { PINNED } else { count / 2 }, *unit);
-        self.cold = self.cold.iter().map(halved).collect();
-        self.hot = self.hot.iter().map(halved).filter(|(count, _)| *count >= LEAST).collect();
+        let halved = |count: u8| if count == PINNED { PINNED } else { count / 2 };
+        self.cold = self.cold.iter().map(|(count, unit)| (halved(*count), *unit)).collect();
+        let hot = self.hot.iter().map(|(count, unit)| (halved(*count), *unit));
+        self.hot = hot.filter(|(count, _)| *count >= LEAST).collect();
     }
 }
 

@@ -77,7 +77,7 @@ impl Hybrid {
         }
         let heat = self.heat.borrow();
         let Some(heat) = heat.as_ref() else { return Next::Nothing };
-        let (_, leaving, _) = map.counts();
+        let (free, leaving, _) = map.counts();
         if let Some((_, unit)) = heat.hottest(0)
             && let Some(to) = map.take(true)
         {
@@ -86,6 +86,13 @@ impl Hybrid {
         // Those that leave make room for as many of the hottest.
         let hot = heat.hottest(leaving).filter(|_| leaving < AT_ONCE);
         if let Some(unit) = hot.and_then(|(count, _)| heat.colder(count))
+            && let Some(to) = map.take(false)
+        {
+            return Next::Move { unit, to };
+        }
+        // Then room for those that become hot next.
+        if free + leaving < map.shape.spare as usize
+            && let Some(unit) = heat.unused()
             && let Some(to) = map.take(false)
         {
             return Next::Move { unit, to };
