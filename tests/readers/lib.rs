@@ -10,6 +10,7 @@ mod lld;
 mod mapper;
 mod nbd;
 pub mod seeds;
+mod sequences;
 mod served;
 mod trace;
 mod volume;
@@ -24,6 +25,7 @@ pub fn read(name: &str, input: &[u8]) {
         "lld" => lld::run(input),
         "mapper" => mapper::run(input),
         "nbd" => nbd::run(input),
+        "sequences" => sequences::run(input),
         "volume" => volume::run(input),
         format => trace::run(format, input),
     }

@@ -280,7 +280,7 @@ fn figures_of_papers_are_listed_and_drawn() {
     assert_eq!(list, quietly(&["lab", "figure", "--list"]));
     let all = json(&["lab", "figure"]);
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), 22);
+    assert_eq!(all.len(), 29);
     assert!(all.iter().all(|figure| list.contains(figure["name"].as_str().unwrap())), "{list}");
 
     let table = ["lab", "figure", "proximal-table-1", "--requests", "200", "--seed", "4"];
@@ -312,6 +312,22 @@ fn figures_of_papers_are_listed_and_drawn() {
     for key in ["place", "says", "unit", "paper_from", "paper_to", "ours", "off", "tolerance", "holds"] {
         assert!(drawn["paper"][0].get(key).is_some(), "{key}");
     }
+}
+
+#[test]
+fn a_figure_of_starts_takes_their_list() {
+    let data = |name: &str| format!("{}/../../data/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (boots, list) = (data("vmboot"), data("vmboot.starts"));
+    let drawn = json(&["lab", "figure", "iolab-4", "--trace", &boots]);
+    assert_eq!((drawn["rows"].as_array().unwrap().len(), &drawn["rows"][1]["boot"]), (3, &"debian 2".into()));
+    assert_eq!(drawn, json(&["lab", "figure", "iolab-4", "--trace", &boots, "--starts", &list]));
+    let lacks = seekless(&["lab", "figure", "iolab-4", "--trace", &data("svnserver2")]);
+    assert!(lacks.code == 1 && lacks.stderr.contains("svnserver2.starts"), "{}", lacks.stderr);
+    let bad = file("bad.starts", b"1 vim\n");
+    let bad = seekless(&["lab", "figure", "iolab-4", "--trace", &boots, "--starts", &bad]);
+    assert!(bad.code == 1 && bad.stderr.contains("line 1: found '1 vim'"), "{}", bad.stderr);
+    let none = seekless(&["lab", "figure", "freeblock-5", "--starts", &list]);
+    assert!(none.code == 2 && none.stderr.contains("--starts: freeblock-5 has none"), "{}", none.stderr);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use seekless_core::device::io;
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{
-    BlockDevice, Buffer, Extent, Hints, IoError, IoFuture, Lba, Nanos, PAGE_BYTES, Record, SECTOR_BYTES, Slice,
-    Zeroes,
+    BlockDevice, Buffer, Extent, Hints, IoError, IoFuture, Lba, Nanos, PAGE_BYTES, Record, SECTOR_BYTES,
+    Slice, Zeroes,
 };
 use seekless_drive::{QueueOptions, Spec, simulated, spec};
 use seekless_layers::dispatcher;
@@ -140,7 +140,8 @@ const FAST_BYTES: u64 = 4_000_000_000;
 
 const THINK: &str = "Each read follows its predecessor's answer by the recorded gap, times a factor with which warm starts take \
                      the paper's share of the time of cold ones: it is a row of the table.";
-const LEARNED: &str = "Sequences are mined from the starts before the one that is judged; the paper's were captured by hand.";
+const LEARNED: &str =
+    "Sequences are mined from the starts before the one that is judged; the paper's were captured by hand.";
 const BOOTS: &str = "There is one recording of boots: Debian, twice. Windows XP, Mac OS and a BSD have none.";
 
 /// What a start is played with.
@@ -270,14 +271,16 @@ impl<'a> Recording<'a> {
         share: f64,
         change: impl FnOnce(Trace) -> Trace,
     ) -> Result<Recording<'a>, LabError> {
-        let (trace, starts) = (job.trace.ok_or_else(|| lacks("trace"))?, job.starts.ok_or_else(|| lacks("starts"))?);
+        let (trace, starts) =
+            (job.trace.ok_or_else(|| lacks("trace"))?, job.starts.ok_or_else(|| lacks("starts"))?);
         let many = usize::try_from(job.requests).unwrap_or(usize::MAX).min(trace.records.len());
         let trace = change(Trace { records: trace.records[..many].to_vec(), ..trace.clone() });
         let end = trace.records.last().map_or(Nanos::ZERO, |record| record.time);
         let starts: Vec<Start> = starts.iter().filter(|start| start.at <= end).cloned().collect();
         let drive = job.drive();
         if trace.end_sector() > drive.sectors {
-            let (found, expected) = (format!("{} sectors", drive.sectors), format!("{} or more", trace.end_sector()));
+            let (found, expected) =
+                (format!("{} sectors", drive.sectors), format!("{} or more", trace.end_sector()));
             return Err(LabError::Setting { setting: "drive", found, expected });
         }
         let component = Component::new(drive.clone().into(), QueueOptions::default());
@@ -363,7 +366,14 @@ fn picture(accesses: &[Access], began: Nanos) -> Picture {
     })
 }
 
-fn about(place: &'static str, says: &'static str, unit: &'static str, theirs: f64, ours: f64, off: f64) -> Statement {
+fn about(
+    place: &'static str,
+    says: &'static str,
+    unit: &'static str,
+    theirs: f64,
+    ours: f64,
+    off: f64,
+) -> Statement {
     let within = if unit == "%" { Within::Points(off) } else { Within::Percent(off) };
     Statement::about(place, says, unit, theirs, ours, within)
 }
@@ -422,7 +432,10 @@ fn by_function(
 fn largest(recording: &Recording) -> Result<usize, LabError> {
     let judged = recording.judged();
     let reads = |number: &usize| recording.warm[*number].requests;
-    judged.into_iter().max_by_key(|number| (reads(number), usize::MAX - number)).ok_or_else(|| lacks("starts"))
+    judged
+        .into_iter()
+        .max_by_key(|number| (reads(number), usize::MAX - number))
+        .ok_or_else(|| lacks("starts"))
 }
 
 fn figure_2(job: &Job) -> Result<Shown, LabError> {
@@ -490,7 +503,7 @@ fn figure_3(job: &Job) -> Result<Shown, LabError> {
     for number in &judged {
         let name = &recording.starts[*number].program;
         let (_, launch) = add(name, &[*number]);
-        bars.0.push((bars.0.len() as f64, name.clone()));
+        bars.0.push(name.clone());
         for (values, time) in bars.1.iter_mut().zip([launch.cold, launch.with, launch.warm]) {
             values.push(Some(time.seconds()));
         }
@@ -511,10 +524,8 @@ fn figure_3(job: &Job) -> Result<Shown, LabError> {
         about("6.2.5", "time of a cold start saved", "%", 37.0, saved_of_cold(&control), 10.0),
         about("6.2.5", "hits", "%", 97.5, launch.hits_pct(), 3.0),
     ];
-    let series = ["cold", "launch", "warm"].into_iter().zip(bars.1);
-    let series = series.map(|(name, values)| Series { name: name.to_owned(), values }).collect();
-    let (along, value_label) = (Along::names(bars.0.into_iter()), "time, s");
-    let bars = Picture::Lines(Plot { along, value_label, form: Form::Bars, series, ..Plot::default() });
+    let names: Vec<&str> = bars.0.iter().map(String::as_str).collect();
+    let bars = by_name(&names, "time, s", ["cold", "launch", "warm"].into_iter().zip(bars.1));
     let notes = [
         "With launch control fetches are in class urgent, as in the paper; otherwise in class background, and a read has \
          the page that it waits for fetched first.",
@@ -638,8 +649,7 @@ fn tuned(drive: &Spec, seed: u64) -> Result<Tuned, LabError> {
 
 fn figure_6(job: &Job) -> Result<Shown, LabError> {
     let Tuned { throughput, mut latencies } = tuned(job.drive(), job.seed)?;
-    let columns =
-        [numbers("location_gb", "location, GB", 1), numbers("read_mb_s", "read, MB/s", 1)];
+    let columns = [numbers("location_gb", "location, GB", 1), numbers("read_mb_s", "read, MB/s", 1)];
     let mut grid = Grid::new("", &columns);
     throughput.iter().for_each(|(at, speed)| grid.row([(at / 1e9).into(), (*speed).into()]));
     let columns = [
@@ -678,7 +688,14 @@ fn figure_6(job: &Job) -> Result<Shown, LabError> {
         about("6.4.3", "throughput in the first 4 GB", "MB/s", 150.0, speeds[0], 25.0),
         about("6.4.3", "throughput behind them", "MB/s", 50.0, disk, 25.0),
         about("6.4.3", "static: saved of cold minus warm, a boot", "%", 71.0, fixed, 15.0),
-        about("6.4.3", "ranges of distances with latencies near zero, of 12", "", 12.0, near_zero_rows as f64, 10.0),
+        about(
+            "6.4.3",
+            "ranges of distances with latencies near zero, of 12",
+            "",
+            12.0,
+            near_zero_rows as f64,
+            10.0,
+        ),
     ];
     let points = |all: &[(f64, f64)], name: &str, along_label, value_label, form| {
         let along = Along::Linear(all.iter().map(|(at, _)| at / 1e9).collect());
@@ -689,7 +706,10 @@ fn figure_6(job: &Job) -> Result<Shown, LabError> {
     let latencies: Vec<(f64, f64)> =
         latencies.into_iter().map(|(at, took)| (at, took.seconds() * 1e3)).collect();
     let pictures = vec![
-        ("throughput".to_owned(), points(&throughput, "reads of 64 KiB", "location, GB", "MB/s", Form::Lines)),
+        (
+            "throughput".to_owned(),
+            points(&throughput, "reads of 64 KiB", "location, GB", "MB/s", Form::Lines),
+        ),
         ("latency".to_owned(), points(&latencies, "reads of 4 KiB", "seek distance, GB", "ms", Form::Points)),
     ];
     let moves = format!(
@@ -753,7 +773,7 @@ fn lines(source: &str) -> u64 {
 }
 
 /// Components of the prefetcher: lines of FAST, of IOLab's, and our source.
-const COMPONENTS: [(&str, Option<f64>, Option<f64>, &[&str]); 5] = [
+const COMPONENTS: [(&str, Option<f64>, Option<f64>, &[&str]); 6] = [
     (
         "launch manager",
         Some(538.0),
@@ -777,32 +797,45 @@ const COMPONENTS: [(&str, Option<f64>, Option<f64>, &[&str]); 5] = [
         Some(69.0),
         &[include_str!("../../../layers/src/dispatcher/mod.rs")],
     ),
-    ("CDP, beside it", None, None, &[include_str!("../../../layers/src/cdp/mod.rs")]),
+    (
+        "beside it: kept over restarts",
+        None,
+        None,
+        &[
+            include_str!("../../../layers/src/launch/kept.rs"),
+            include_str!("../../../layers/src/pattern/sequences/encoding.rs"),
+        ],
+    ),
+    ("beside it: CDP", None, None, &[include_str!("../../../layers/src/cdp/mod.rs")]),
 ];
 
 fn table_1(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("component", "component"),
-        numbers("fast_lines", "FAST", 0),
-        numbers("iolab_lines", "IOLab", 0),
+        numbers("paper_fast_lines", "FAST", 0),
+        numbers("paper_iolab_lines", "IOLab", 0),
         numbers("lines", "here", 0),
     ];
     let mut grid = Grid::new("", &columns);
-    let mut total = 0;
+    let (mut total, mut bars) = (0, [Vec::new(), Vec::new(), Vec::new()]);
     for (name, fast, theirs, sources) in COMPONENTS {
         let ours: u64 = sources.iter().map(|source| lines(source)).sum();
         total += if theirs.is_some() { ours } else { 0 };
         let ours = Some(ours as f64).filter(|_| !sources.is_empty());
-        grid.row([Cell::from(name), fast.into(), theirs.into(), ours.into()]);
+        grid.row([Cell::from(name), job.theirs(fast), job.theirs(theirs), ours.into()]);
+        bars.iter_mut().zip([fast, theirs, ours]).for_each(|(values, value)| values.push(value));
     }
-    grid.row([Cell::from("total of the prefetcher"), 6_920.0.into(), 765.0.into(), total.into()]);
+    let (fast, theirs) = (job.theirs(Some(6_920.0)), job.theirs(Some(765.0)));
+    grid.row([Cell::from("total of the prefetcher"), fast, theirs, total.into()]);
+    let names = COMPONENTS.map(|(name, ..)| name);
+    let picture = by_name(&names, "lines", ["FAST", "IOLab", "here"].into_iter().zip(bars));
     let paper = vec![about("6.5.2", "lines of the prefetcher", "lines", 765.0, total as f64, 50.0)];
     let notes = [
         "Lines of this build's source without blank ones, comments and tests. Ours mine the sequences by themselves, of \
          several programs, in bounded memory.",
         "The months that it took have no counterpart.",
     ];
-    Ok(Shown { requests: 0, ..job.shown(grid, paper, &notes, Vec::new()) })
+    Ok(Shown { requests: 0, ..job.shown(grid, paper, &notes, vec![("lines".to_owned(), picture)]) })
 }
 
 fn table_2(job: &Job) -> Result<Shown, LabError> {
@@ -813,14 +846,13 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
     let fetches = fetches_alone(&recording, &judged)?;
     let columns = [
         words("scenario", "scenario"),
-        numbers("fast_s", "FAST, s", 2),
-        numbers("iolab_s", "IOLab, s", 2),
+        numbers("paper_fast_s", "FAST, s", 2),
+        numbers("paper_iolab_s", "IOLab, s", 2),
         numbers("ours_s", "here, s", 2),
-        numbers("iolab_of_cold_pct", "IOLab, % of cold", 1),
+        numbers("paper_iolab_of_cold_pct", "IOLab, % of cold", 1),
         numbers("of_cold_pct", "here, % of cold", 1),
     ];
-    let mut grid = Grid::new("", &columns);
-    let mut paper = Vec::new();
+    let (mut grid, mut paper, mut bars) = (Grid::new("", &columns), Vec::new(), [Vec::new(), Vec::new()]);
     let rows = [
         ("warm start", 6.34, 7.60, sums.warm),
         ("prefetcher alone", 2.65, 2.77, fetches),
@@ -838,6 +870,7 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
             job.theirs(Some(theirs_pct)),
             ours_pct.into(),
         ]);
+        bars.iter_mut().zip([theirs_pct, ours_pct]).for_each(|(values, value)| values.push(Some(value)));
         if name != "warm start" && name != "cold start, no prefetcher" {
             paper.push(about("Table 2", name, "%", theirs_pct, ours_pct, 10.0));
         }
@@ -849,7 +882,20 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
         LEARNED,
         THINK,
     ];
-    Ok(job.shown(grid, paper, &notes, Vec::new()))
+    let names = rows.map(|(name, ..)| name);
+    let picture = by_name(&names, "per cent of a cold start", ["IOLab", "here"].into_iter().zip(bars));
+    Ok(job.shown(grid, paper, &notes, vec![("times".to_owned(), picture)]))
+}
+
+/// Bars by name.
+fn by_name<'a>(
+    names: &[&str],
+    value_label: &'static str,
+    series: impl Iterator<Item = (&'a str, Vec<Option<f64>>)>,
+) -> Picture {
+    let along = Along::names((0..).zip(names).map(|(at, name)| (f64::from(at), (*name).to_owned())));
+    let series = series.map(|(name, values)| Series { name: name.to_owned(), values }).collect();
+    Picture::Lines(Plot { along, value_label, form: Form::Bars, series, ..Plot::default() })
 }
 
 /// Time to read all that these starts read in one sweep each, without a program.

@@ -33,7 +33,8 @@ impl Heat {
     pub fn new(units: u32, slots: u32, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
         let mut counts = vec![0; units as usize];
         pinned.iter().for_each(|unit| counts[*unit as usize] = PINNED);
-        let hot = pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
+        let hot =
+            pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
         let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);
         Heat { hot, cold: cold.map(|unit| (0, unit)).collect(), counts, slots: slots as usize, accesses: 0 }
     }

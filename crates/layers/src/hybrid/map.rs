@@ -97,7 +97,12 @@ impl Map {
                 let bytes = run.iter().flat_map(|sector| {
                     let first = *sector as usize * ENTRIES;
                     let slots = &self.slots[first..(first + ENTRIES).min(self.slots.len())];
-                    format::encode_map(slots, self.identity, self.shape.map_at(copy, *sector), self.generation)
+                    format::encode_map(
+                        slots,
+                        self.identity,
+                        self.shape.map_at(copy, *sector),
+                        self.generation,
+                    )
                 });
                 writes.push((Extent { start, sectors: run.len() as u64 }, Buffer::from_vec(bytes.collect())));
             }

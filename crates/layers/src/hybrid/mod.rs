@@ -62,9 +62,7 @@ pub const ENTRY: Entry = Entry {
             Box::pin(async move {
                 let options = registry::options("hybrid", table, Options::check)?;
                 let (fast, over) = (below.device("fast")?, below.one()?);
-                Ok(Built::new(
-                    Hybrid::open(fast, over, &options, below.create, below.timing_only).await?,
-                ))
+                Ok(Built::new(Hybrid::open(fast, over, &options, below.create, below.timing_only).await?))
             })
         },
     )
@@ -195,7 +193,8 @@ impl Hybrid {
             let number = (here.start.0 / unit) as u32;
             let slot = self.canary.read_from(u64::from(number), map.slot(number));
             let (is_fast, there) = map::there(&map.shape, slot, here);
-            match pieces.last_mut().filter(|last| last.is_fast == is_fast && last.there.end() == there.start) {
+            match pieces.last_mut().filter(|last| last.is_fast == is_fast && last.there.end() == there.start)
+            {
                 Some(last) => {
                     last.there.sectors += there.sectors;
                     last.here.sectors += here.sectors;
@@ -288,8 +287,7 @@ impl BlockDevice for Hybrid {
             let _held = self.locks.shared(at, &how).await;
             let pieces = self.pieces(at);
             self.reads.set(self.reads.get() + 1);
-            self.reads_fast
-                .set(self.reads_fast.get() + u64::from(pieces.iter().all(|piece| piece.is_fast)));
+            self.reads_fast.set(self.reads_fast.get() + u64::from(pieces.iter().all(|piece| piece.is_fast)));
             if let [piece] = &pieces[..] {
                 return self.device(piece.is_fast).read(piece.there, into, how).await;
             }

@@ -64,8 +64,7 @@ pub async fn open(
     }
     let label = region::read(over, Extent::of_pages(0, 1)).await?;
     if !label.look(|bytes| format::is_label(bytes, identity)) {
-        let why =
-            "found a device without this volume's label, expected the one that was created with the fast device";
+        let why = "found a device without this volume's label, expected the one that was created with the fast device";
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, 1)), why));
     }
     let (slots, generation) = read_map(fast, &shape, identity, &options.canary()).await?;

@@ -127,7 +127,11 @@ fn a_move_that_fails_leaves_its_page_and_ends() {
             let devices = devices();
             open(&devices, "").await.unwrap().stop().await.unwrap();
             let failing = |device: &Rc<dyn BlockDevice>, ops: &str| {
-                if ops.is_empty() { device.clone() } else { with_error(device, &format!("rate_pct = 100.0\n{ops}")) }
+                if ops.is_empty() {
+                    device.clone()
+                } else {
+                    with_error(device, &format!("rate_pct = 100.0\n{ops}"))
+                }
             };
             let pinned = "pin = [{ at = '240KiB', size = '8KiB' }]";
             // The label is read when the volume is opened: the disk fails from then on.
@@ -219,7 +223,10 @@ fn options_that_cannot_be_are_refused() {
 fn work() -> impl Strategy<Value = Vec<(Vec<Step>, bool)>> {
     // The disks below keep what is discarded: no discards.
     let steps = steps(12).prop_map(|steps: Vec<Step>| {
-        steps.into_iter().map(|(what, start, sectors)| (if what == 3 { 5 } else { what }, start, sectors)).collect()
+        steps
+            .into_iter()
+            .map(|(what, start, sectors)| (if what == 3 { 5 } else { what }, start, sectors))
+            .collect()
     });
     prop::collection::vec((steps, any::<bool>()), 1..8)
 }

@@ -70,7 +70,9 @@ impl Kept {
                 continue;
             }
             if first.starts_with(&MAGIC) && u32_at(&first, 8) != 0 {
-                return Err(refused("found sequences of a later version, expected those of this one".to_owned()));
+                return Err(refused(
+                    "found sequences of a later version, expected those of this one".to_owned(),
+                ));
             }
             let length = u64_at(&first, 16);
             let sectors = length.div_ceil(ROOM as u64);
@@ -92,7 +94,8 @@ impl Kept {
             for copy in 0..2 {
                 let begin = region::read(&*kept.area, some(copy)).await?;
                 if begin.look(|bytes| bytes.iter().any(|byte| *byte != 0)) {
-                    let why = "found other data in the area of sequences, expected sequences or zeroes".to_owned();
+                    let why =
+                        "found other data in the area of sequences, expected sequences or zeroes".to_owned();
                     return Err(refused(why));
                 }
             }

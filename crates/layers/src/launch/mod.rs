@@ -33,8 +33,7 @@ use start::State;
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
-    edges: &["a copy of the sequences is not whole"],
-    edges_of_tests: &["the sequences are of another volume"],
+    edges: &["a copy of the sequences is not whole", "the sequences are of another volume"],
     ..entry(
         "launch",
         "learns what programs read when they start, and fetches it before they ask",
@@ -147,7 +146,8 @@ impl Launch {
 
     /// Keeps what was learned, some time from now.
     fn keep_later(&self) {
-        if self.kept.borrow().is_none() || !self.state.borrow().has_unkept() || self.keeps_soon.replace(true) {
+        if self.kept.borrow().is_none() || !self.state.borrow().has_unkept() || self.keeps_soon.replace(true)
+        {
             return;
         }
         let (me, after) = (self.me.clone(), Nanos(self.options.quiet.0 * KEPT_AFTER));

@@ -255,7 +255,9 @@ impl Sequences {
     /// Forgets sequences until the bound holds, but not the one that was just learned.
     fn bound(&mut self, number: usize) {
         while self.size().1.max(self.size().2) > self.bounds.pages {
-            let Some(oldest) = self.oldest(number).or_else(|| (number < MOST).then_some(number)) else { return };
+            let Some(oldest) = self.oldest(number).or_else(|| (number < MOST).then_some(number)) else {
+                return;
+            };
             self.forget(oldest);
         }
     }
