@@ -246,7 +246,8 @@ fn every_figure_has_its_picture_and_the_same_again() {
     for entry in FIGURES {
         let drawn = || {
             let figure = if scans(entry.name) {
-                let options = Options { drive: Some(small()), requests: Some(1), seed: 1, ..Options::default() };
+                let options =
+                    Options { drive: Some(small()), requests: Some(1), seed: 1, ..Options::default() };
                 draw(entry, &options, &|_| ()).unwrap()
             } else {
                 // Of a recording, as many as are reconfigured for.

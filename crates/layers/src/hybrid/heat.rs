@@ -13,7 +13,7 @@ pub const PINNED: u8 = u8::MAX;
 pub const MOST: u8 = PINNED - 2;
 /// The least count of a unit that moves to the fast device.
 const LEAST: u8 = 1;
-/// Counts are halved after so many accesses for each slot of the fast device.
+/// Accesses for each slot of the fast device after which counts are halved.
 const AGED_AFTER: u64 = 16;
 
 /// The counts.

@@ -1,7 +1,7 @@
 //! Sequences kept over restarts, in an area that the volume file names: two copies in turn, in sealed sectors.
 //!
 //! A copy: a magic and features, the length of the rest, the sectors of the volume, and up to 16 pages that belong to
-//! sequences with their checksums; then the sequences (see [`crate::pattern`]). What is kept are guesses: nothing but time
+//! sequences with their checksums; then the sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time
 //! depends on it.
 //!
 //! Fault model: a copy that is torn or rotten is ignored, and the other one, which may be older, is used; without one,
@@ -17,7 +17,7 @@ use seekless_core::{
 };
 
 use crate::bytes::{put, u32_at, u64_at};
-use crate::durable::sector::{Part, ROOM};
+use crate::durable::sector::{Part, ROOM, Sector};
 use crate::durable::{CopyState, region};
 use crate::pattern::{Bounds, Sequences};
 
@@ -62,51 +62,7 @@ impl Kept {
             return Err(refused(format!("found an area of {found} sectors, expected 16 or more")));
         }
         let mut kept = Kept { area, copy_sectors, last: (1, 0) };
-        let mut found: Vec<(u64, u64, Vec<u8>)> = Vec::new();
-        let mut ours = false;
-        for copy in 0..2 {
-            let first = region::read(&*kept.area, kept.copy(copy, 1)).await?.to_vec();
-            if first.iter().all(|byte| *byte == 0) {
-                continue;
-            }
-            if first.starts_with(&MAGIC) && u32_at(&first, 8) != 0 {
-                return Err(refused(
-                    "found sequences of a later version, expected those of this one".to_owned(),
-                ));
-            }
-            let length = u64_at(&first, 16);
-            let sectors = length.div_ceil(ROOM as u64);
-            ours |= first.starts_with(&MAGIC);
-            if !first.starts_with(&MAGIC) || sectors == 0 || sectors > copy_sectors {
-                continue;
-            }
-            let at = kept.copy(copy, sectors);
-            let bytes = region::read(&*kept.area, at).await?.to_vec();
-            let state = CopyState::of(part(), at, &bytes);
-            kept.last = kept.last.max((copy, state.newest().unwrap_or(0)));
-            if let CopyState::Whole(generation) = state {
-                let rooms = bytes.chunks(SECTOR).flat_map(|sector| &sector[..ROOM]).copied();
-                found.push((generation, copy, rooms.take(length as usize).collect()));
-            }
-        }
-        let some = |copy: u64| kept.copy(copy, 1);
-        if !ours {
-            for copy in 0..2 {
-                let begin = region::read(&*kept.area, some(copy)).await?;
-                if begin.look(|bytes| bytes.iter().any(|byte| *byte != 0)) {
-                    let why =
-                        "found other data in the area of sequences, expected sequences or zeroes".to_owned();
-                    return Err(refused(why));
-                }
-            }
-        }
-        found.sort_unstable_by_key(|(generation, ..)| std::cmp::Reverse(*generation));
-        let newest = found.first().map(|(generation, copy, _)| (*copy, *generation));
-        kept.last = newest.map_or(kept.last, |(copy, newest)| (copy, newest.max(kept.last.1)));
-        if ours && found.len() < 2 {
-            edge("a copy of the sequences is not whole");
-        }
-        let Some((_, _, bytes)) = found.into_iter().next() else { return Ok((kept, None)) };
+        let Some(bytes) = kept.newest().await? else { return Ok((kept, None)) };
         let sectors = of.geometry().sectors;
         if u64_at(&bytes, 24) != sectors {
             let theirs = u64_at(&bytes, 24);
@@ -121,6 +77,47 @@ impl Kept {
         }
         let sequences = bytes.get(HEADER..).unwrap_or_default();
         Ok((kept, Sequences::decode(sequences, bounds, sectors / PAGE_SECTORS).ok()))
+    }
+
+    /// The newest whole copy, without seals; `None` if there is none, in an area of sequences or of zeroes.
+    async fn newest(&mut self) -> Result<Option<Vec<u8>>, IoError> {
+        let (mut found, mut ours, mut other) = (Vec::new(), false, false);
+        for copy in 0..2 {
+            let first = region::read(&*self.area, self.copy(copy, 1)).await?.to_vec();
+            let is_ours = first.starts_with(&MAGIC);
+            let is_whole = matches!(part().look(self.copy(copy, 1).start, &first), Sector::Whole(_));
+            if is_ours && is_whole && u32_at(&first, 8) != 0 {
+                return Err(refused(
+                    "found sequences of a later version, expected those of this one".to_owned(),
+                ));
+            }
+            (ours, other) = (ours | is_ours, other | first.iter().any(|byte| *byte != 0));
+            let length = u64_at(&first, 16);
+            let sectors = length.div_ceil(ROOM as u64);
+            if !is_ours || !is_whole || sectors == 0 || sectors > self.copy_sectors {
+                continue;
+            }
+            let at = self.copy(copy, sectors);
+            let bytes = region::read(&*self.area, at).await?.to_vec();
+            let state = CopyState::of(part(), at, &bytes);
+            self.last.1 = self.last.1.max(state.newest().unwrap_or(0));
+            if let CopyState::Whole(generation) = state {
+                let rooms = bytes.chunks(SECTOR).flat_map(|sector| &sector[..ROOM]).copied();
+                found.push((generation, copy, rooms.take(length as usize).collect()));
+            }
+        }
+        if !ours && other {
+            let why = "found other data in the area of sequences, expected sequences or zeroes";
+            return Err(refused(why.to_owned()));
+        }
+        if ours && found.len() < 2 {
+            edge("a copy of the sequences is not whole");
+        }
+        let newest = found.into_iter().max_by_key(|(generation, ..)| *generation);
+        Ok(newest.map(|(_, copy, bytes)| {
+            self.last.0 = copy;
+            bytes
+        }))
     }
 
     /// The first sectors of a copy.
