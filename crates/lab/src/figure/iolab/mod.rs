@@ -22,7 +22,7 @@ use seekless_layers::registry::{self, Below};
 use seekless_trace::Trace;
 use seekless_volume::{Component, Description};
 
-use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
+use super::shown::{Cell, Column, Grid, Picture, Statement, Within, numbers, words};
 use super::{Entry, Job};
 use crate::error::LabError;
 use crate::report::along::Along;

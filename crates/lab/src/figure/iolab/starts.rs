@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, Runtime};
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Nanos, PAGE_BYTES};
+use seekless_core::{Buffer, Extent, Hints, IoError, Nanos, PAGE_BYTES};
 use seekless_drive::{QueueOptions, simulated};
 use seekless_layers::dispatcher;
 
