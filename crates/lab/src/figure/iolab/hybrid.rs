@@ -90,35 +90,8 @@ pub(super) fn figure_6(job: &Job) -> Result<Shown, LabError> {
     let columns = [numbers("location_gb", "location, GB", 1), numbers("read_mb_s", "read, MB/s", 1)];
     let mut grid = Grid::new("", &columns);
     throughput.iter().for_each(|(at, speed)| grid.row([(at / 1e9).into(), (*speed).into()]));
-    let columns = [
-        numbers("distance_gb", "distance up to, GB", 1),
-        numbers("reads", "reads", 0),
-        numbers("near_zero_pct", "below 1 ms, %", 1),
-        numbers("least_ms", "least of others, ms", 2),
-        numbers("mean_ms", "mean of others, ms", 2),
-        numbers("most_ms", "most, ms", 2),
-    ];
-    let mut by_distance = Grid::new("Access latency by seek distance", &columns);
     latencies.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let end = latencies.last().map_or(1.0, |last| last.0);
-    let mut near_zero_rows = 0;
-    for part in 0..DISTANCES {
-        let to = end * (part + 1) as f64 / DISTANCES as f64;
-        let from = end * part as f64 / DISTANCES as f64;
-        let within = latencies.iter().filter(|(distance, _)| *distance > from && *distance <= to);
-        let all: Vec<f64> = within.map(|(_, took)| took.seconds() * 1e3).collect();
-        let others: Vec<f64> = all.iter().copied().filter(|ms| *ms >= 1.0).collect();
-        near_zero_rows += usize::from(others.len() < all.len());
-        let some = |value: f64| Cell::from(Some(value).filter(|_| !others.is_empty()));
-        by_distance.row([
-            (to / 1e9).into(),
-            (all.len() as u64).into(),
-            (100.0 * (all.len() - others.len()) as f64 / all.len().max(1) as f64).into(),
-            some(others.iter().copied().fold(f64::MAX, f64::min)),
-            some(others.iter().sum::<f64>() / others.len().max(1) as f64),
-            some(others.iter().copied().fold(0.0, f64::max)),
-        ]);
-    }
+    let (by_distance, near_zero_rows) = by_distance(&latencies);
     let (boots, [fixed, moved]) = boots_on_hybrid(job)?;
     let speeds: Vec<f64> = throughput.iter().map(|(_, speed)| *speed).collect();
     let disk = throughput.iter().find(|(at, _)| *at > FAST_BYTES as f64).map_or(0.0, |found| found.1);
@@ -159,6 +132,39 @@ pub(super) fn figure_6(job: &Job) -> Result<Shown, LabError> {
     let mut shown = job.shown(grid, paper, &[&moves, place, BOOTS, THINK], pictures);
     shown.more = vec![by_distance, boots];
     Ok(shown)
+}
+
+/// Latencies by distance, in the order of which they are; and in how many ranges of it there are latencies near zero.
+fn by_distance(latencies: &[(f64, Nanos)]) -> (Grid, usize) {
+    let columns = [
+        numbers("distance_gb", "distance up to, GB", 1),
+        numbers("reads", "reads", 0),
+        numbers("near_zero_pct", "below 1 ms, %", 1),
+        numbers("least_ms", "least of others, ms", 2),
+        numbers("mean_ms", "mean of others, ms", 2),
+        numbers("most_ms", "most, ms", 2),
+    ];
+    let mut by_distance = Grid::new("Access latency by seek distance", &columns);
+    let end = latencies.last().map_or(1.0, |last| last.0);
+    let mut near_zero_rows = 0;
+    for part in 0..DISTANCES {
+        let to = end * (part + 1) as f64 / DISTANCES as f64;
+        let from = end * part as f64 / DISTANCES as f64;
+        let within = latencies.iter().filter(|(distance, _)| *distance > from && *distance <= to);
+        let all: Vec<f64> = within.map(|(_, took)| took.seconds() * 1e3).collect();
+        let others: Vec<f64> = all.iter().copied().filter(|ms| *ms >= 1.0).collect();
+        near_zero_rows += usize::from(others.len() < all.len());
+        let some = |value: f64| Cell::from(Some(value).filter(|_| !others.is_empty()));
+        by_distance.row([
+            (to / 1e9).into(),
+            (all.len() as u64).into(),
+            (100.0 * (all.len() - others.len()) as f64 / all.len().max(1) as f64).into(),
+            some(others.iter().copied().fold(f64::MAX, f64::min)),
+            some(others.iter().sum::<f64>() / others.len().max(1) as f64),
+            some(others.iter().copied().fold(0.0, f64::max)),
+        ]);
+    }
+    (by_distance, near_zero_rows)
 }
 
 /// Boots on the disk and on the hybrid drive, and what is saved by address and by heat.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::LabError;
 use crate::figure::Job;
-use crate::figure::shown::{Cell, Grid, Shown, numbers, words};
+use crate::figure::shown::{Cell, Column, Grid, Shown, numbers, words};
 
 pub(super) fn figure_2(job: &Job) -> Result<Shown, LabError> {
     let recording = Recording::new(job, WARM_START)?;
@@ -34,6 +34,19 @@ pub(super) fn figure_2(job: &Job) -> Result<Shown, LabError> {
     Ok(job.shown(grid, paper, &[&program, LEARNED, THINK], pictures))
 }
 
+/// Rows by program.
+const BY_PROGRAM: [Column; 9] = [
+    words("program", "program"),
+    numbers("cold_s", "cold, s", 2),
+    numbers("warm_s", "warm, s", 2),
+    numbers("control_s", "launch control, s", 2),
+    numbers("control_saved_pct", "saved, %", 1),
+    numbers("launch_s", "launch, s", 2),
+    numbers("launch_saved_pct", "saved, %", 1),
+    numbers("hits_pct", "hits, %", 1),
+    numbers("useless_pct", "useless, %", 1),
+];
+
 pub(super) fn figure_3(job: &Job) -> Result<Shown, LabError> {
     let recording = Recording::new(job, WARM_START)?;
     let mut plays = Vec::new();
@@ -42,18 +55,7 @@ pub(super) fn figure_3(job: &Job) -> Result<Shown, LabError> {
         plays.push(recording.play(with)?);
     }
     let [cold, paused, usual] = &plays[..] else { return Err(lacks("layer")) };
-    let columns = [
-        words("program", "program"),
-        numbers("cold_s", "cold, s", 2),
-        numbers("warm_s", "warm, s", 2),
-        numbers("control_s", "launch control, s", 2),
-        numbers("control_saved_pct", "saved, %", 1),
-        numbers("launch_s", "launch, s", 2),
-        numbers("launch_saved_pct", "saved, %", 1),
-        numbers("hits_pct", "hits, %", 1),
-        numbers("useless_pct", "useless, %", 1),
-    ];
-    let mut grid = Grid::new("", &columns);
+    let mut grid = Grid::new("", &BY_PROGRAM);
     let mut add = |name: &str, starts: &[usize]| {
         let (control, launch) = (recording.sums(starts, cold, paused), recording.sums(starts, cold, usual));
         grid.row([
