@@ -117,9 +117,9 @@ pub(super) fn table_2(job: &Job) -> Result<Shown, LabError> {
     let fetches = fetches_alone(&recording, &judged)?;
     let columns = [
         words("scenario", "scenario"),
-        numbers("paper_fast_s", "FAST, s", 2),
-        numbers("paper_iolab_s", "IOLab, s", 2),
         numbers("ours_s", "here, s", 2),
+        numbers("paper_iolab_s", "IOLab, s", 2),
+        numbers("paper_fast_s", "FAST, s", 2),
         numbers("paper_iolab_of_cold_pct", "IOLab, % of cold", 1),
         numbers("of_cold_pct", "here, % of cold", 1),
     ];
@@ -135,9 +135,9 @@ pub(super) fn table_2(job: &Job) -> Result<Shown, LabError> {
         let (theirs_pct, ours_pct) = (share(theirs, 15.82), share(time.seconds(), sums.cold.seconds()));
         grid.row([
             Cell::from(name),
-            job.theirs(Some(fast)),
-            job.theirs(Some(theirs)),
             time.seconds().into(),
+            job.theirs(Some(theirs)),
+            job.theirs(Some(fast)),
             job.theirs(Some(theirs_pct)),
             ours_pct.into(),
         ]);
