@@ -6,6 +6,7 @@ mod bopt;
 mod control;
 mod history;
 mod inputs;
+pub mod learned;
 mod lld;
 mod mapper;
 mod nbd;
@@ -22,6 +23,7 @@ pub fn read(name: &str, input: &[u8]) {
         "control" => control::run(input),
         "history" => history::run(input),
         "inputs" => inputs::run(input),
+        "learned" => learned::run(input),
         "lld" => lld::run(input),
         "mapper" => mapper::run(input),
         "nbd" => nbd::run(input),

@@ -3,7 +3,7 @@
 
 use std::{fs, io};
 
-use super::served;
+use super::{learned, served};
 use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
 use seekless_trace::{ReadOptions, Reader};
 
@@ -87,7 +87,7 @@ fn traces() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(each.flat_map(|(format, bytes)| [("any", bytes.clone()), (format, bytes)]).collect())
 }
 
-/// Changes of metadata.
+/// Changes of metadata, and what was learned.
 fn metadata() -> Vec<(&'static str, Vec<u8>)> {
     // Of a BOPT: none, a flag of each super page, and a sample of the origin in each of a clean one.
     let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
@@ -95,7 +95,9 @@ fn metadata() -> Vec<(&'static str, Vec<u8>)> {
     // Of a log and a map: none, of the age of a checkpoint and of an entry, and of a summary's numbers.
     let log = [&[120][..], &[60, 0, 24, 0, 9, 1, 8, 2, 3], &[90, 6, 68, 0, 2, 10, 80, 0, 1]];
     let logs = ["lld", "mapper"].into_iter().flat_map(|name| log.map(|changes| (name, changes.to_vec())));
-    bopt.map(|changes| ("bopt", changes)).into_iter().chain(logs).collect()
+    let learned = [learned::seed(), learned::seed().split_off(9), vec![]];
+    let learned = learned.map(|bytes| ("learned", bytes));
+    bopt.map(|changes| ("bopt", changes)).into_iter().chain(logs).chain(learned).collect()
 }
 
 /// Bytes of clients: one that lists, requests all features, and reads; one with the old negotiation that writes.

@@ -294,7 +294,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
-                freeblock: self.freeblock(),
+                freeblock: self.freeblock(layer),
             },
             pace: play.pace,
             reconfigure: play.reconfigure,
@@ -307,10 +307,13 @@ impl Setup {
         Ok(experiment)
     }
 
-    /// Freeblock options; on if any option needs them.
-    fn freeblock(&self) -> Option<FreeOptions> {
-        let wanted =
-            self.freeblock || self.filling.is_told() || self.reconfigure_class == Some(MoveClass::Free);
+    /// Freeblock options; on if any option needs them, or the layer may copy where no request notices.
+    fn freeblock(&self, layer: Option<&registry::Entry>) -> Option<FreeOptions> {
+        let drains = layer.is_some_and(|layer| layer.name == "borg");
+        let wanted = self.freeblock
+            || drains
+            || self.filling.is_told()
+            || self.reconfigure_class == Some(MoveClass::Free);
         wanted.then(|| self.filling.options())
     }
 

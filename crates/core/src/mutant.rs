@@ -82,6 +82,7 @@ pub const ALL: &[&str] = &[
     "borg: a checkpoint does not lock metadata",
     "borg: a segment is freed that holds pages",
     "borg: a map page goes over its newer copy",
+    "borg: what was learned lies over the log",
     "raid4: superblocks are not flushed",
     "raid4: a failed member is not told of",
     "raid4: generations are not compared",

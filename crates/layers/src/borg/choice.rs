@@ -68,7 +68,9 @@ struct Tried {
 pub(super) struct Choice<'a> {
     rehearsal: &'a Rehearsal,
     parts: &'a [Part],
-    /// Requests since the last choice, and since the first.
+    /// The requests since the last choice.
+    whole: &'a Window,
+    /// How many, and how many since the first choice.
     window: u64,
     past: u64,
     /// Requests that a course is expected to last.
@@ -79,23 +81,25 @@ pub(super) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// A choice after `window` requests since the last one, `past` in all; `None` if nothing can be tried.
+    /// A choice after the requests `whole` since the last one, `past` in all; `None` if nothing can be tried.
     pub fn new(
         rehearsal: &'a Rehearsal,
         parts: &'a [Part],
-        (window, past): (u64, u64),
+        whole: &'a Window,
+        past: u64,
     ) -> Option<Choice<'a>> {
         let owed = rehearsal.drain()?;
-        Some(Choice { rehearsal, parts, window, past, life: window, owed, tried: Vec::new() })
+        let window = whole.requests();
+        Some(Choice { rehearsal, parts, whole, window, past, life: window, owed, tried: Vec::new() })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
     pub fn choose(mut self, last: Option<&Plan>) -> Option<Chosen> {
-        let now = Course::as_it_is(self.rehearsal.absorbs);
+        let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
         for (absorbs, log) in [(true, Log::Kept), (true, Log::Drained), (false, Log::Drained)] {
-            self.add(Course { reads: Reads::Kept, absorbs, log })?;
+            self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
         let without_plan = self.best().course;
         for recipe in Recipe::tried(&self.rehearsal.options) {
@@ -117,8 +121,51 @@ impl<'a> Choice<'a> {
             let reads = Reads::Planned(Recipe { placement: Placement::Planned, ..recipe });
             self.add(Course { reads, ..self.best().course })?;
         }
+        if let Some(chosen) = self.drained_for_free(planned)? {
+            return Some(chosen);
+        }
         let best = self.best();
         Some(Chosen { course: best.course, prediction: self.prediction(best), planned })
+    }
+
+    /// The course that absorbs writes and drains them where no request notices, if no plan was chosen and it costs less
+    /// than the best without one. Neither was planned from requests, so they are tried on all since the last choice: the
+    /// longer the log is drained, the more of it is.
+    fn drained_for_free(&self, planned: Option<Course>) -> Option<Option<Chosen>> {
+        let best = self.best().course;
+        let has_plan = matches!(best.reads, Reads::Planned(_));
+        if has_plan || !self.rehearsal.can_drain_for_free() {
+            return Some(None);
+        }
+        let [now, best, free] = [self.tried[0].course, best, Course::FREE];
+        let trial = |course| self.rehearsal.trial(course, None, self.whole);
+        let (now_trial, free_trial) = (trial(now)?, trial(free)?);
+        let best_trial = if best == now { now_trial } else { trial(best)? };
+        let [as_it_is, least, with] =
+            [now_trial, best_trial, free_trial].map(|trial| self.whole_cost(&trial));
+        if free == now || with * 1_000 >= as_it_is.min(least) * WINS_BELOW {
+            return Some(None);
+        }
+        let prediction = Prediction {
+            unplanned: now_trial.requests + now_trial.draining,
+            planned: free_trial.requests + free_trial.draining,
+            moves: free_trial.moves,
+            requests: self.whole.requests(),
+        };
+        Some(Some(Chosen { course: free, prediction, planned }))
+    }
+
+    /// Cost of a course over all requests since the last choice, in nanoseconds.
+    fn whole_cost(&self, trial: &Trial) -> i128 {
+        let saved = self.saved(trial);
+        i128::from((trial.requests + trial.draining + trial.moves).0) - saved
+    }
+
+    /// What draining what is dirty now no longer costs.
+    fn saved(&self, trial: &Trial) -> i128 {
+        // What was overwritten need not be drained any more.
+        let dirty = self.rehearsal.fork.map().dirty().max(1) as i128;
+        i128::from(self.owed.0) * i128::from(trial.overwritten_pages) / dirty
     }
 
     /// Sets how long a course is expected to last: as long as plans have lasted so far. If a plan gains a part p of what
@@ -189,10 +236,7 @@ impl<'a> Choice<'a> {
         let lasts = |nanos: Nanos| {
             i128::from(nanos.0) * i128::from(self.life) / i128::from(part.later.requests().max(1))
         };
-        // What was overwritten need not be drained any more.
-        let dirty = self.rehearsal.fork.map().dirty().max(1) as i128;
-        let saved = i128::from(self.owed.0) * i128::from(trial.overwritten_pages) / dirty;
-        lasts(trial.requests) + lasts(trial.draining) + i128::from(trial.moves.0) - saved
+        lasts(trial.requests) + lasts(trial.draining) + i128::from(trial.moves.0) - self.saved(trial)
     }
 
     fn prediction(&self, tried: &Tried) -> Prediction {

@@ -13,6 +13,8 @@ pub(super) struct Course {
     pub absorbs: bool,
     /// Fate of what the log holds.
     pub log: Log,
+    /// Whether the log is drained all along, where no request notices.
+    pub drains: bool,
 }
 
 /// Fate of the read cache.
@@ -50,16 +52,21 @@ pub(super) enum Log {
 impl Course {
     /// The course of a layer that does not rehearse.
     pub fn unrehearsed(options: &Options) -> Course {
-        Course { reads: Reads::Planned(Recipe::of(options)), absorbs: options.absorb, log: Log::Half }
+        let reads = Reads::Planned(Recipe::of(options));
+        Course { reads, absorbs: options.absorb, log: Log::Half, drains: false }
     }
 
-    /// Nothing moves, writes are absorbed as before.
-    pub fn as_it_is(absorbs: bool) -> Course {
-        Course { reads: Reads::Kept, absorbs, log: Log::Kept }
+    /// Nothing moves, writes are absorbed and drained as before.
+    pub fn as_it_is(absorbs: bool, drains: bool) -> Course {
+        Course { reads: Reads::Kept, absorbs, log: Log::Kept, drains }
     }
 
     /// The layer stands aside: everything goes to the origin.
-    pub const OFF: Course = Course { reads: Reads::Emptied, absorbs: false, log: Log::Drained };
+    pub const OFF: Course =
+        Course { reads: Reads::Emptied, absorbs: false, log: Log::Drained, drains: false };
+
+    /// Writes are absorbed, and drained where no request notices.
+    pub const FREE: Course = Course { reads: Reads::Kept, absorbs: true, log: Log::Kept, drains: true };
 }
 
 impl Recipe {

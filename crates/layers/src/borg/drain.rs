@@ -95,6 +95,7 @@ impl Borg {
             // Clients will soon wait for room: freeblock copies are promoted.
             self.boost_free_copies(Class::Background);
         }
+        self.drain_for_free_if_due();
         if self.idle.borrow().maintaining || self.store.is_detached() {
             return;
         }
@@ -127,6 +128,40 @@ impl Borg {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         mover.outgoing(&self.store.pages_where(|_, entry| entry.dirty)).await?;
+        self.store.checkpoint(&mover.with_ticket()).await
+    }
+
+    /// Starts to drain where no request notices, if the course has it so and there is enough to drain.
+    fn drain_for_free_if_due(&self) {
+        if !self.has_to_drain_for_free() || self.idle.borrow().draining_for_free || self.store.is_detached() {
+            return;
+        }
+        let Some(borg) = self.me.upgrade() else { return };
+        self.idle.borrow_mut().draining_for_free = true;
+        let work = async move {
+            edge("the write buffer is drained where no request notices");
+            // Failures are retried after the next write.
+            drop(borg.drain_for_free().await);
+            borg.idle.borrow_mut().draining_for_free = false;
+        };
+        runtime::spawn(work).detach();
+    }
+
+    /// Ends draining where no request notices: pages that were not written yet stay dirty.
+    pub(super) fn end_draining_for_free(&self) {
+        if let Some(ticket) = self.movers.ticket_to_abort() {
+            ticket.abort();
+        }
+    }
+
+    /// Drains pages that are dirty now, where no request notices.
+    async fn drain_for_free(self: &Rc<Self>) -> Result<(), IoError> {
+        let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::for_free);
+        let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
+        mover.may_be_aborted();
+        let mut pages = self.store.pages_where(|_, entry| entry.dirty);
+        pages.truncate(BATCH);
+        mover.outgoing(&pages).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
 

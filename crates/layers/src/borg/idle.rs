@@ -29,6 +29,8 @@ pub(super) struct Idle {
     pub stopped: bool,
     /// Whether a task waits for idle time.
     pub waiting: bool,
+    /// Whether pages are being drained where no request notices.
+    pub draining_for_free: bool,
     /// Whether maintenance of the log (drain or checkpoint) is running in the background.
     pub maintaining: bool,
 }

@@ -3,13 +3,14 @@
 //! Invariant: requests that do not fit into the profiler's memory are analysed, none is lost; while the analyzer is in
 //! use elsewhere they stay in the profiler.
 
-use seekless_core::Extent;
+use seekless_core::{Extent, Nanos};
 
 use super::analyzer::Analyzer;
 use super::choice::Prediction;
 use super::heat::Heat;
 use super::planner::Plan;
 use super::profiler::{Access, Profiler, Window};
+use super::saved::Saved;
 
 /// Knowledge of the workload.
 pub(super) struct Learned {
@@ -25,6 +26,8 @@ pub(super) struct Learned {
     /// Maximum memory of profiler and analyzer each, in bytes.
     memory: u64,
     global: bool,
+    /// Grows with everything that is learned.
+    changes: u64,
 }
 
 impl Learned {
@@ -40,11 +43,13 @@ impl Learned {
             plans: 0,
             rehearsal: Default::default(),
             memory,
+            changes: 0,
         }
     }
 
     /// Records a request for `at`; `access` is its profile.
     pub fn note(&mut self, at: Extent, access: &Access) {
+        self.changes += 1;
         self.heat.note(at);
         self.profiler.note(access);
         if let Some(analyzer) = &mut self.analyzer {
@@ -70,6 +75,7 @@ impl Learned {
     /// Heat ages with each plan.
     pub fn begin_plan(&mut self) -> (Window, Analyzer, Option<Plan>) {
         self.plans += 1;
+        self.changes += 1;
         self.heat.age();
         let last = (self.plans > 1).then(|| self.last_plan.clone());
         let analyzer =
@@ -80,16 +86,52 @@ impl Learned {
     /// Returns the analyzer.
     pub fn analyzed(&mut self, analyzer: Analyzer) {
         self.analyzer = Some(analyzer);
+        self.changes += 1;
     }
 
     /// Records a new plan.
     pub fn planned(&mut self, plan: Plan) {
         self.last_plan = plan;
+        self.changes += 1;
     }
 
     /// Records a rehearsal, and whether its plan was declined.
     pub fn rehearsed(&mut self, prediction: Prediction, declined: bool) {
         self.rehearsal = (prediction, self.rehearsal.1 + u64::from(declined));
+        self.changes += 1;
+    }
+
+    /// A number that grows with everything that is learned.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The analyzer of earlier requests; `None` while in use elsewhere.
+    pub fn analyzer(&self) -> Option<&Analyzer> {
+        self.analyzer.as_ref()
+    }
+
+    /// What can be saved, without the state of others; `None` while the analyzer is in use elsewhere.
+    pub fn saved(&self) -> Option<Saved> {
+        Some(Saved {
+            course: None,
+            watch: (0, 0),
+            paused: Nanos::ZERO,
+            requests: self.profiler.requests(),
+            plans: self.plans,
+            rehearsal: self.rehearsal,
+            analyzer: self.analyzer.clone()?,
+            window: self.profiler.window().clone(),
+            last_plan: self.last_plan.clone(),
+        })
+    }
+
+    /// Goes on from what was saved.
+    pub fn restore(&mut self, saved: Saved) {
+        self.changes += 1;
+        self.profiler.restore(saved.window, saved.requests);
+        (self.plans, self.rehearsal, self.last_plan) = (saved.plans, saved.rehearsal, saved.last_plan);
+        self.analyzer = Some(saved.analyzer);
     }
 
     /// The last prediction, and the number of plans declined.

@@ -14,6 +14,7 @@
 
 mod analyzer;
 mod choice;
+mod code;
 mod course;
 mod creating;
 mod damage;
@@ -21,6 +22,7 @@ mod drain;
 mod heat;
 mod idle;
 mod indirector;
+mod keeping;
 mod learned;
 mod locking;
 mod mover;
@@ -34,6 +36,7 @@ mod policy;
 mod profiler;
 mod reconfigurator;
 mod rehearsal;
+mod saved;
 mod store;
 mod tools;
 mod verifier;
@@ -53,6 +56,7 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use idle::Idle;
+use keeping::Keeping;
 use learned::Learned;
 use mover::Movers;
 pub use older::Older;
@@ -98,12 +102,17 @@ pub struct Borg {
     watch: Cell<Watch>,
     /// State of idle-time work.
     idle: RefCell<Idle>,
+    keeping: Keeping,
     /// Traffic above and below.
     ledger: Rc<RefCell<Ledger>>,
     /// Whether copies carry no data (for runs that only measure time).
     timing_only: bool,
     /// Whether writes to pages without a copy are absorbed.
     absorbs: Cell<bool>,
+    /// Whether the log is drained all along, where no request notices.
+    drains: Cell<bool>,
+    /// Whether rehearsals decide: until one did, the layer stands aside.
+    stands_aside: bool,
     /// Requests as they come and are answered.
     arrivals: Arrivals,
     /// Writes under way that lock pages.
@@ -147,6 +156,7 @@ impl Borg {
         let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
         let borg = Borg::over(devices, store, options, timing_only);
         borg.check_origin().await?;
+        borg.recall().await?;
         borg.ledger.take();
         borg.start_idle_work();
         Ok(borg)
@@ -174,9 +184,12 @@ impl Borg {
             )),
             watch: Cell::default(),
             idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
+            keeping: Keeping::default(),
             ledger,
             timing_only,
             absorbs: Cell::new(options.absorb && !stands_aside),
+            drains: Cell::default(),
+            stands_aside,
             arrivals: Arrivals::default(),
             page_writes: Cell::new(0),
             canary: options.canary(),
@@ -235,6 +248,7 @@ impl Borg {
         let mut watch = self.watch.get();
         watch.request(|| self.ledger.borrow().counted());
         self.watch.set(watch);
+        self.keep_from_time_to_time();
         self.start_idle_work();
     }
 
@@ -370,6 +384,10 @@ impl Layer for Borg {
             ("rehearsed_busy_as_it_is_us", predicted.unplanned.0 / 1_000),
             ("rehearsed_busy_as_planned_us", predicted.planned.0 / 1_000),
             ("rehearsed_moves_us", predicted.moves.0 / 1_000),
+            ("learned_bytes", store.learned_bytes()),
+            ("learned_room_bytes", store.learned_room()),
+            ("learned_requests_recalled", self.keeping.recalled.get()),
+            ("learned_before_was_damaged", u64::from(self.keeping.damaged.get())),
             ("map_bytes", store.map_bytes()),
             ("copies_not_compared", store.unproven() as u64),
             ("copies_differing", self.origin_state.borrow().differed),
@@ -404,6 +422,10 @@ impl Layer for Borg {
                 let mark = if self.store.unproven() == 0 { self.origin_mark().await } else { None };
                 Ok(LastStop { samples, mark })
             };
+            // Without it the layer learns anew.
+            if let Some(borg) = self.me.upgrade() {
+                drop(borg.keep(&how).await);
+            }
             self.store.stop(last_stop, &how).await?;
             self.idle.borrow_mut().stopped = true;
             Ok(())

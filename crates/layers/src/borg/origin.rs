@@ -120,7 +120,9 @@ impl Borg {
 
     /// Notes whether a write to the origin failed.
     pub(super) fn origin_written<T>(&self, written: Result<T, IoError>) -> Result<T, IoError> {
-        self.origin_state.borrow_mut().write_failed |= written.is_err();
+        // One that was aborted is not carried out later.
+        let failed = written.as_ref().is_err_and(|error| error.kind() != ErrorKind::Aborted);
+        self.origin_state.borrow_mut().write_failed |= failed;
         written
     }
 

@@ -49,6 +49,7 @@ impl Borg {
     /// Asks movers other than unthrottled ones to end as soon as possible, until the guard is dropped.
     pub(super) fn request_movers_stop(&self) -> StopRequest<'_> {
         self.movers.add_stop_request();
+        self.end_draining_for_free();
         self.boost_free_copies(Class::Foreground);
         StopRequest(self)
     }

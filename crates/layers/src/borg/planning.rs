@@ -90,7 +90,7 @@ impl Borg {
         (report.vertices, report.edges) =
             (now.process.vertices().len() as u64, now.process.edge_count() as u64);
         let begin = runtime::now();
-        let present = Course::as_it_is(self.absorbs.get());
+        let present = Course::as_it_is(self.absorbs.get(), self.drains.get());
         let as_it_is = Planning { course: present, plan: None, verdict: Verdict::Decline };
         if requests < FEWEST_TO_JUDGE_ON {
             return as_it_is;
@@ -103,11 +103,12 @@ impl Borg {
             granularity: self.granularity,
             verdict: self.judge(profiled),
             absorbs: present.absorbs,
+            drains: present.drains,
         };
         let cost = Nanos(requests * REHEARSE_NS);
         let past = self.learned.borrow().requests();
         let choosing = move || {
-            let chosen = Choice::new(&rehearsal, &parts, (requests, past))?.choose(last.as_ref())?;
+            let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((chosen.course, plan(chosen.course), chosen.planned.and_then(plan), chosen.prediction))
         };

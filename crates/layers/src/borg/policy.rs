@@ -10,6 +10,9 @@ use super::options::{Drain, MoveClass, Training};
 /// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;
 
+/// Dirty pages from which on they are drained for free: the more there are, the more of them the head passes.
+const FEWEST_FOR_FREE: usize = 2_048;
+
 /// How much of a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -31,6 +34,7 @@ pub(super) enum Maintenance {
     },
     /// Drain all dirty pages.
     DrainAll,
+
     /// A checkpoint, so that recovery has less of the log to read.
     Checkpoint,
 }
@@ -65,6 +69,11 @@ impl Borg {
     /// Whether clients will soon wait for free slots.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.store.room() < self.low_water() / 2
+    }
+
+    /// Whether pages are to be drained where no request notices.
+    pub(super) fn has_to_drain_for_free(&self) -> bool {
+        self.drains.get() && self.store.dirty() >= FEWEST_FOR_FREE
     }
 
     /// Maintenance due after a write was absorbed.

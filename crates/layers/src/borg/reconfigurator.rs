@@ -21,6 +21,7 @@ use super::store::Slot;
 impl Borg {
     /// Analyses the profile, plans, and moves pages, on behalf of `account`. Waits for a running reconfiguration first.
     pub async fn reconfigure_now(&self, account: Account) -> Result<Reconfigured, IoError> {
+        self.end_draining_for_free();
         let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
@@ -30,8 +31,10 @@ impl Borg {
         self.watch.set(watch);
         if verdict != Verdict::Decline {
             self.absorbs.set(course.absorbs);
+            self.drains.set(course.drains);
             self.carry_out(&mover, course, plan.as_ref(), verdict, &mut report).await?;
         }
+        self.keep_soon();
         let (copied, paid) = mover.copied();
         let free = self.options.reconfigure_class == MoveClass::Free;
         (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });

@@ -7,12 +7,15 @@
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
 //! trial does not end, there is no result, and the layer goes on as without a model.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
+use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
 use seekless_core::{
-    Account, BlockDevice, Extent, Flags, Hints, IoError, Latency, Modelled, Nanos, Op, Origin, PAGE_SECTORS,
-    Reconfigured, Record, Twins,
+    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, IoFuture, Latency, Modelled, Nanos,
+    Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins,
 };
 
 use super::course::{Course, Log, Reads};
@@ -49,6 +52,8 @@ pub(super) struct Rehearsal {
     pub verdict: Verdict,
     /// Whether the layer absorbs writes now.
     pub absorbs: bool,
+    /// Whether it drains the log all along.
+    pub drains: bool,
 }
 
 /// Result of a trial: busy time of the devices.
@@ -71,6 +76,54 @@ struct Uncounted;
 impl Tally for Uncounted {
     fn answered(&mut self, _account: Account, _op: Op, _at: Extent, _took: Nanos) {}
     fn failed(&mut self) {}
+}
+
+/// A twin that counts the sectors copied in class `Free`.
+struct CountingFree {
+    device: Rc<dyn BlockDevice>,
+    copied: Rc<Cell<u64>>,
+}
+
+/// Sectors of which each part counts when it was copied.
+const PART: u64 = 64;
+
+impl CountingFree {
+    fn count(&self, done: &Result<impl Sized, IoError>, at: Extent) {
+        self.copied.set(self.copied.get() + if done.is_ok() { at.sectors } else { 0 });
+    }
+}
+
+impl BlockDevice for CountingFree {
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.device)
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        if how.effective_class() != Class::Free {
+            return self.device.read(at, into, how);
+        }
+        io(async move {
+            let parts: Vec<_> = into.split(at, PART).collect();
+            let read = parts.into_iter().map(async |(at, part)| {
+                let read = self.device.read(at, part, how.clone()).await;
+                self.count(&read, at);
+                read.map(drop)
+            });
+            join_all(read).await.into_iter().collect::<Result<(), _>>()?;
+            Ok(into)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        let is_free = how.effective_class() == Class::Free;
+        io(async move {
+            let written = self.device.write(at, from, how).await;
+            if is_free {
+                self.count(&written, at);
+            }
+            written
+        })
+    }
 }
 
 impl Rehearsal {
@@ -105,8 +158,13 @@ impl Rehearsal {
         let twins = Twins::new(&self.models);
         let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
         let dirty_before = fork.map().dirty();
-        let borg = self.open(fork, origin.clone(), bopt.clone());
+        let copied = Rc::<Cell<u64>>::default();
+        let counted = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+            Rc::new(CountingFree { device: device.clone(), copied: copied.clone() })
+        };
+        let borg = self.open(fork, counted(origin), counted(bopt));
         borg.absorbs.set(course.absorbs);
+        borg.drains.set(course.drains);
         if course.reads != Reads::Kept {
             if let Some(mover) = Mover::start(&borg, MOVED, Throttle::Unthrottled).await? {
                 borg.carry_out(&mover, course, plan, self.verdict, &mut Reconfigured::default()).await?;
@@ -126,7 +184,17 @@ impl Rehearsal {
         if let Some(error) = replayed.failure {
             return Err(error);
         }
-        let requests = twins.busy(PLAYED) - before;
+        let (moves, requests) = (twins.busy(MOVED) + before, twins.busy(PLAYED) - before);
+        let drained_sectors = borg.traffic_of(PLAYED).drained * PAGE_SECTORS;
+        let drained;
+        let (borg, twins) = if course.drains {
+            // What is being copied for free is not awaited: it is drained by others.
+            drained = Twins::new(&self.models);
+            let [Some(origin), Some(bopt)] = &drained.devices[..] else { return Ok(None) };
+            (self.open(borg.store.fork(), origin.clone(), bopt.clone()), &drained)
+        } else {
+            (borg, &twins)
+        };
         let dirty = borg.store.pages_where(|_, entry| entry.dirty);
         let cached = borg.store.layout().cached_slots();
         let is_owed = |page: &u64| {
@@ -139,9 +207,22 @@ impl Rehearsal {
                 mover.outgoing(&new).await?;
             }
         }
-        let (moves, draining) = (twins.busy(MOVED) + before, twins.busy(DRAINED));
+        let mut draining = twins.busy(DRAINED);
+        if course.drains && !new.is_empty() {
+            // A page that was drained was read and written; of those that are left, some were read, or written too.
+            let copied = copied.get().saturating_sub(2 * drained_sectors);
+            let left = 2 * (owed.len() + new.len()) as u64 * PAGE_SECTORS;
+            draining = Nanos(
+                (u128::from(draining.0) * u128::from(left.saturating_sub(copied)) / u128::from(left)) as u64,
+            );
+        }
         let overwritten_pages = dirty_before.saturating_sub(owed.len()) as u64;
         Ok(Some(Trial { moves, requests, draining, overwritten_pages }))
+    }
+
+    /// Whether there is a log that can be drained where no request notices.
+    pub fn can_drain_for_free(&self) -> bool {
+        self.fork.layout().write_buffer > 0
     }
 
     /// The layer with its entries, over twins.

@@ -5,6 +5,7 @@ mod eager;
 mod flips;
 mod forks;
 mod idle;
+mod kept;
 mod model;
 mod orders;
 mod origin;

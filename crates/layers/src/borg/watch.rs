@@ -64,6 +64,16 @@ impl Watch {
         *self = Watch { due_after, before: self.before, ..Watch::default() };
     }
 
+    /// Requests since the last decision, and after how many the next one is due.
+    pub fn state(&self) -> (u64, u64) {
+        (self.requests, self.due_after)
+    }
+
+    /// After a restart: as in this state.
+    pub fn resumed(self, (requests, due_after): (u64, u64)) -> Watch {
+        Watch { requests, due_after: due_after.clamp(USUAL, MOST), ..self }
+    }
+
     /// Requests since the last decision.
     pub fn requests(&self) -> u64 {
         self.requests

@@ -14,18 +14,18 @@ use crate::borg::profiler::Access;
 
 /// Pages that no request starts or ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
-    start: u32,
+pub(super) struct Range {
+    pub start: u32,
     /// The page after the last.
-    end: u32,
+    pub end: u32,
     /// Requests that touched it.
-    requests: u32,
+    pub requests: u32,
     /// Requests that touched it and went on to the range after it.
-    passed: u32,
+    pub passed: u32,
     /// Reads that touched it.
-    reads: u32,
+    pub reads: u32,
     /// Number of the first request that touched it.
-    touched: u32,
+    pub touched: u32,
 }
 
 /// Jumps, from page to page, each as often as it happened.
@@ -33,20 +33,20 @@ type Ways = Vec<(u32, u32)>;
 
 /// A jump from a request to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Jump {
+pub(super) struct Jump {
     /// The last page of the first request, and the first page of the next.
-    way: (u32, u32),
-    weight: u32,
+    pub way: (u32, u32),
+    pub weight: u32,
 }
 
 /// Ranges and jumps, all sorted, weights never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessGraph {
-    ranges: Vec<Range>,
+    pub(super) ranges: Vec<Range>,
     /// From a process's request to its next.
-    jumps: Vec<Jump>,
+    pub(super) jumps: Vec<Jump>,
     /// From a request to the next of any process; none, unless these are analysed too.
-    global: Vec<Jump>,
+    pub(super) global: Vec<Jump>,
 }
 
 impl AccessGraph {

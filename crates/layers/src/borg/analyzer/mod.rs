@@ -18,7 +18,11 @@
 //! `PROCESSES` most recent processes only.
 
 mod access;
+mod access_code;
+mod code;
 mod graph;
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use seekless_core::ProcessId;
@@ -65,8 +69,8 @@ pub enum Edges {
 pub struct Analyzer {
     /// Ranges and jumps at most.
     limit: usize,
-    /// Each at least twice as large as the next.
-    graphs: Vec<AccessGraph>,
+    /// Each at least twice as large as the next. A copy of the analyzer shares them.
+    graphs: Vec<Arc<AccessGraph>>,
     last: FxHashMap<ProcessId, Last>,
     /// Whether jumps between all requests are analysed too, and the last page of the last of them.
     global: bool,
@@ -101,7 +105,7 @@ impl Analyzer {
 
     /// The memory of its graphs, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.graphs.iter().map(AccessGraph::bytes).sum()
+        self.graphs.iter().map(|graph| graph.bytes()).sum()
     }
 
     /// Adds requests, in the order in which they came.
@@ -113,7 +117,7 @@ impl Analyzer {
             let number = self.requests.min(u64::from(u32::MAX) - PER_GRAPH as u64) as u32;
             let jumps = some.iter().filter_map(|access| self.jump(access)).collect();
             let global = some.iter().filter_map(|access| self.global_jump(access)).collect();
-            self.graphs.push(AccessGraph::new(&some, number, jumps, global));
+            self.graphs.push(AccessGraph::new(&some, number, jumps, global).into());
             self.merge_last(|above, top| above < top * 2);
             if self.size() > self.limit {
                 self.merge_last(|_, _| true);
@@ -133,7 +137,7 @@ impl Analyzer {
     /// Halves what was seen so far against what is to come.
     pub fn age(&mut self) {
         self.merge_last(|_, _| true);
-        self.graphs.iter_mut().for_each(AccessGraph::age);
+        self.age_graphs();
     }
 
     /// Applies the training window to the requests so far.
@@ -166,20 +170,29 @@ impl Analyzer {
             }
             let merged = above.merge(top);
             self.graphs.truncate(self.graphs.len() - 2);
-            self.graphs.push(merged);
+            self.graphs.push(merged.into());
         }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.size() == 0
     }
 
     /// Ranges and jumps.
     fn size(&self) -> usize {
-        self.graphs.iter().map(AccessGraph::size).sum()
+        self.graphs.iter().map(|graph| graph.size()).sum()
     }
 
     /// Ages the graphs until they fit the limit.
     fn fit(&mut self) {
         while self.size() > self.limit {
-            self.graphs.iter_mut().for_each(AccessGraph::age);
+            self.age_graphs();
         }
+    }
+
+    fn age_graphs(&mut self) {
+        self.graphs.iter_mut().for_each(|graph| Arc::make_mut(graph).age());
     }
 
     fn forget_processes(&mut self) {

@@ -62,7 +62,10 @@ pub(super) struct Mover<'a> {
 
 impl Drop for Mover<'_> {
     fn drop(&mut self) {
-        self.borg.movers.state.borrow_mut().free = None;
+        {
+            let state = &mut *self.borg.movers.state.borrow_mut();
+            (state.free, state.abortable) = (None, false);
+        }
         drop(self.deadline.take());
     }
 }
@@ -93,18 +96,26 @@ impl<'a> Mover<'a> {
     }
 
     /// Copies in the class that the options set.
-    pub fn in_its_class(mut self) -> Mover<'a> {
-        if self.borg.options.reconfigure_class == MoveClass::Free {
-            let ticket = Ticket::new();
-            self.borg.movers.state.borrow_mut().free = Some(ticket.clone());
-            self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
-            let deadline = runtime::now() + self.borg.options.free_deadline;
-            self.deadline = Some(runtime::spawn(async move {
-                runtime::sleep_until(deadline).await;
-                ticket.promote(Class::Background);
-            }));
-        }
+    pub fn in_its_class(self) -> Mover<'a> {
+        if self.borg.options.reconfigure_class == MoveClass::Free { self.for_free() } else { self }
+    }
+
+    /// Copies where no request notices, until the deadline of the options.
+    pub fn for_free(mut self) -> Mover<'a> {
+        let ticket = Ticket::new();
+        self.borg.movers.state.borrow_mut().free = Some(ticket.clone());
+        self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
+        let deadline = runtime::now() + self.borg.options.free_deadline;
+        self.deadline = Some(runtime::spawn(async move {
+            runtime::sleep_until(deadline).await;
+            ticket.promote(Class::Background);
+        }));
         self
+    }
+
+    /// Its free copies end when something else has to be moved.
+    pub fn may_be_aborted(&self) {
+        self.borg.movers.state.borrow_mut().abortable = true;
     }
 
     /// Pages copied, and those of them not copied (completely) for free.

@@ -27,6 +27,8 @@ pub(super) struct Moving {
     stop_requests: u32,
     /// The ticket of a mover that copies for free.
     pub(super) free: Option<Ticket>,
+    /// Whether its copies may be aborted, since no one waits for them.
+    pub(super) abortable: bool,
 }
 
 impl Movers {
@@ -93,6 +95,12 @@ impl Movers {
     /// The ticket of the mover that copies for free, if any.
     pub fn free_ticket(&self) -> Option<Ticket> {
         self.state.borrow().free.clone()
+    }
+
+    /// The ticket of a mover that copies for free, if its copies may be aborted.
+    pub fn ticket_to_abort(&self) -> Option<Ticket> {
+        let state = self.state.borrow();
+        state.free.clone().filter(|_| state.abortable)
     }
 
     /// Records that the mover released its locks.

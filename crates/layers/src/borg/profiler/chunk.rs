@@ -9,12 +9,13 @@
 //! process  varint, varint   its number and name, where they differ from those before
 //! ```
 //!
-//! A varint is seven bits a byte, the lowest first, the highest bit set in all but the last. A chunk
+//! A varint is as in [`code`]. A chunk
 //! can be read without the others: the one before its first is all zeroes.
 
 use seekless_core::{NameId, Nanos, ProcessId};
 
 use super::Access;
+use crate::borg::code::{self, Reader, Unfit};
 
 /// The memory of a chunk.
 pub const BYTES: usize = if cfg!(test) { 128 } else { 1 << 16 };
@@ -48,13 +49,14 @@ impl Chunk {
         let last = std::mem::replace(&mut self.last, *access);
         let (place, expected) = (u64::from(access.first), end(&last));
         let other = (access.process, access.name) != (last.process, last.name);
-        self.put(place.abs_diff(expected) << 1 | u64::from(place < expected));
-        self.put(u64::from(access.pages) << 2 | u64::from(access.write) << 1 | u64::from(other));
-        self.put(access.time.0.saturating_sub(last.time.0));
-        self.put(u64::from(access.depth));
+        let mut put = |number| code::put(&mut self.code, number);
+        put(place.abs_diff(expected) << 1 | u64::from(place < expected));
+        put(u64::from(access.pages) << 2 | u64::from(access.write) << 1 | u64::from(other));
+        put(access.time.0.saturating_sub(last.time.0));
+        put(u64::from(access.depth));
         if other {
-            self.put(u64::from(access.process.0));
-            self.put(u64::from(access.name.0));
+            put(u64::from(access.process.0));
+            put(u64::from(access.name.0));
         }
         self.requests += 1;
     }
@@ -66,24 +68,27 @@ impl Chunk {
 
     /// The requests.
     pub fn iter(&self) -> impl Iterator<Item = Access> {
-        let (mut code, mut last) = (&self.code[..], Access::default());
-        std::iter::from_fn(move || {
-            if code.is_empty() {
-                return None;
-            }
-            let (place, length, time) = (take(&mut code), take(&mut code), take(&mut code));
-            last.depth = take(&mut code) as u32;
-            if length & 1 != 0 {
-                last.process = ProcessId(take(&mut code) as u32);
-                last.name = NameId(take(&mut code) as u32);
-            }
-            let expected = end(&last);
-            last.first =
-                if place & 1 == 0 { expected + (place >> 1) } else { expected - (place >> 1) } as u32;
-            (last.pages, last.write) = ((length >> 2) as u32, length & 2 != 0);
-            last.time = Nanos(last.time.0 + time);
-            Some(last)
-        })
+        let (mut code, mut last) = (Reader::new(&self.code), Access::default());
+        std::iter::from_fn(move || next(&mut code, &mut last).ok().flatten())
+    }
+
+    /// The code of all requests.
+    pub fn code(&self) -> &[u8] {
+        &self.code
+    }
+
+    /// The chunk with this code.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(code: &[u8]) -> Result<Chunk, Unfit> {
+        let (mut reader, mut chunk) = (Reader::new(code), Chunk::default());
+        reader.ensure(code.len() <= BYTES, "a chunk of requests")?;
+        while next(&mut reader, &mut chunk.last)?.is_some() {
+            chunk.requests += 1;
+        }
+        chunk.code.extend(code);
+        Ok(chunk)
     }
 
     /// Bytes of code.
@@ -91,30 +96,29 @@ impl Chunk {
     pub fn used(&self) -> usize {
         self.code.len()
     }
+}
 
-    fn put(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.code.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.code.push(number as u8);
+/// The next request, which replaces the one before it; `None` at the end.
+fn next(code: &mut Reader<'_>, last: &mut Access) -> Result<Option<Access>, Unfit> {
+    if code.is_at_end() {
+        return Ok(None);
     }
+    let (place, length, time) = (code.number()?, code.number()?, code.number()?);
+    last.depth = code.word()?;
+    if length & 1 != 0 {
+        last.process = ProcessId(code.word()?);
+        last.name = NameId(code.word()?);
+    }
+    let expected = end(last);
+    let first =
+        if place & 1 == 0 { expected.checked_add(place >> 1) } else { expected.checked_sub(place >> 1) };
+    let fits = (first.map(u32::try_from), u32::try_from(length >> 2), last.time.0.checked_add(time));
+    let (Some(Ok(first)), Ok(pages), Some(time)) = fits else { return Err(code.unfit("a request")) };
+    (last.first, last.pages, last.write, last.time) = (first, pages, length & 2 != 0, Nanos(time));
+    Ok(Some(*last))
 }
 
 /// The page after the last.
 fn end(access: &Access) -> u64 {
     u64::from(access.first) + u64::from(access.pages)
-}
-
-fn take(code: &mut &[u8]) -> u64 {
-    let (mut number, mut shift) = (0, 0);
-    while let Some((&byte, rest)) = code.split_first() {
-        *code = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            break;
-        }
-    }
-    number
 }

@@ -9,9 +9,11 @@ mod chunk;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use seekless_core::{Extent, NameId, Nanos, Origin, ProcessId};
 
+use super::code::{self, Reader, Unfit};
 use chunk::Chunk;
 
 /// One request, in pages.
@@ -21,7 +23,7 @@ pub struct Access {
     pub time: Nanos,
     /// Requests outstanding when it came.
     pub depth: u32,
-    /// Process.
+    /// Process, of its client.
     pub process: ProcessId,
     /// Its executable.
     pub name: NameId,
@@ -38,7 +40,16 @@ impl Access {
     pub fn new(arrival: Arrival, origin: Origin, at: Extent, write: bool) -> Access {
         let (first, pages) = (at.pages().start as u32, at.page_count() as u32);
         let Arrival { time, depth } = arrival;
-        Access { time, depth, process: origin.process, name: origin.name, first, pages, write }
+        Access { time, depth, process: process_of(origin), name: origin.name, first, pages, write }
+    }
+}
+
+/// The process and client of a request as one number: of clients over a network no process is known, and recordings of
+/// one machine have one client. Process numbers are below 2^24.
+fn process_of(origin: Origin) -> ProcessId {
+    match (origin.process, origin.stream) {
+        (ProcessId(0), stream) => ProcessId(stream.0),
+        (ProcessId(process), stream) => ProcessId(process ^ stream.0.rotate_right(8)),
     }
 }
 
@@ -73,6 +84,17 @@ impl Arrivals {
         (Arrival { time: self.paused.get(), depth }, Outstanding(self))
     }
 
+    /// Sum of all pauses so far.
+    pub fn paused(&self) -> Nanos {
+        self.paused.get()
+    }
+
+    /// Goes on at `now` after pauses of this sum.
+    pub fn restore(&self, paused: Nanos, now: Nanos) {
+        self.paused.set(paused);
+        self.last.set(now);
+    }
+
     /// A request was answered.
     pub fn answer(&self, now: Nanos) {
         self.last.set(now);
@@ -95,8 +117,8 @@ pub struct Profiler {
 /// Requests in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// All except the last are full.
-    chunks: VecDeque<Chunk>,
+    /// All except the last are full. A copy of the window shares them.
+    chunks: VecDeque<Arc<Chunk>>,
 }
 
 impl Profiler {
@@ -109,6 +131,16 @@ impl Profiler {
     /// Takes all requests.
     pub fn take(&mut self) -> Window {
         std::mem::take(&mut self.window)
+    }
+
+    /// The requests that are profiled.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Profiles these before any others; `requests` were profiled in total.
+    pub fn restore(&mut self, window: Window, requests: u64) {
+        (self.window, self.requests) = (window, requests);
     }
 
     /// Takes the oldest full chunks until the others fit into `memory` bytes. The open chunk stays.
@@ -134,7 +166,7 @@ impl Profiler {
 impl Window {
     /// Number of requests.
     pub fn requests(&self) -> u64 {
-        self.chunks.iter().map(Chunk::requests).sum()
+        self.chunks.iter().map(|chunk| chunk.requests()).sum()
     }
 
     /// Whether there are none.
@@ -144,11 +176,11 @@ impl Window {
 
     /// Adds a request, not before the last one.
     fn push(&mut self, access: &Access) {
-        if self.chunks.back().is_none_or(Chunk::is_full) {
-            self.chunks.push_back(Chunk::default());
+        if self.chunks.back().is_none_or(|chunk| chunk.is_full()) {
+            self.chunks.push_back(Arc::default());
         }
         if let Some(chunk) = self.chunks.back_mut() {
-            chunk.push(access);
+            Arc::make_mut(chunk).push(access);
         }
     }
 
@@ -164,7 +196,32 @@ impl Window {
 
     /// The requests.
     pub fn iter(&self) -> impl Iterator<Item = Access> {
-        self.chunks.iter().flat_map(Chunk::iter)
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// Encodes it.
+    pub fn encode(&self, code: &mut Vec<u8>) {
+        code::put(code, self.chunks.len() as u64);
+        for chunk in &self.chunks {
+            code::put(code, chunk.code().len() as u64);
+            code.extend(chunk.code());
+        }
+    }
+
+    /// The window that was encoded, of a volume of `pages` pages.
+    pub fn decode(code: &mut Reader<'_>, pages: u64) -> Result<Window, Unfit> {
+        let mut window = Window::default();
+        for _ in 0..code.count(1)? {
+            let bytes = code.count(1)?;
+            window.chunks.push_back(Arc::new(Chunk::decode(code.bytes(bytes)?)?));
+        }
+        let mut time = Nanos::ZERO;
+        for access in window.iter() {
+            let end = u64::from(access.first) + u64::from(access.pages);
+            code.ensure(end <= pages && access.time >= time, "requests in order, in the volume")?;
+            time = access.time;
+        }
+        Ok(window)
     }
 }
 
@@ -206,8 +263,23 @@ mod tests {
             }
             let window = profiler.take();
             prop_assert_eq!(window.requests(), accesses.len() as u64);
-            prop_assert_eq!(window.iter().collect::<Vec<_>>(), accesses);
+            prop_assert_eq!(window.iter().collect::<Vec<_>>(), &accesses[..]);
             prop_assert!(profiler.take().is_empty());
+            let mut code = Vec::new();
+            window.encode(&mut code);
+            let mut reader = Reader::new(&code);
+            let again = Window::decode(&mut reader, 1 << 40).unwrap();
+            prop_assert!(reader.is_at_end());
+            prop_assert_eq!(again.iter().collect::<Vec<_>>(), &accesses[..]);
+            // It goes on as the original does.
+            let (mut one, mut other) = (window, again);
+            for access in &accesses {
+                let later = Access { time: Nanos(access.time.0 + (1 << 60)), ..*access };
+                one.push(&later);
+                other.push(&later);
+            }
+            let codes = |window: &Window| window.chunks.iter().map(|chunk| chunk.code().to_vec()).collect::<Vec<_>>();
+            prop_assert_eq!(codes(&one), codes(&other));
         }
 
         #[test]

@@ -10,6 +10,7 @@ use seekless_core::BlockDevice;
 
 use super::format::Super;
 use super::layout::Layout;
+use super::learned::Copies;
 use super::log::Log;
 use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
@@ -52,8 +53,9 @@ impl Store {
         let logged = layout.read_cache..layout.segments();
         let free: BTreeSet<u32> = logged
             .filter(|segment| {
+                let is_reserved = page.learned.is_some_and(|area| area.has(layout, *segment));
                 let segment = segments.get(*segment);
-                segment.valid == 0 && segment.changes == 0
+                segment.valid == 0 && segment.changes == 0 && !is_reserved
             })
             .collect();
         for segment in &free {
@@ -69,6 +71,7 @@ impl Store {
             failed: None,
             anchor_taken: taken + 1,
             map_pages: 0,
+            learned: Copies::default(),
         };
         let table = Table::new(map, segments, log, Sums::new(layout));
         let setup = Setup { layout, timing_only: true, eager, canary: Canary::default(), lenient: false };

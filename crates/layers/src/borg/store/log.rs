@@ -242,6 +242,16 @@ impl Log {
         }
     }
 
+    /// Takes these segments out of the log; false, and nothing changes, unless all of them are free and others too.
+    pub fn take_out(&mut self, segments: Range<u32>) -> bool {
+        let all = segments.clone().all(|segment| self.free.contains(&segment));
+        let takes = all && self.free.len() > segments.len();
+        if takes {
+            self.free.retain(|segment| !segments.contains(segment));
+        }
+        takes
+    }
+
     /// Takes the next free segment after `segment`, cyclically.
     fn take_next_free(&mut self, segment: u32) -> Option<u32> {
         let next = self.free.range(segment..).next().or_else(|| self.free.first()).copied()?;

@@ -22,6 +22,7 @@ mod formatting;
 mod headers;
 mod holes;
 mod layout;
+mod learned;
 mod log;
 mod lookup;
 mod map;
@@ -46,6 +47,7 @@ pub use append::Appended;
 pub use fork::Fork;
 pub use format::SAMPLES;
 pub use layout::{FEWEST_PAGES, LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT};
+pub use learned::Found;
 pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
@@ -53,6 +55,7 @@ pub use state::State;
 pub use update::Update;
 
 use self::format::{OLD, Super};
+use learned::Copies;
 use metadata::Supers;
 use session::Session;
 use table::Table;
@@ -69,6 +72,8 @@ pub struct Store {
     metadata: RangeLocks,
     /// Locks of segments whose headers are being read.
     headers: RangeLocks,
+    /// Lock of the area of what was learned, while a part of it is written.
+    learned: RangeLocks,
     /// Whether copies carry no data.
     timing_only: bool,
     /// Whether a batch may begin anywhere in its segment.
@@ -99,6 +104,8 @@ pub struct Disk {
     anchor_taken: u64,
     /// Pages of metadata written, without super pages.
     map_pages: u64,
+    /// State of the area of what was learned.
+    learned: Copies,
 }
 
 /// Parameters for opening a store.
@@ -136,6 +143,7 @@ impl Store {
             failed: None,
             anchor_taken: 0,
             map_pages: 0,
+            learned: Copies::default(),
         };
         let table = Table::new(map, segments, log, extras.sums);
         let store = Store::over(origin, bopt, setup, table, disk);
@@ -166,6 +174,7 @@ impl Store {
             layout,
             metadata: RangeLocks::new(),
             headers: RangeLocks::new(),
+            learned: RangeLocks::new(),
             timing_only,
             eager: eager && disk.page.version != OLD,
             canary,

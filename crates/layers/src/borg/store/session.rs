@@ -115,13 +115,14 @@ impl Store {
             let found = self.table.borrow().segments.which(unpersisted);
             self.persist(&found, how).await?;
         }
+        let learned = self.area();
         let (anchor, reopened) = self.next_anchor();
         let require = session == Session::Dirty;
         let begins = was < Session::Mapped;
         let counts = begins && !mutant::is("borg: an opening is not counted");
         let number = self.disk.borrow().page.session + u64::from(counts);
         let change = |page: &mut Super| {
-            (page.clean, page.anchor, page.session) = (false, anchor, number);
+            (page.clean, page.anchor, page.session, page.learned) = (false, anchor, number, learned);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
             // What older programs wrote lies before the anchor.
             page.features = page.features & !SCATTERED | if self.eager { SCATTERED } else { 0 };
@@ -212,6 +213,7 @@ impl Store {
     /// if that fails.
     pub async fn erase(&self, how: &Hints) -> Result<(), IoError> {
         self.disk.borrow_mut().session = Session::Detached;
+        drop(self.lock_learned(how).await);
         let _metadata = self.lock_metadata(how).await;
         if self.identity().is_none() {
             return Ok(());

@@ -12,6 +12,7 @@ use seekless_core::PAGE_BYTES;
 use seekless_core::device::Mark;
 
 use super::layout::Layout;
+use super::learned::Area;
 use crate::bytes::put;
 use crate::durable::walk::Fill;
 
@@ -75,6 +76,8 @@ pub struct Super {
     pub origin_sectors: u64,
     /// Layout of the BOPT.
     pub layout: Layout,
+    /// The area of what was learned, if there is one; never in version 1.
+    pub learned: Option<Area>,
     /// Number of sessions.
     pub session: u64,
     /// Where the log continues after what the map covers.
@@ -164,6 +167,7 @@ impl Super {
             pages,
             origin_sectors,
             layout,
+            learned: None,
             session: 0,
             anchor: Anchor { segment, offset: 0, sequence: 1 },
             generations: 0,

@@ -116,6 +116,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         pages: number(0),
         origin_sectors: number(1),
         layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
+        learned: None,
         session: number(4),
         anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
         generations: number(6),
@@ -170,10 +171,13 @@ impl Super {
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
         let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.session < LAST;
-        if sizes && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
+        let reserved = sizes && self.learned.is_none_or(|area| area.fits(self.layout));
+        if reserved && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);
         }
-        let Super { layout, pages, anchor, origin_sectors, .. } = self;
-        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {origin_sectors} sectors"))
+        let Super { layout, learned, pages, anchor, origin_sectors, .. } = self;
+        Err(format!(
+            "{layout:?} with {learned:?} in {pages} pages, {anchor:?}, {count} samples of {origin_sectors} sectors"
+        ))
     }
 }

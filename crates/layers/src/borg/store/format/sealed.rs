@@ -6,6 +6,7 @@ use seekless_core::device::Mark;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
+use super::super::learned::Area;
 use super::{Anchor, MapPage, PAGE, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::CopyState;
@@ -20,6 +21,7 @@ const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
 const SUPER_HEAD: usize = 192;
 const SAMPLE: usize = 12;
+const LEARNED_AT: usize = 120;
 const MARK_AT: usize = 144;
 const MAP_HEAD: usize = 40;
 const MAP_ENTRY: usize = 7;
@@ -59,6 +61,10 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     for (number, at) in numbers.iter().zip((64..).step_by(8)) {
         put(&mut bytes, at, &number.to_le_bytes());
     }
+    if let Some(Area { first, pages }) = page.learned {
+        put(&mut bytes, LEARNED_AT, &first.to_le_bytes());
+        put(&mut bytes, LEARNED_AT + 8, &pages.to_le_bytes());
+    }
     if let Some(Mark { inode, bytes: size, modified, changed }) = page.mark {
         for (number, at) in [1, inode, size, modified, changed].iter().zip((MARK_AT..).step_by(8)) {
             put(&mut bytes, at, &u64::to_le_bytes(*number));
@@ -92,6 +98,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
     let samples = sector::places(SUPER_HEAD, SAMPLE).take(count.min(SAMPLES));
     let marked = |index: usize| u64_at(bytes, MARK_AT + 8 * index);
     let mark = Mark { inode: marked(1), bytes: marked(2), modified: marked(3), changed: marked(4) };
+    let learned = Area { first: u64_at(bytes, LEARNED_AT), pages: u64_at(bytes, LEARNED_AT + 8) };
     let page = Super {
         version: SEALED,
         generation,
@@ -104,6 +111,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         pages: number(0),
         origin_sectors: number(1),
         layout: Layout { segment: word(40), read_cache: word(44), write_buffer: word(48) },
+        learned: (learned.pages > 0).then_some(learned),
         session: number(4),
         anchor: Anchor { segment: word(52), offset: word(56), sequence: number(5) },
         generations: number(6),

@@ -24,6 +24,7 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
 
 use super::format::Super;
 use super::layout::Layout;
+use super::learned::Area;
 use super::log::Log;
 use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
@@ -84,7 +85,7 @@ pub(super) async fn open(
         repaired: Vec::new(),
         forgiven: lenient.then(Vec::new),
     };
-    let Some(disk) = supers::read(bopt, &blank, &mut extras).await? else {
+    let Some(mut disk) = supers::read(bopt, &blank, &mut extras).await? else {
         edge("a blank BOPT");
         let free = (layout.read_cache..layout.segments()).collect();
         let (map, segments) = (BorgMap::new(pages, layout.slots()), Segments::new(layout));
@@ -109,7 +110,11 @@ pub(super) async fn open(
     }
     let dirty = |was: bool| if disk.clean || disk.exact { was } else { disk.require };
     let mut map = BorgMap::new(pages, layout.slots());
-    for (slot, page, was) in held_by_slot(layout, &entries, &mut extras)? {
+    let held = held_by_slot(layout, &entries, &mut extras)?;
+    // No program leaves a copy there.
+    let is_taken = |area: Area| held.iter().any(|(slot, ..)| area.has(layout, layout.segment_of(*slot).0));
+    disk.learned = disk.learned.filter(|area| !is_taken(*area));
+    for (slot, page, was) in held {
         map.insert(page, slot, dirty(was));
         let segment = segments.get_mut(layout.segment_of(slot).0);
         segment.valid += 1;
@@ -118,9 +123,10 @@ pub(super) async fn open(
     for number in segments.which(|segment| segment.first == Some(u64::MAX)) {
         segments.get_mut(number).first = None;
     }
-    let logged = layout.read_cache..layout.segments();
+    let logged = layout.read_cache..disk.learned.map_or(layout.segments(), |area| area.first_segment(layout));
     let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.get(*segment).valid == 0).collect();
-    let mut used: Vec<u32> = logged.filter(|segment| segments.get(*segment).valid > 0).collect();
+    let mut used: Vec<u32> =
+        (layout.read_cache..layout.segments()).filter(|segment| segments.get(*segment).valid > 0).collect();
     used.sort_by_key(|segment| {
         (segments.get(*segment).covered.max(segments.get(*segment).last_batch), *segment)
     });

@@ -1,0 +1,276 @@
+//! The area of a BOPT for what was learned of the workload: two copies, written in turn, the newer whole one counts.
+//!
+//! It takes the last segments of the write buffer out of the log, at the beginning of a session in which they are free: so
+//! nothing else moves, and a BOPT of before gets an area too. A program that knows none takes these segments for free, and
+//! writes a super page without an area.
+//!
+//! A copy is a head and bytes that only the layer understands, in sealed sectors. It is written outside of sessions, under
+//! a lock of its own.
+//!
+//! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the BOPT
+//! was given up. Faults: if no copy
+//! is whole, nothing was learned; the head has a checksum of all bytes, since sectors of two writes that were both
+//! interrupted have the same generation.
+
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, mutant};
+
+use super::format::{OLD, PAGE};
+use super::layout::Layout;
+use super::session::Session;
+use super::{Store, did};
+use crate::bytes::{put, u32_at, u64_at};
+use crate::durable::region;
+use crate::durable::sector::{Part, ROOM, Sector};
+
+/// Magic of a copy.
+const MAGIC: [u8; 8] = *b"SKLBORG5";
+/// Length and checksum precede the bytes.
+const HEAD: usize = 24;
+const BYTES: usize = SECTOR_BYTES as usize;
+/// A write buffer of fewer segments has no area.
+const FEWEST_SEGMENTS: u32 = 10;
+/// The area takes this part of the write buffer, at least a segment.
+const PART: u32 = 32;
+/// Pages of the largest area: 32 MiB.
+const LARGEST: u32 = 8_192;
+/// Sectors written under the lock at once: giving the BOPT up waits for them.
+const AT_ONCE: u64 = 1_024;
+
+/// Where the area is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First page of the BOPT.
+    pub first: u64,
+    /// Pages of both copies.
+    pub pages: u64,
+}
+
+/// State of the area.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Copies {
+    /// The one that counts.
+    copy: u64,
+    /// The newest generation of a head.
+    newest: u64,
+    /// Whether the heads were read.
+    known: bool,
+    /// Bytes in the copy that counts.
+    pub bytes: u64,
+}
+
+/// What was found in the area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is no area, or nothing was written yet.
+    Nothing,
+    /// No copy is whole.
+    Damaged,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Area {
+    /// The area of a BOPT: the last segments of its write buffer; `None` if that has too few.
+    pub fn of(layout: Layout) -> Option<Area> {
+        let segments = (layout.write_buffer / PART).min(LARGEST / layout.segment).max(1);
+        (layout.write_buffer >= FEWEST_SEGMENTS).then(|| {
+            let first = layout.slots_of(layout.segments() - segments).start;
+            Area { first: layout.page(first), pages: u64::from(segments * layout.segment) }
+        })
+    }
+
+    /// Whether it consists of the last segments of a write buffer that has some left.
+    pub fn fits(self, layout: Layout) -> bool {
+        let most = u64::from(layout.write_buffer.saturating_sub(2)) * u64::from(layout.segment);
+        let end = self.first.checked_add(self.pages);
+        (1..=most).contains(&self.pages)
+            && self.pages % u64::from(layout.segment) == 0
+            && end == Some(layout.page(layout.slots()))
+    }
+
+    /// The first segment that it takes.
+    pub fn first_segment(self, layout: Layout) -> u32 {
+        layout.segments() - (self.pages / u64::from(layout.segment)) as u32
+    }
+
+    /// Whether it takes this segment.
+    pub fn has(self, layout: Layout, segment: u32) -> bool {
+        segment >= self.first_segment(layout)
+    }
+
+    /// The first sectors of a copy, as many as these bytes take with a head.
+    fn sectors(self, copy: u64, bytes: u64) -> Extent {
+        let at = Extent::of_pages(self.first + copy * (self.pages / 2), self.pages / 2);
+        Extent { sectors: (bytes + HEAD as u64).div_ceil(ROOM as u64), ..at }
+    }
+
+    /// The bytes that a copy has room for.
+    fn room(self) -> u64 {
+        self.pages / 2 * PAGE_SECTORS * ROOM as u64 - HEAD as u64
+    }
+}
+
+fn part(identity: u128) -> Part {
+    Part::of(MAGIC, identity)
+}
+
+/// A head and bytes, sealed for their place.
+fn sealed(bytes: &[u8], at: Extent, generation: u64, identity: u128) -> Vec<u8> {
+    let mut head = vec![0; HEAD];
+    put(&mut head, 0, &MAGIC);
+    put(&mut head, 8, &(bytes.len() as u64).to_le_bytes());
+    put(&mut head, 16, &crc32c::crc32c(bytes).to_le_bytes());
+    head.extend(bytes);
+    let mut sectors = vec![0; at.bytes() as usize];
+    for (sector, bytes) in sectors.chunks_exact_mut(BYTES).zip(head.chunks(ROOM)) {
+        put(sector, 0, bytes);
+    }
+    part(identity).seal(at.start, generation, &mut sectors);
+    sectors
+}
+
+/// The bytes in the sectors at `at`, if they are whole; the first of them is.
+fn opened(sectors: &[u8], at: Extent, generation: u64, identity: u128) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(sectors.len());
+    for (sector, number) in sectors.chunks_exact(BYTES).zip(0..) {
+        if part(identity).look(at.start + number, sector) != Sector::Whole(generation) {
+            return None;
+        }
+        bytes.extend(&sector[..ROOM]);
+    }
+    let (length, sum) = (u64_at(&bytes, 8) as usize, u32_at(&bytes, 16));
+    let bytes = bytes.get(HEAD..HEAD + length)?;
+    (crc32c::crc32c(bytes) == sum).then(|| bytes.to_vec())
+}
+
+impl Store {
+    /// The bytes that there is room for; 0 without an area, or before formatting.
+    pub fn learned_room(&self) -> u64 {
+        self.area_and_identity().0.map_or(0, Area::room)
+    }
+
+    /// The bytes in the copy that counts.
+    pub fn learned_bytes(&self) -> u64 {
+        self.disk.borrow().learned.bytes
+    }
+
+    /// The copies with a whole head, the newest first: generation, copy, and length; and whether a copy is there that has
+    /// none.
+    async fn heads(&self, area: Area, identity: u128) -> Result<(Vec<(u64, u64, u64)>, bool), IoError> {
+        let (mut heads, mut damaged) = (Vec::new(), false);
+        for copy in 0..2 {
+            let at = area.sectors(copy, 0);
+            let Some(head) = readable(region::read(&*self.bopt, at).await)? else {
+                damaged = true;
+                continue;
+            };
+            let found = head.look(|head| {
+                let is_copy = head.starts_with(&MAGIC);
+                (part(identity).look(at.start, head), is_copy, u64_at(head, 8))
+            });
+            match found {
+                (Sector::Whole(generation), true, length) if length <= area.room() => {
+                    heads.push((generation, copy, length));
+                }
+                (_, is_copy, _) => damaged |= is_copy,
+            }
+        }
+        heads.sort_unstable_by_key(|(generation, ..)| std::cmp::Reverse(*generation));
+        Ok((heads, damaged))
+    }
+
+    /// Reads the area.
+    pub async fn read_learned(&self) -> Result<Found, IoError> {
+        let (area, identity) = self.area_and_identity();
+        let Some(area) = area else { return Ok(Found::Nothing) };
+        let (heads, damaged) = self.heads(area, identity).await?;
+        // If none counts, either may be overwritten.
+        let newest = heads.first().map_or(0, |(generation, ..)| *generation);
+        self.disk.borrow_mut().learned = Copies { newest, known: true, ..Copies::default() };
+        for ((generation, copy, length), is_older) in heads.iter().copied().zip([false, true]) {
+            let at = area.sectors(copy, length);
+            let sectors = readable(region::read(&*self.bopt, at).await)?;
+            let bytes =
+                sectors.and_then(|sectors| sectors.look(|sectors| opened(sectors, at, generation, identity)));
+            if let Some(found) = bytes {
+                if is_older {
+                    edge("what was learned was being written: the copy before counts");
+                }
+                self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: length };
+                return Ok(Found::Bytes(found));
+            }
+        }
+        Ok(if damaged || !heads.is_empty() { Found::Damaged } else { Found::Nothing })
+    }
+
+    fn area_and_identity(&self) -> (Option<Area>, u128) {
+        let page = &self.disk.borrow().page;
+        (page.learned.filter(|_| page.identity != 0), page.identity)
+    }
+
+    /// Writes these bytes over the copy that does not count, durably; they fit ([`Store::learned_room`]). One task does at
+    /// a time.
+    pub async fn write_learned(&self, bytes: &[u8], how: &Hints) -> Result<(), IoError> {
+        let (area, identity) = self.area_and_identity();
+        let Some(area) = area else { return Ok(()) };
+        let known = self.disk.borrow().learned;
+        if !known.known {
+            // An area that was taken now may hold copies of an earlier one.
+            let (heads, _) = self.heads(area, identity).await?;
+            let (newest, copy, _) = heads.first().copied().unwrap_or_default();
+            self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: 0 };
+        }
+        let (copy, generation) = {
+            let learned = &mut self.disk.borrow_mut().learned;
+            learned.newest += 1;
+            (1 - learned.copy, learned.newest)
+        };
+        let mut at = area.sectors(copy, bytes.len() as u64);
+        if mutant::is("borg: what was learned lies over the log") {
+            at.start = Extent::of_pages(self.layout.page(self.layout.cached_slots()), 1).start;
+        }
+        let sectors = Buffer::from_vec(sealed(bytes, at, generation, identity));
+        did("what was learned", at, at.start.0);
+        for (part, piece) in sectors.split(at, AT_ONCE) {
+            let _writing = self.lock_learned(how).await;
+            if self.disk.borrow().session == Session::Detached {
+                return Ok(());
+            }
+            region::write(&*self.bopt, part, &piece, how).await?;
+        }
+        self.flush_bopt(how).await?;
+        let learned = &mut self.disk.borrow_mut().learned;
+        (learned.copy, learned.bytes) = (copy, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Held while a part of the area is written.
+    pub(super) async fn lock_learned(&self, how: &Hints) -> seekless_core::lock::Guard {
+        self.learned.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
+    }
+
+    /// The area that there is, or that can be made in free segments of the log, which it takes. The caller begins a session.
+    pub(super) fn area(&self) -> Option<Area> {
+        let (version, learned) = {
+            let page = &self.disk.borrow().page;
+            (page.version, page.learned)
+        };
+        if learned.is_some() || version == OLD {
+            return learned;
+        }
+        let new = Area::of(self.layout)?;
+        let segments = new.first_segment(self.layout)..self.layout.segments();
+        self.table.borrow_mut().log.take_out(segments).then_some(new)
+    }
+}
+
+/// `None` for what cannot be read.
+fn readable(read: Result<Buffer, IoError>) -> Result<Option<Buffer>, IoError> {
+    match read {
+        Err(error) if error.is_medium_error() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+const _: () = assert!(PAGE == 8 * BYTES);
