@@ -6,7 +6,7 @@ mod bopt;
 mod control;
 mod history;
 mod inputs;
-pub mod learned;
+mod learned;
 mod lld;
 mod mapper;
 mod nbd;

@@ -139,7 +139,6 @@ impl Borg {
         let Some(borg) = self.me.upgrade() else { return };
         self.idle.borrow_mut().draining_for_free = true;
         let work = async move {
-            edge("the write buffer is drained where no request notices");
             // Failures are retried after the next write.
             drop(borg.drain_for_free().await);
             borg.idle.borrow_mut().draining_for_free = false;

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime;
 use seekless_core::{Class, Extent, Hints, IoError, Mode, Nanos, PAGE_SECTORS, RangeLocks, Ticket};
 
 use super::Borg;
@@ -57,7 +57,6 @@ impl Borg {
             keeping.damaged.set(true);
             return Ok(());
         };
-        edge("what was learned before is taken up");
         keeping.recalled.set(saved.requests);
         if self.stands_aside {
             let (absorbs, drains) = saved.course.unwrap_or_default();

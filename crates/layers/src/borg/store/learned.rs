@@ -12,7 +12,6 @@
 //! is whole, nothing was learned; the head has a checksum of all bytes, since sectors of two writes that were both
 //! interrupted have the same generation.
 
-use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, mutant};
 
 use super::format::{OLD, PAGE};
@@ -188,15 +187,12 @@ impl Store {
         // If none counts, either may be overwritten.
         let newest = heads.first().map_or(0, |(generation, ..)| *generation);
         self.disk.borrow_mut().learned = Copies { newest, known: true, ..Copies::default() };
-        for ((generation, copy, length), is_older) in heads.iter().copied().zip([false, true]) {
+        for &(generation, copy, length) in &heads {
             let at = area.sectors(copy, length);
             let sectors = readable(region::read(&*self.bopt, at).await)?;
             let bytes =
                 sectors.and_then(|sectors| sectors.look(|sectors| opened(sectors, at, generation, identity)));
             if let Some(found) = bytes {
-                if is_older {
-                    edge("what was learned was being written: the copy before counts");
-                }
                 self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: length };
                 return Ok(Found::Bytes(found));
             }
