@@ -309,11 +309,9 @@ impl Setup {
 
     /// Freeblock options; on if any option needs them, or the layer may copy where no request notices.
     fn freeblock(&self, layer: Option<&registry::Entry>) -> Option<FreeOptions> {
-        let drains = layer.is_some_and(|layer| layer.name == "borg");
-        let wanted = self.freeblock
-            || drains
-            || self.filling.is_told()
-            || self.reconfigure_class == Some(MoveClass::Free);
+        let copies = self.reconfigure_class == Some(MoveClass::Free)
+            || layer.is_some_and(|layer| layer.name == "borg");
+        let wanted = self.freeblock || self.filling.is_told() || copies;
         wanted.then(|| self.filling.options())
     }
 

@@ -1,4 +1,4 @@
-//! What was learned is kept: read at opening, written at a clean stop, after each reconfiguration and from time to time.
+//! The learned workload is kept: read at opening, written at a clean stop, after each reconfiguration and from time to time.
 //!
 //! Invariants: no request waits for it; of two states the later one is written last. Faults: what cannot be read or was
 //! not written whole is learned anew; an error of a write in the background is retried at the next time.
@@ -11,7 +11,7 @@ use seekless_core::{Class, Extent, Hints, IoError, Mode, Nanos, PAGE_SECTORS, Ra
 
 use super::Borg;
 use super::saved::{Bounds, Saved};
-use super::store::Found;
+use super::store::LearnedState;
 
 /// Time between two writes of what is learned while there are requests.
 const INTERVAL: Nanos = Nanos::from_millis(600_000);
@@ -42,9 +42,9 @@ impl Borg {
         keeping.enabled.set(true);
         keeping.last.set((runtime::now(), 0));
         let saved = match self.store.read_learned().await? {
-            Found::Nothing => return Ok(()),
-            Found::Damaged => None,
-            Found::Bytes(bytes) => {
+            LearnedState::Nothing => return Ok(()),
+            LearnedState::Damaged => None,
+            LearnedState::Bytes(bytes) => {
                 let (granularity, pages) =
                     (self.granularity, self.origin.geometry().sectors.div_ceil(PAGE_SECTORS));
                 let units = pages.div_ceil(1 << granularity);

@@ -15,7 +15,7 @@ use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, IoFuture, Latency, Modelled, Nanos,
-    Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins,
+    Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins, Zeroes,
 };
 
 use super::course::{Course, Log, Reads};
@@ -124,6 +124,15 @@ impl BlockDevice for CountingFree {
             written
         })
     }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.device.write_zeroes(at, how, zeroes)
+    }
+}
+
+/// The cost of copying `all` sectors when so many of them were copied.
+fn share_left(cost: Nanos, copied: u64, all: u64) -> Nanos {
+    Nanos((u128::from(cost.0) * u128::from(all.saturating_sub(copied)) / u128::from(all)) as u64)
 }
 
 impl Rehearsal {
@@ -211,10 +220,7 @@ impl Rehearsal {
         if course.drains && !new.is_empty() {
             // A page that was drained was read and written; of those that are left, some were read, or written too.
             let copied = copied.get().saturating_sub(2 * drained_sectors);
-            let left = 2 * (owed.len() + new.len()) as u64 * PAGE_SECTORS;
-            draining = Nanos(
-                (u128::from(draining.0) * u128::from(left.saturating_sub(copied)) / u128::from(left)) as u64,
-            );
+            draining = share_left(draining, copied, 2 * (owed.len() + new.len()) as u64 * PAGE_SECTORS);
         }
         let overwritten_pages = dirty_before.saturating_sub(owed.len()) as u64;
         Ok(Some(Trial { moves, requests, draining, overwritten_pages }))

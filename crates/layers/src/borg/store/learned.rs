@@ -60,7 +60,7 @@ pub struct Copies {
 
 /// What was found in the area.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LearnedState {
     /// There is no area, or nothing was written yet.
     Nothing,
     /// No copy is whole.
@@ -180,9 +180,9 @@ impl Store {
     }
 
     /// Reads the area.
-    pub async fn read_learned(&self) -> Result<Found, IoError> {
+    pub async fn read_learned(&self) -> Result<LearnedState, IoError> {
         let (area, identity) = self.area_and_identity();
-        let Some(area) = area else { return Ok(Found::Nothing) };
+        let Some(area) = area else { return Ok(LearnedState::Nothing) };
         let (heads, damaged) = self.heads(area, identity).await?;
         // If none counts, either may be overwritten.
         let newest = heads.first().map_or(0, |(generation, ..)| *generation);
@@ -194,10 +194,10 @@ impl Store {
                 sectors.and_then(|sectors| sectors.look(|sectors| opened(sectors, at, generation, identity)));
             if let Some(found) = bytes {
                 self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: length };
-                return Ok(Found::Bytes(found));
+                return Ok(LearnedState::Bytes(found));
             }
         }
-        Ok(if damaged || !heads.is_empty() { Found::Damaged } else { Found::Nothing })
+        Ok(if damaged || !heads.is_empty() { LearnedState::Damaged } else { LearnedState::Nothing })
     }
 
     fn area_and_identity(&self) -> (Option<Area>, u128) {

@@ -47,7 +47,7 @@ pub use append::Appended;
 pub use fork::Fork;
 pub use format::SAMPLES;
 pub use layout::{FEWEST_PAGES, LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT};
-pub use learned::Found;
+pub use learned::LearnedState;
 pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
