@@ -146,27 +146,6 @@ fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
     assert!(borg.net_reduction_pct > 0.0, "{}", borg.net_reduction_pct);
 }
 
-/// Writes all over, among reads in whose rotational waits they can be drained.
-#[test]
-fn writes_are_absorbed_and_drained_for_free_where_that_pays() {
-    let mut trace = reads((0..24_000).map(scattered));
-    for record in trace.records.iter_mut().step_by(4) {
-        record.op = Op::Write;
-    }
-    let compared = |model: &str| {
-        let candidates = [("bare", bare()), ("borg", volume(model, "rehearse = true"))];
-        let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
-        let play = Play { reconfigure: 2, clock: Clock::Stop, ..Play::default() };
-        compare_volumes(&trace, &candidates, &play, &|_| ()).unwrap().variants.remove(1)
-    };
-    let free = compared("freeblock = \"weighted\"");
-    let (absorbed, drained) = (counter(&free, "pages_absorbed"), counter(&free, "pages_drained"));
-    assert!(absorbed > 2_000 && drained == absorbed, "{absorbed} absorbed, {drained} drained");
-    assert!(free.net_reduction_pct > 3.0, "{}", free.net_reduction_pct);
-    let paid = compared("");
-    assert!(paid.net_reduction_pct > -1.0, "{}", paid.net_reduction_pct);
-}
-
 /// A comparison with the bare drive, of which the layer decides itself when it is reconfigured.
 fn compared_when(trace: &Trace, when: &str, pace: Pace) -> Variant {
     let candidates = [("bare", bare()), ("borg", volume("", &format!("reconfigure = \"{when}\"")))];
