@@ -307,11 +307,10 @@ impl Setup {
         Ok(experiment)
     }
 
-    /// Freeblock options; on if any option needs them, or the layer may copy where no request notices.
+    /// Freeblock options; on if any option needs them, or BORG may.
     fn freeblock(&self, layer: Option<&registry::Entry>) -> Option<FreeOptions> {
-        let copies = self.reconfigure_class == Some(MoveClass::Free)
-            || layer.is_some_and(|layer| layer.name == "borg");
-        let wanted = self.freeblock || self.filling.is_told() || copies;
+        let borg = layer.is_some_and(|layer| layer.name == "borg");
+        let wanted = borg || self.freeblock || self.filling.is_told() || self.reconfigure_class.is_some();
         wanted.then(|| self.filling.options())
     }
 

@@ -130,7 +130,7 @@ impl BlockDevice for CountingFree {
     }
 }
 
-/// The cost of copying `all` sectors when so many of them were copied.
+/// The cost of copying the rest of `all` sectors.
 fn share_left(cost: Nanos, copied: u64, all: u64) -> Nanos {
     Nanos((u128::from(cost.0) * u128::from(all.saturating_sub(copied)) / u128::from(all)) as u64)
 }
