@@ -131,6 +131,7 @@ impl<'a> Choice<'a> {
     /// The course that absorbs writes and drains them where no request notices, if no plan was chosen and it costs less
     /// than the best without one. Neither was planned from requests, so they are tried on all since the last choice: the
     /// longer the log is drained, the more of it is.
+    #[allow(clippy::option_option)] // none could be tried, or it does not win
     fn drained_for_free(&self, planned: Option<Course>) -> Option<Option<Chosen>> {
         let best = self.best().course;
         let has_plan = matches!(best.reads, Reads::Planned(_));

@@ -19,6 +19,7 @@ use super::pace::Throttle;
 use super::store::Slot;
 
 /// State of idle-time work.
+#[allow(clippy::struct_excessive_bools)] // flags
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
     /// Time of the last request.

@@ -50,7 +50,7 @@ impl Borg {
                 let units = pages.div_ceil(1 << granularity);
                 let bounds = Bounds { units, granularity, cached_slots: self.store.layout().cached_slots() };
                 let learned = self.learned.borrow();
-                learned.analyzer().and_then(|empty| Saved::decode(&bytes, &empty, &bounds).ok())
+                learned.analyzer().and_then(|empty| Saved::decode(&bytes, empty, &bounds).ok())
             }
         };
         let Some(saved) = saved else {

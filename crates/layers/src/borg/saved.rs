@@ -86,7 +86,9 @@ impl Saved {
             requests,
             self.rehearsal.1,
         ];
-        numbers.into_iter().for_each(|number| put(&mut bytes, number));
+        for number in numbers {
+            put(&mut bytes, number);
+        }
         self.analyzer.encode(&mut bytes);
         self.window.encode(&mut bytes);
         put(&mut bytes, self.last_plan.ranges.len() as u64);
