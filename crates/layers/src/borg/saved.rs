@@ -150,7 +150,7 @@ fn plan(code: &mut Reader<'_>, bounds: &Bounds) -> Result<Plan, Unfit> {
         let (reads, writes, touched) = (code.word()?, code.word()?, code.word()?);
         let slot = code.number()?.checked_sub(1);
         let end = u64::from(start) + u64::from(pages);
-        code.ensure(pages > 0 && end <= bounds.units && end <= u64::from(u32::MAX), "a range of the volume")?;
+        code.ensure(pages > 0 && end <= bounds.units && u32::try_from(end).is_ok(), "a range of the volume")?;
         let ends = slot.unwrap_or(0).checked_add(u64::from(pages) << bounds.granularity);
         code.ensure(
             ends.is_some_and(|ends| ends <= u64::from(bounds.cached_slots)),
