@@ -118,7 +118,9 @@ mod tests {
         #[test]
         fn what_was_put_is_read(numbers in prop::collection::vec(any::<u64>(), 0..20), steps in any::<(u32, u32)>()) {
             let mut code = Vec::new();
-            numbers.iter().for_each(|number| put(&mut code, *number));
+            for number in &numbers {
+                put(&mut code, *number);
+            }
             put_step(&mut code, steps.0, steps.1);
             let mut reader = Reader::new(&code);
             for number in numbers {

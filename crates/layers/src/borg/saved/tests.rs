@@ -32,7 +32,9 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
     analyzer.add(before.iter().copied());
     let plan = Greedy { threshold: 1 }.order(&analyzer.clone().graph(Edges::Process), 300);
     let mut profiler = Profiler::default();
-    since.iter().for_each(|access| profiler.note(access));
+    for access in since {
+        profiler.note(access);
+    }
     Saved {
         course: Some((true, placed)),
         watch: (7, 40_000),
