@@ -117,6 +117,8 @@ pub const EDGES: &[&str] = &[
     "the log cannot continue behind a failed batch: those behind it fail",
     "a clean copy cannot be read: its origin can",
     "a write with FUA was absorbed",
+    "what was learned is written",
+    "what was learned is read after a restart",
     "part of a page is merged with a copy that must not be overwritten",
     "the write buffer is full of pending slots: the map is persisted first",
     "the write buffer is full",

@@ -32,7 +32,9 @@ impl Heat {
     /// No unit was accessed yet; those `pinned` are, and of others those on the fast device are listed.
     pub fn new(units: u32, slots: u32, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
         let mut counts = vec![0; units as usize];
-        pinned.iter().for_each(|unit| counts[*unit as usize] = PINNED);
+        for unit in pinned {
+            counts[*unit as usize] = PINNED;
+        }
         let hot =
             pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
         let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);

@@ -34,7 +34,9 @@ impl Map {
     pub fn new(opened: Opened) -> Map {
         let Opened { shape, identity, slots, generation } = opened;
         let mut used = vec![false; (shape.fast + shape.slow) as usize];
-        slots.iter().for_each(|slot| used[*slot as usize] = true);
+        for slot in &slots {
+            used[*slot as usize] = true;
+        }
         let free = |range: std::ops::Range<u32>| range.filter(|slot| !used[*slot as usize]).rev().collect();
         let free = [free(0..shape.fast), free(shape.fast..shape.fast + shape.slow)];
         let (released, changed) = (Vec::new(), BTreeSet::new());
@@ -132,7 +134,7 @@ impl Hybrid {
         // Others may wait for this: not delayed, and not aborted with the request that started it.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, ..how.clone() };
         let done = async {
-            if !(self.canary.is("a map before its data") && !writes.is_empty()) {
+            if !self.canary.is("a map before its data") || writes.is_empty() {
                 try_join(self.fast.flush(how.clone()), self.over.flush(how.clone())).await?;
             }
             if writes.is_empty() {

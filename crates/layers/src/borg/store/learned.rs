@@ -12,6 +12,7 @@
 //! is whole, nothing was learned; the head has a checksum of all bytes, since sectors of two writes that were both
 //! interrupted have the same generation.
 
+use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, mutant};
 
 use super::format::{OLD, PAGE};
@@ -193,6 +194,7 @@ impl Store {
             let bytes =
                 sectors.and_then(|sectors| sectors.look(|sectors| opened(sectors, at, generation, identity)));
             if let Some(found) = bytes {
+                edge("what was learned is read after a restart");
                 self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: length };
                 return Ok(LearnedState::Bytes(found));
             }
@@ -224,7 +226,8 @@ impl Store {
         };
         let mut at = area.sectors(copy, bytes.len() as u64);
         if mutant::is("borg: what was learned lies over the log") {
-            at.start = Extent::of_pages(self.layout.page(self.layout.cached_slots()), 1).start;
+            // Behind the header of the first batch.
+            at.start = Extent::of_pages(self.layout.page(self.layout.cached_slots() + 1), 1).start;
         }
         let sectors = Buffer::from_vec(sealed(bytes, at, generation, identity));
         did("what was learned", at, at.start.0);
@@ -236,6 +239,7 @@ impl Store {
             region::write(&*self.bopt, part, &piece, how).await?;
         }
         self.flush_bopt(how).await?;
+        edge("what was learned is written");
         let learned = &mut self.disk.borrow_mut().learned;
         (learned.copy, learned.bytes) = (copy, bytes.len() as u64);
         Ok(())
