@@ -192,9 +192,11 @@ impl Plot {
             Some(((self.x(at) * 2.0).round() as i64, (y * 2.0).round() as i64))
         };
         let places: BTreeSet<_> = series.values.iter().enumerate().filter_map(place).collect();
-        let points: String =
-            places.iter().map(|(x, y)| format!("M{},{}h1", *x as f64 / 2.0, *y as f64 / 2.0)).collect();
-        let _ = write!(out, "<path class=\"line s{}\" d=\"{points}\"/>", index % STYLES);
+        let _ = write!(out, "<path class=\"line s{}\" d=\"", index % STYLES);
+        for (x, y) in places {
+            let _ = write!(out, "M{},{}h1", x as f64 / 2.0, y as f64 / 2.0);
+        }
+        out.push_str("\"/>");
     }
 
     fn draw_bars(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {

@@ -256,5 +256,5 @@ proptest! {
 #[test]
 fn a_sector_holds_the_entries_of_whole_units() {
     assert_eq!(format::ENTRIES * 4 + 16, SECTOR_BYTES as usize);
-    assert!(SECTORS <= 15 * PAGE_SECTORS, "the volume of the steps has 15 pages");
+    const { assert!(SECTORS <= 15 * PAGE_SECTORS, "the volume of the steps has 15 pages") };
 }

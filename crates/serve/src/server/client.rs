@@ -60,7 +60,6 @@ pub async fn serve(
     };
     let send_queue = SendQueue::new(&server.budget, peer);
     let sent = spawn(send_queue.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
-    let client = server.known.number(peer, &export.info.name);
     let session = Rc::new(Session {
         server: server.clone(),
         export,
@@ -69,7 +68,7 @@ pub async fn serve(
         knows_blocks: agreed.knows_blocks,
         unaligned_permit: RefCell::default(),
         send_queue: send_queue.clone(),
-        client,
+        client: number,
     });
     let ended = transmission(&session, &mut input).await;
     send_queue.drained().await;

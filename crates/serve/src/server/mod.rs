@@ -12,7 +12,6 @@ mod client;
 mod client_slots;
 mod control;
 mod export;
-mod known;
 mod listener;
 mod peer;
 mod request;
@@ -34,7 +33,6 @@ use crate::reactor::{Job, Op, Reactor};
 use crate::wire::Keys;
 use budget::Budget;
 use client_slots::{ClientSlots, Handshakes};
-use known::Known;
 use peer::Peer;
 
 pub use address::{Address, AddressError};
@@ -86,8 +84,6 @@ pub struct Server {
     connected: Cell<u32>,
     slots: Rc<ClientSlots>,
     handshakes: Handshakes,
-    /// Clients by number.
-    known: Known,
     budget: Rc<Budget>,
     /// Clients refused since the last report, if that was less than [`REFUSAL_INTERVAL`] ago.
     refused: Cell<Option<u32>>,
@@ -108,7 +104,6 @@ impl Server {
             connected: Cell::new(0),
             slots: ClientSlots::new(clients),
             handshakes: Handshakes::default(),
-            known: Known::default(),
             budget: Rc::default(),
             refused: Cell::new(None),
             served: RefCell::default(),

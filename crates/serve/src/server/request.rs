@@ -48,7 +48,6 @@ pub struct Session {
     /// Set since its first write of a partial block.
     pub unaligned_permit: RefCell<Option<UnalignedPermit>>,
     pub send_queue: Rc<SendQueue>,
-    /// Number of the client: the same for all connections of a peer to an export.
     pub client: u32,
 }
 

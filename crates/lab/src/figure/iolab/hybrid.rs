@@ -89,7 +89,9 @@ pub(super) fn figure_6(job: &Job) -> Result<Shown, LabError> {
     let Tuned { throughput, mut latencies } = tuned(job.drive(), job.seed)?;
     let columns = [numbers("location_gb", "location, GB", 1), numbers("read_mb_s", "read, MB/s", 1)];
     let mut grid = Grid::new("", &columns);
-    throughput.iter().for_each(|(at, speed)| grid.row([(at / 1e9).into(), (*speed).into()]));
+    for (at, speed) in &throughput {
+        grid.row([(at / 1e9).into(), (*speed).into()]);
+    }
     latencies.sort_by(|one, other| one.0.total_cmp(&other.0));
     let (by_distance, near_zero_rows) = by_distance(&latencies);
     let (boots, [fixed, moved]) = boots_on_hybrid(job)?;

@@ -11,8 +11,11 @@ fn lines(source: &str) -> u64 {
     code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count() as u64
 }
 
-/// Components of the prefetcher: lines of FAST, of IOLab's, and our source.
-const COMPONENTS: [(&str, Option<f64>, Option<f64>, &[&str]); 6] = [
+/// A component: its name, its lines in FAST and in IOLab, and our source.
+type Component = (&'static str, Option<f64>, Option<f64>, &'static [&'static str]);
+
+/// Components of the prefetcher.
+const COMPONENTS: [Component; 6] = [
     (
         "launch manager",
         Some(538.0),
@@ -48,6 +51,8 @@ const COMPONENTS: [(&str, Option<f64>, Option<f64>, &[&str]); 6] = [
     ("beside it: CDP", None, None, &[include_str!("../../../../layers/src/cdp/mod.rs")]),
 ];
 
+// As all figures.
+#[allow(clippy::unnecessary_wraps)]
 pub(super) fn table_1(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("component", "component"),

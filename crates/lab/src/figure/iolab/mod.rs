@@ -364,13 +364,16 @@ const BY_FUNCTION: [Column; 8] = [
     numbers("paper_s", "paper, s", 1),
 ];
 
+/// A table, its pictures, and the sums of each function.
+type ByFunction = (Grid, Vec<(String, Picture)>, Vec<Sums>);
+
 /// A figure of one start by functions, the first of which is nothing.
 fn by_function(
     recording: &Recording,
     judged: usize,
     functions: &[(&'static str, With, Option<f64>)],
     warm: Option<f64>,
-) -> Result<(Grid, Vec<(String, Picture)>, Vec<Sums>), LabError> {
+) -> Result<ByFunction, LabError> {
     let job = recording.job;
     let (mut grid, mut pictures, mut all) = (Grid::new("", &BY_FUNCTION), Vec::new(), Vec::new());
     let mut cold: Option<Played> = None;
