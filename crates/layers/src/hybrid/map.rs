@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join_all, try_join};
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Lba, invariant};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Lba};
 
 use super::Hybrid;
 use super::format::{self, ENTRIES, Shape};
@@ -72,7 +72,7 @@ impl Map {
     /// A unit is in another slot now.
     pub fn change(&mut self, unit: u32, to: u32, reuses: bool) {
         let from = std::mem::replace(&mut self.slots[unit as usize], to);
-        invariant!("a unit moves to another slot", from != to);
+        assert!(from != to, "a unit moves to another slot");
         self.changed.insert(u64::from(unit) / ENTRIES as u64);
         if reuses { self.give_back(from) } else { self.released.push(from) }
     }
