@@ -205,7 +205,7 @@ impl Sequences {
     /// Counts a start of a sequence.
     fn count(&mut self, number: usize, pages: &[u64]) {
         let mut sequence = self.known[number].take().unwrap_or_default();
-        (sequence.starts, sequence.counted) = (sequence.starts + 1, sequence.counted + 1);
+        (sequence.starts, sequence.counted) = (sequence.starts.saturating_add(1), sequence.counted + 1);
         sequence.last = self.learned;
         for (page, rank) in pages.iter().zip(0..) {
             let page = sequence.pages.entry(*page).or_default();
