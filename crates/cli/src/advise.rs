@@ -72,7 +72,6 @@ fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
 
 fn text(advice: &Advice) -> String {
     let Advice { base, .. } = advice;
-    let busy = 100.0 * base.work.head.busy_s / base.elapsed_s.max(1e-9);
     let mut out = format!("{}\n\n", advice.verdict);
     let mut table = Table::new(&["", ""]);
     let pace = match advice.speed {
@@ -85,7 +84,7 @@ fn text(advice: &Advice) -> String {
         &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
     ]);
     table.row(["drive", &format!("{}, a model", advice.drive)]);
-    table.row(["busy", &format!("{} of the time: {}", percent(busy), waits(base))]);
+    table.row(["busy", &format!("{} of the time: {}", percent(base.busy_pct()), waits(base))]);
     table.row([
         "requests wait",
         &format!("{} ms at the median, 99 % within {} ms", ms(base.p50_ms), ms(base.p99_ms)),

@@ -5,6 +5,8 @@
 //! checksum up; nothing is checked there, and all else is the same. They take turns; medians of the rounds are printed.
 
 use std::error::Error;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +15,7 @@ use seekless_serve::nbd;
 mod client;
 mod contest;
 
-use contest::{Contender, Load, contender, contest, fill, program};
+use contest::{Contender, Load, contender, contest, program};
 
 const ROUNDS: usize = 9;
 const BYTES: u64 = 64 << 20;
@@ -66,4 +68,27 @@ fn served(
     );
     std::fs::write(&file, text)?;
     contender(name, "borg", &socket, Command::new(program).args(["volume", "serve"]).arg(file))
+}
+
+/// Writes an export from its beginning, with bytes that are not zeroes, and flushes it.
+fn fill(contender: &Contender, bytes: u64) -> Result<(), Box<dyn Error>> {
+    const PIECE: u64 = 256 << 10;
+    let mut socket = UnixStream::connect(&contender.socket)?;
+    client::agree(&mut socket, contender.export, false)?;
+    let data = vec![7; PIECE as usize];
+    let mut answered = |out: &[u8]| -> Result<(), Box<dyn Error>> {
+        socket.write_all(out)?;
+        let mut reply = [0; 16];
+        socket.read_exact(&mut reply)?;
+        if reply[4..8] == [0; 4] { Ok(()) } else { Err("a request to fill the export failed".into()) }
+    };
+    let mut out = Vec::new();
+    for at in (0..bytes).step_by(PIECE as usize) {
+        out.clear();
+        client::request(&mut out, nbd::Command::Write, at, at, &data);
+        answered(&out)?;
+    }
+    out.clear();
+    client::request(&mut out, nbd::Command::Flush, 0, 0, &[]);
+    answered(&out)
 }

@@ -10,7 +10,7 @@ use seekless_core::ProcessId;
 
 use crate::format::{Event, EventKind, Queued};
 
-/// More than a device has in flight, and than a tracer notes of processes before the first request; 10 MiB.
+/// More than a device has in flight, and than a tracer notes of processes before the first request.
 const MAX_HELD: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

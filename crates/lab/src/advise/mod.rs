@@ -88,6 +88,11 @@ pub struct Remedy {
 }
 
 impl Measured {
+    /// Share of the time in which the disk is busy, in per cent.
+    pub fn busy_pct(&self) -> f64 {
+        100.0 * self.work.head.busy_s / self.elapsed_s.max(1e-9)
+    }
+
     fn of(variant: &Variant) -> Measured {
         let all = &variant.response_ms.all;
         Measured {

@@ -67,18 +67,13 @@ impl Gain {
 /// Judges a remedy with this gain, by the disk as it is and by its own run.
 pub fn judge(gain: &Gain, base: &Measured, ours: &Measured) -> Judgement {
     let slower = ours.mean_ms > base.mean_ms * MAX_SLOWER;
-    if gain.net_pct < MIN_GAIN_PCT || slower || busy_pct(base) < MIN_BUSY_PCT {
+    if gain.net_pct < MIN_GAIN_PCT || slower || base.busy_pct() < MIN_BUSY_PCT {
         Judgement::NotWorthIt
     } else if gain.is_certain() {
         Judgement::Recommended
     } else {
         Judgement::TooShort
     }
-}
-
-/// Share of the time in which the disk is busy, in per cent.
-fn busy_pct(base: &Measured) -> f64 {
-    100.0 * base.work.head.busy_s / base.elapsed_s.max(1e-9)
 }
 
 /// What to do, in a sentence; `length_s` is that of the recording.
@@ -90,8 +85,8 @@ pub fn sentence(base: &Measured, remedies: &[Remedy], length_s: f64) -> String {
             best.what, best.net_gain_pct, best.error_pct
         );
     }
-    if busy_pct(base) < MIN_BUSY_PCT {
-        return format!("Nothing is worth it: the disk is busy {:.1} % of the time.", busy_pct(base));
+    if base.busy_pct() < MIN_BUSY_PCT {
+        return format!("Nothing is worth it: the disk is busy {:.1} % of the time.", base.busy_pct());
     }
     let Some(best) = of(Judgement::TooShort) else {
         return format!(

@@ -70,8 +70,7 @@ pub(super) struct Choice<'a> {
     parts: &'a [Part],
     /// The requests since the last choice.
     whole: &'a Window,
-    /// How many, and how many since the first choice.
-    window: u64,
+    /// How many there were since the first choice.
     past: u64,
     /// Requests that a course is expected to last.
     life: u64,
@@ -89,8 +88,7 @@ impl<'a> Choice<'a> {
         past: u64,
     ) -> Option<Choice<'a>> {
         let owed = rehearsal.drain()?;
-        let window = whole.requests();
-        Some(Choice { rehearsal, parts, whole, window, past, life: window, owed, tried: Vec::new() })
+        Some(Choice { rehearsal, parts, whole, past, life: whole.requests(), owed, tried: Vec::new() })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
@@ -182,8 +180,8 @@ impl<'a> Choice<'a> {
         let (off, new) = (requests(&of(emptied)?.trials), requests(&of(planned)?.trials));
         let lasting = if new < off { ((off - aged) / (off - new)).clamp(0.0, 1.0) } else { 0.0 };
         let windows = lasting / (1.0 - lasting).max(1e-3);
-        let windows = windows.min(self.past as f64 / self.window.max(1) as f64);
-        self.life = (self.window as f64 * windows) as u64;
+        let windows = windows.min(self.past as f64 / self.whole.requests().max(1) as f64);
+        self.life = (self.whole.requests() as f64 * windows) as u64;
         Some(())
     }
 

@@ -1,6 +1,6 @@
 //! Numbers in few bytes: seven bits a byte, the lowest first, the highest bit set in all but the last.
 //!
-//! Invariant: no bytes make a reader panic; what is not as it was written is an error with its place.
+//! Invariant: no bytes make a reader panic; malformed ones are an error with their place.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub fn put_step(code: &mut Vec<u8>, from: u32, to: u32) {
     put(code, step.unsigned_abs() << 1 | u64::from(step < 0));
 }
 
-/// Bytes that are not as they were written.
+/// Malformed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// Offset of what was found.

@@ -157,7 +157,7 @@ impl Borg {
     async fn drain_for_free(self: &Rc<Self>) -> Result<(), IoError> {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::for_free);
         let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
-        mover.may_be_aborted();
+        mover.allow_abort();
         let mut pages = self.store.pages_where(|_, entry| entry.dirty);
         pages.truncate(BATCH);
         mover.outgoing(&pages).await?;

@@ -34,7 +34,6 @@ pub(super) enum Maintenance {
     },
     /// Drain all dirty pages.
     DrainAll,
-
     /// A checkpoint, so that recovery has less of the log to read.
     Checkpoint,
 }

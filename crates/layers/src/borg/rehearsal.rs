@@ -197,7 +197,7 @@ impl Rehearsal {
         let drained_sectors = borg.traffic_of(PLAYED).drained * PAGE_SECTORS;
         let drained;
         let (borg, twins) = if course.drains {
-            // What is being copied for free is not awaited: it is drained by others.
+            // Free copies under way are not awaited: the layer on new twins drains the pages that are still dirty.
             drained = Twins::new(&self.models);
             let [Some(origin), Some(bopt)] = &drained.devices[..] else { return Ok(None) };
             (self.open(borg.store.fork(), origin.clone(), bopt.clone()), &drained)

@@ -5,6 +5,7 @@
 //! changed after it was written. The two must be distinguished: a torn write was never acknowledged, and may be
 //! dropped; rotten data may have been acknowledged.
 
+pub mod blob;
 pub mod pair;
 pub mod parity;
 pub mod quiet;

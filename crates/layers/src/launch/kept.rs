@@ -1,8 +1,8 @@
-//! Sequences kept over restarts, in an area that the volume file names: two copies in turn, in sealed sectors.
+//! Sequences kept over restarts, in an area that the volume file names: two copies, written in turn
+//! ([`blob`]).
 //!
-//! A copy: a magic and features, the length of the rest, the sectors of the volume, and up to 16 pages that belong to
-//! sequences with their checksums; then the sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time
-//! depends on it.
+//! A copy: features, the sectors of the volume, and up to 16 pages that belong to sequences with their checksums; then the
+//! sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time depends on them.
 //!
 //! Fault model: a copy that is torn or rotten is ignored, and the other one, which may be older, is used; without one,
 //! learning begins anew. The same if none of the pages is as it was: then the area belongs to another volume of this
@@ -17,16 +17,18 @@ use seekless_core::{
 };
 
 use crate::bytes::{put, u32_at, u64_at};
-use crate::durable::sector::{Part, ROOM, Sector};
-use crate::durable::{CopyState, region};
+use crate::durable::blob::{self, Head};
+use crate::durable::region;
+use crate::durable::sector::Part;
 use crate::pattern::{Bounds, Sequences};
 
 const MAGIC: [u8; 8] = *b"SKLSEQS1";
 /// Pages that show which volume it is.
 pub const WITNESSES: usize = 16;
-/// Bytes before the sequences: magic, features, number of witnesses, length, sectors, and the witnesses.
-const HEADER: usize = 32 + WITNESSES * 16;
-const SECTOR: usize = SECTOR_BYTES as usize;
+/// Bytes before the sequences: features, number of witnesses, sectors, and the witnesses.
+const HEADER: usize = FIRST_WITNESS + WITNESSES * 16;
+const SECTORS_AT: usize = 8;
+const FIRST_WITNESS: usize = 16;
 
 /// The area.
 pub struct Kept {
@@ -63,9 +65,11 @@ impl Kept {
         }
         let mut kept = Kept { area, copy_sectors, last: (1, 0) };
         let Some(bytes) = kept.newest().await? else { return Ok((kept, None)) };
-        let sectors = of.geometry().sectors;
-        if u64_at(&bytes, 24) != sectors {
-            let theirs = u64_at(&bytes, 24);
+        if bytes.len() < HEADER || u32_at(&bytes, 0) != 0 {
+            return Err(refused("found sequences of a later version, expected those of this one".to_owned()));
+        }
+        let (theirs, sectors) = (u64_at(&bytes, SECTORS_AT), of.geometry().sectors);
+        if theirs != sectors {
             return Err(refused(format!(
                 "found the sequences of another volume, of {theirs} sectors, expected those of this one, of {sectors}: an \
                  area of zeroes begins anew"
@@ -79,32 +83,25 @@ impl Kept {
         Ok((kept, Sequences::decode(sequences, bounds, sectors / PAGE_SECTORS).ok()))
     }
 
-    /// The newest whole copy, without seals; `None` if there is none, in an area of sequences or of zeroes.
+    /// The bytes of the newest whole copy; `None` if there is none, in an area of sequences or of zeroes.
     async fn newest(&mut self) -> Result<Option<Vec<u8>>, IoError> {
         let (mut found, mut ours, mut other) = (Vec::new(), false, false);
         for copy in 0..2 {
-            let first = region::read(&*self.area, self.copy(copy, 1)).await?.to_vec();
-            let is_ours = first.starts_with(&MAGIC);
-            let is_whole = matches!(part().look(self.copy(copy, 1).start, &first), Sector::Whole(_));
-            if is_ours && is_whole && u32_at(&first, 8) != 0 {
-                return Err(refused(
-                    "found sequences of a later version, expected those of this one".to_owned(),
-                ));
-            }
-            (ours, other) = (ours | is_ours, other | first.iter().any(|byte| *byte != 0));
-            let length = u64_at(&first, 16);
-            let sectors = length.div_ceil(ROOM as u64);
-            if !is_ours || !is_whole || sectors == 0 || sectors > self.copy_sectors {
+            let at = self.copy(copy, 1);
+            let first = region::read(&*self.area, at).await?.to_vec();
+            let head = blob::head(MAGIC, part(), at.start, &first);
+            ours |= head != Head::Other;
+            other |= first.iter().any(|byte| *byte != 0);
+            let Head::Whole { generation, length } = head else { continue };
+            self.last.1 = self.last.1.max(generation);
+            if length > blob::room(self.copy_sectors) {
                 continue;
             }
-            let at = self.copy(copy, sectors);
-            let bytes = region::read(&*self.area, at).await?.to_vec();
-            let state = CopyState::of(part(), at, &bytes);
-            self.last.1 = self.last.1.max(state.newest().unwrap_or(0));
-            if let CopyState::Whole(generation) = state {
-                let rooms = bytes.chunks(SECTOR).flat_map(|sector| &sector[..ROOM]).copied();
-                found.push((generation, copy, rooms.take(length as usize).collect()));
-            }
+            let all = region::read(&*self.area, self.copy(copy, blob::sectors(length))).await?;
+            found.extend(
+                all.look(|all| blob::open(part(), at.start, generation, all))
+                    .map(|bytes| (generation, copy, bytes)),
+            );
         }
         if !ours && other {
             let why = "found other data in the area of sequences, expected sequences or zeroes";
@@ -127,7 +124,7 @@ impl Kept {
 
     /// Most bytes of sequences.
     pub fn room(&self) -> u64 {
-        self.copy_sectors * ROOM as u64 - HEADER as u64
+        blob::room(self.copy_sectors) - HEADER as u64
     }
 
     /// Writes the sequences, encoded, of the volume `of` over the older copy. `witnesses` are pages that belong to them.
@@ -141,23 +138,17 @@ impl Kept {
         of: &dyn BlockDevice,
     ) -> Result<(), IoError> {
         let how = Hints { class: Class::Background, ..Hints::default() };
-        let mut header = vec![0; HEADER];
-        put(&mut header, 0, &MAGIC);
-        put(&mut header, 12, &(witnesses.len().min(WITNESSES) as u32).to_le_bytes());
-        put(&mut header, 16, &((HEADER + encoded.len()) as u64).to_le_bytes());
-        put(&mut header, 24, &of.geometry().sectors.to_le_bytes());
-        for (page, at) in witnesses.iter().take(WITNESSES).zip((32..).step_by(16)) {
-            put(&mut header, at, &page.to_le_bytes());
-            put(&mut header, at + 8, &sum_of(of, *page, &how).await?.to_le_bytes());
+        let mut bytes = vec![0; HEADER];
+        put(&mut bytes, 4, &(witnesses.len().min(WITNESSES) as u32).to_le_bytes());
+        put(&mut bytes, SECTORS_AT, &of.geometry().sectors.to_le_bytes());
+        for (page, at) in witnesses.iter().take(WITNESSES).zip((FIRST_WITNESS..).step_by(16)) {
+            put(&mut bytes, at, &page.to_le_bytes());
+            put(&mut bytes, at + 8, &sum_of(of, *page, &how).await?.to_le_bytes());
         }
-        let bytes = [&header, encoded].concat();
-        let mut sectors = vec![0; bytes.len().div_ceil(ROOM) * SECTOR];
-        for (from, to) in bytes.chunks(ROOM).zip(sectors.chunks_mut(SECTOR)) {
-            to[..from.len()].copy_from_slice(from);
-        }
+        bytes.extend(encoded);
         let (copy, generation) = (1 - self.last.0, self.last.1 + 1);
-        let at = self.copy(copy, (sectors.len() / SECTOR) as u64);
-        part().seal(at.start, generation, &mut sectors);
+        let at = self.copy(copy, blob::sectors(bytes.len() as u64));
+        let sectors = blob::seal(MAGIC, part(), at.start, generation, &bytes);
         // Its sectors are not reused, whether it succeeds or not.
         self.last.1 = generation;
         region::write(&*self.area, at, &Buffer::from_vec(sectors), &how).await?;
@@ -186,8 +177,8 @@ async fn sum_of(of: &dyn BlockDevice, page: u64, how: &Hints) -> Result<u32, IoE
 
 /// Whether one of the witnesses is as it was, or there are none.
 async fn is_of(bytes: &[u8], of: &dyn BlockDevice) -> Result<bool, IoError> {
-    let many = u32_at(bytes, 12) as usize;
-    for at in (32..).step_by(16).take(many.min(WITNESSES)) {
+    let many = u32_at(bytes, 4) as usize;
+    for at in (FIRST_WITNESS..).step_by(16).take(many.min(WITNESSES)) {
         let page = u64_at(bytes, at);
         let there = page < of.geometry().sectors / PAGE_SECTORS;
         if there && sum_of(of, page, &Hints::default()).await? == u32_at(bytes, at + 8) {

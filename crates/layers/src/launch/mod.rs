@@ -277,6 +277,8 @@ impl Layer for Launch {
 
     fn give_up(&self) -> IoFuture<'_, ()> {
         io(async move {
+            // One that is being written would come after it.
+            let _turn = self.keeping.exclusive(Extent::new(0, 1), &Hints::default()).await;
             let kept = self.kept.take();
             if let Some(kept) = &kept { kept.give_up().await } else { Ok(()) }
         })

@@ -31,8 +31,8 @@ pub struct Load {
 pub struct Contender {
     pub name: &'static str,
     child: Child,
-    socket: PathBuf,
-    export: &'static str,
+    pub socket: PathBuf,
+    pub export: &'static str,
     /// Seconds and CPU seconds of each round, per load; medians are printed.
     pub seen: Vec<Vec<(f64, f64)>>,
 }
@@ -107,30 +107,6 @@ pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> R
         }
     }
     Ok(())
-}
-
-/// Writes an export from its beginning, with bytes that are not zeroes, and flushes it.
-#[allow(dead_code)] // each example uses a part of this module
-pub fn fill(contender: &Contender, bytes: u64) -> Result<(), Box<dyn Error>> {
-    const PIECE: u64 = 256 << 10;
-    let mut socket = UnixStream::connect(&contender.socket)?;
-    client::agree(&mut socket, contender.export, false)?;
-    let data = vec![7; PIECE as usize];
-    let mut answered = |out: &[u8]| -> Result<(), Box<dyn Error>> {
-        socket.write_all(out)?;
-        let mut reply = [0; 16];
-        socket.read_exact(&mut reply)?;
-        if reply[4..8] == [0; 4] { Ok(()) } else { Err("a request to fill the export failed".into()) }
-    };
-    let mut out = Vec::new();
-    for at in (0..bytes).step_by(PIECE as usize) {
-        out.clear();
-        client::request(&mut out, nbd::Command::Write, at, at, &data);
-        answered(&out)?;
-    }
-    out.clear();
-    client::request(&mut out, nbd::Command::Flush, 0, 0, &[]);
-    answered(&out)
 }
 
 /// Seconds, and CPU seconds of the server, for a load.

@@ -133,15 +133,15 @@ impl FromStr for Unit {
 
 /// Columns of one trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Columns(pub Vec<Column>);
+pub(super) struct ColumnList(pub Vec<Column>);
 
-impl Columns {
+impl ColumnList {
     fn find<T>(&self, of: impl Fn(&Column) -> Option<T>) -> Option<T> {
         self.0.iter().find_map(of)
     }
 
     /// Checks that they describe requests, each by one column.
-    pub fn check(self) -> Result<Columns, String> {
+    pub fn check(self) -> Result<ColumnList, String> {
         let offset = self.find(|column| if let Column::Offset(unit) = column { Some(*unit) } else { None });
         let size = self.find(|column| if let Column::Size(unit) = column { Some(*unit) } else { None });
         match (offset, size) {
@@ -215,7 +215,7 @@ impl Value for u64 {
 
 /// Decodes records of these columns.
 pub(super) struct Rows {
-    columns: Columns,
+    columns: ColumnList,
     /// Nanoseconds of the unit of times, and bytes of a sector, where a column does not say.
     time_unit: u64,
     sector_bytes: u64,
@@ -240,7 +240,7 @@ struct Row {
 
 impl Rows {
     /// Rows of `columns`, with the units of `content` where a column has none.
-    pub fn new(columns: Columns, content: &Content) -> Result<Rows, Flaw> {
+    pub fn new(columns: ColumnList, content: &Content) -> Result<Rows, Flaw> {
         let names = columns.0.iter().any(|column| matches!(column, Column::Volume | Column::Device));
         let naming = if names { Naming::Named } else { Naming::Numbered };
         content.volumes.set_naming(naming).map_err(|_| Flaw {
@@ -262,16 +262,26 @@ impl Rows {
         self.columns.0.len()
     }
 
-    /// Decodes a record from the values of its columns, in order.
+    /// Decodes a record from the values of its columns, in order: as many as there are columns, or also more if `open`.
     pub fn record<V: Value>(
         &mut self,
-        values: impl Iterator<Item = V>,
+        mut values: impl Iterator<Item = V>,
+        open: bool,
         events: &mut EventQueue,
     ) -> Result<(), Flaw> {
         let mut row = Row::default();
         let columns = std::mem::take(&mut self.columns.0);
-        let set =
-            columns.iter().zip(values).try_for_each(|(column, value)| self.set(&mut row, column, value));
+        let miscounted = || Flaw {
+            found: "another number of columns".into(),
+            expected: format!("{} columns", columns.len()),
+        };
+        let mut set = columns.iter().try_for_each(|column| {
+            let value = values.next().ok_or_else(miscounted)?;
+            self.set(&mut row, column, value)
+        });
+        if set.is_ok() && !open && values.next().is_some() {
+            set = Err(miscounted());
+        }
         self.columns.0 = columns;
         set?;
         self.emit(&row, events)

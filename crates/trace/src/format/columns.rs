@@ -53,7 +53,7 @@ pub enum Columns {
 pub struct Named {
     /// `None`: blanks.
     separator: Option<char>,
-    columns: column::Columns,
+    columns: column::ColumnList,
     /// Whether further columns are ignored.
     open: bool,
 }
@@ -83,7 +83,7 @@ impl FromStr for Named {
         let open = parts.last() == Some(&"*");
         let parts = if open { &parts[..parts.len() - 1] } else { &parts[..] };
         let columns = column::parse::<Column>(parts.iter())?;
-        Ok(Named { separator, columns: column::Columns(columns).check()?, open })
+        Ok(Named { separator, columns: column::ColumnList(columns).check()?, open })
     }
 }
 
@@ -109,19 +109,21 @@ struct Lines {
 impl Lines {
     fn decode(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let Lines { named, rows, .. } = self;
-        let wanted = rows.len();
-        let count = |parts: usize| {
-            if parts == wanted || parts > wanted && named.open {
-                return Ok(());
-            }
-            Err(Flaw { found: format!("{parts} columns in {}", quoted(line)), expected: format!("{wanted}") })
+        let decoded = match named.separator {
+            Some(separator) => rows.record(line.split(separator), named.open, events),
+            None => rows.record(line.split_whitespace(), named.open, events),
         };
-        if let Some(separator) = named.separator {
-            count(line.split(separator).count())?;
-            return rows.record(line.split(separator), events);
-        }
-        count(line.split_whitespace().count())?;
-        rows.record(line.split_whitespace(), events)
+        // A column too many or too few is what is wrong, whatever it made of the others.
+        decoded.map_err(|flaw| {
+            let parts = match named.separator {
+                Some(separator) => line.split(separator).count(),
+                None => line.split_whitespace().count(),
+            };
+            if parts == rows.len() || parts > rows.len() && named.open {
+                return flaw;
+            }
+            Flaw { found: format!("{parts} columns in {}", quoted(line)), expected: rows.len().to_string() }
+        })
     }
 }
 

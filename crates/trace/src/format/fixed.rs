@@ -42,7 +42,7 @@ fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
 pub struct Fixed {
     /// Where the value of each column lies.
     places: Vec<Place>,
-    columns: column::Columns,
+    columns: column::ColumnList,
     bytes: usize,
 }
 
@@ -138,7 +138,7 @@ impl RecordFormat for Records {
     }
 
     fn record(&mut self, bytes: &[u8], events: &mut EventQueue) -> Result<(), Flaw> {
-        self.rows.record(self.fixed.places.iter().map(|place| place.value(bytes)), events)
+        self.rows.record(self.fixed.places.iter().map(|place| place.value(bytes)), false, events)
     }
 
     fn warnings(&self) -> Vec<String> {

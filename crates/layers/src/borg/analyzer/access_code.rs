@@ -49,7 +49,7 @@ fn ranges(bytes: &mut Reader<'_>, pages: u64) -> Result<Vec<Range>, Unfit> {
         touched = bytes.step(touched)?;
         bytes.ensure(start < end && end <= pages.min(u64::from(u32::MAX)), "a range of the volume")?;
         bytes.ensure(requests > 0 && passed <= requests, "requests for a range")?;
-        // Who passes on from a range arrives in the next one.
+        // Requests that pass on from a range arrive in the next one.
         let arrives = |before: &Range| u64::from(before.end) == start && before.passed <= requests;
         let fits = ranges.last().is_none_or(|before| before.passed == 0 || arrives(before));
         bytes.ensure(fits, "the range that requests pass on to")?;

@@ -113,8 +113,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Its free copies end when something else has to be moved.
-    pub fn may_be_aborted(&self) {
+    /// Lets its free copies be aborted when something else has to be moved.
+    pub fn allow_abort(&self) {
         self.borg.movers.state.borrow_mut().abortable = true;
     }
 

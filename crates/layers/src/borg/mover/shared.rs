@@ -27,7 +27,7 @@ pub(super) struct Moving {
     stop_requests: u32,
     /// The ticket of a mover that copies for free.
     pub(super) free: Option<Ticket>,
-    /// Whether its copies may be aborted, since no one waits for them.
+    /// Whether its copies may be aborted, since nothing waits for them.
     pub(super) abortable: bool,
 }
 

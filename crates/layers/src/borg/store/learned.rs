@@ -4,31 +4,25 @@
 //! nothing else moves, and a BOPT of before gets an area too. A program that knows none takes these segments for free, and
 //! writes a super page without an area.
 //!
-//! A copy is a head and bytes that only the layer understands, in sealed sectors. It is written outside of sessions, under
-//! a lock of its own.
+//! A copy has bytes that only the layer understands ([`blob`]). It is written outside of sessions, under a lock of its own.
 //!
 //! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the BOPT
-//! was given up. Faults: if no copy
-//! is whole, nothing was learned; the head has a checksum of all bytes, since sectors of two writes that were both
-//! interrupted have the same generation.
+//! was given up. Faults: if no copy is whole, nothing was learned.
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, mutant};
+use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
 
-use super::format::{OLD, PAGE};
+use super::format::OLD;
 use super::layout::Layout;
 use super::session::Session;
 use super::{Store, did};
-use crate::bytes::{put, u32_at, u64_at};
+use crate::durable::blob::{self, Head};
 use crate::durable::region;
-use crate::durable::sector::{Part, ROOM, Sector};
+use crate::durable::sector::Part;
 
 /// Magic of a copy.
 const MAGIC: [u8; 8] = *b"SKLBORG5";
-/// Length and checksum precede the bytes.
-const HEAD: usize = 24;
-const BYTES: usize = SECTOR_BYTES as usize;
-/// A write buffer of fewer segments has no area.
+/// A write buffer of fewer segments has no area, and neither has one without a read cache, in which a plan could place pages.
 const FEWEST_SEGMENTS: u32 = 10;
 /// The area takes this part of the write buffer, at least a segment.
 const PART: u32 = 32;
@@ -71,10 +65,10 @@ pub enum LearnedState {
 }
 
 impl Area {
-    /// The area of a BOPT: the last segments of its write buffer; `None` if that has too few.
+    /// The area of a BOPT: the last segments of its write buffer; `None` if that has too few, or nothing can be placed.
     pub fn of(layout: Layout) -> Option<Area> {
         let segments = (layout.write_buffer / PART).min(LARGEST / layout.segment).max(1);
-        (layout.write_buffer >= FEWEST_SEGMENTS).then(|| {
+        (layout.write_buffer >= FEWEST_SEGMENTS && layout.read_cache > 0).then(|| {
             let first = layout.slots_of(layout.segments() - segments).start;
             Area { first: layout.page(first), pages: u64::from(segments * layout.segment) }
         })
@@ -102,46 +96,17 @@ impl Area {
     /// The first sectors of a copy, as many as these bytes take with a head.
     fn sectors(self, copy: u64, bytes: u64) -> Extent {
         let at = Extent::of_pages(self.first + copy * (self.pages / 2), self.pages / 2);
-        Extent { sectors: (bytes + HEAD as u64).div_ceil(ROOM as u64), ..at }
+        Extent { sectors: blob::sectors(bytes), ..at }
     }
 
     /// The bytes that a copy has room for.
     fn room(self) -> u64 {
-        self.pages / 2 * PAGE_SECTORS * ROOM as u64 - HEAD as u64
+        blob::room(self.pages / 2 * PAGE_SECTORS)
     }
 }
 
 fn part(identity: u128) -> Part {
     Part::of(MAGIC, identity)
-}
-
-/// A head and bytes, sealed for their place.
-fn sealed(bytes: &[u8], at: Extent, generation: u64, identity: u128) -> Vec<u8> {
-    let mut head = vec![0; HEAD];
-    put(&mut head, 0, &MAGIC);
-    put(&mut head, 8, &(bytes.len() as u64).to_le_bytes());
-    put(&mut head, 16, &crc32c::crc32c(bytes).to_le_bytes());
-    head.extend(bytes);
-    let mut sectors = vec![0; at.bytes() as usize];
-    for (sector, bytes) in sectors.chunks_exact_mut(BYTES).zip(head.chunks(ROOM)) {
-        put(sector, 0, bytes);
-    }
-    part(identity).seal(at.start, generation, &mut sectors);
-    sectors
-}
-
-/// The bytes in the sectors at `at`, if they are whole; the first of them is.
-fn opened(sectors: &[u8], at: Extent, generation: u64, identity: u128) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(sectors.len());
-    for (sector, number) in sectors.chunks_exact(BYTES).zip(0..) {
-        if part(identity).look(at.start + number, sector) != Sector::Whole(generation) {
-            return None;
-        }
-        bytes.extend(&sector[..ROOM]);
-    }
-    let (length, sum) = (u64_at(&bytes, 8) as usize, u32_at(&bytes, 16));
-    let bytes = bytes.get(HEAD..HEAD + length)?;
-    (crc32c::crc32c(bytes) == sum).then(|| bytes.to_vec())
 }
 
 impl Store {
@@ -165,15 +130,12 @@ impl Store {
                 damaged = true;
                 continue;
             };
-            let found = head.look(|head| {
-                let is_copy = head.starts_with(&MAGIC);
-                (part(identity).look(at.start, head), is_copy, u64_at(head, 8))
-            });
-            match found {
-                (Sector::Whole(generation), true, length) if length <= area.room() => {
+            match head.look(|head| blob::head(MAGIC, part(identity), at.start, head)) {
+                Head::Whole { generation, length } if length <= area.room() => {
                     heads.push((generation, copy, length));
                 }
-                (_, is_copy, _) => damaged |= is_copy,
+                Head::Whole { .. } | Head::Damaged => damaged = true,
+                Head::Other => {}
             }
         }
         heads.sort_unstable_by_key(|(generation, ..)| std::cmp::Reverse(*generation));
@@ -191,8 +153,8 @@ impl Store {
         for &(generation, copy, length) in &heads {
             let at = area.sectors(copy, length);
             let sectors = readable(region::read(&*self.bopt, at).await)?;
-            let bytes =
-                sectors.and_then(|sectors| sectors.look(|sectors| opened(sectors, at, generation, identity)));
+            let open = |sectors: &[u8]| blob::open(part(identity), at.start, generation, sectors);
+            let bytes = sectors.and_then(|sectors| sectors.look(open));
             if let Some(found) = bytes {
                 edge("what was learned is read after a restart");
                 self.disk.borrow_mut().learned = Copies { copy, newest, known: true, bytes: length };
@@ -229,7 +191,7 @@ impl Store {
             // Behind the header of the first batch.
             at.start = Extent::of_pages(self.layout.page(self.layout.cached_slots() + 1), 1).start;
         }
-        let sectors = Buffer::from_vec(sealed(bytes, at, generation, identity));
+        let sectors = Buffer::from_vec(blob::seal(MAGIC, part(identity), at.start, generation, bytes));
         did("what was learned", at, at.start.0);
         for (part, piece) in sectors.split(at, AT_ONCE) {
             let _writing = self.lock_learned(how).await;
@@ -272,5 +234,3 @@ fn readable(read: Result<Buffer, IoError>) -> Result<Option<Buffer>, IoError> {
         read => read.map(Some),
     }
 }
-
-const _: () = assert!(PAGE == 8 * BYTES);

@@ -215,7 +215,7 @@ fn one_of_before_gets_an_area_where_its_log_is_free() {
 #[test]
 fn a_full_log_ends_before_the_area() {
     run(1, async {
-        let options = Options { drain_below: 0.0, write_buffer: 1.0, ..Options::default() };
+        let options = Options { drain_below: 0.0, write_buffer: 0.9, ..Options::default() };
         let World { borg, disk } = world(options.clone(), PAGES).await;
         let area = borg.store.disk().page.learned.unwrap();
         let mut borg = borg;
@@ -234,6 +234,17 @@ fn a_full_log_ends_before_the_area() {
         for at in held {
             assert_eq!(read(&*borg, at).await, stamped(at, 5).to_vec());
         }
+    });
+}
+
+/// As in the staging area of `proximal`: no plan places a page there.
+#[test]
+fn without_a_read_cache_there_is_no_area() {
+    run(1, async {
+        let World { borg, .. } = world(Options { write_buffer: 1.0, ..Options::default() }, PAGES).await;
+        write(&*borg, Extent::of_pages(0, 1), 1).await;
+        borg.stop().await.unwrap();
+        assert_eq!((borg.store.disk().page.learned, counter(&borg, "learned_room_bytes")), (None, 0));
     });
 }
 
