@@ -135,10 +135,31 @@ impl Raid {
             rows.extend(0..layout.rows());
             loaded = self.load_rows(group, &rows, how).await;
         }
-        let mut solved = BTreeMap::new();
+        let (mut solved, mut left) = (BTreeMap::new(), BTreeMap::new());
         for row in rows {
-            let found = loaded.row(layout.members(), row).solve(layout, group);
-            solved.insert(row, found.map_err(|damaged| self.unsolvable(group, row, &damaged, &loaded))?);
+            match loaded.row(layout.members(), row).solve(layout, group) {
+                Ok(found) => drop(solved.insert(row, found)),
+                Err(damaged) => drop(left.insert(row, damaged)),
+            }
+        }
+        if how.verify && !left.is_empty() {
+            edge("a row with several weak blocks is read without verifying");
+            let how = Hints { verify: false, ..how.clone() };
+            let read = self.load_rows(group, &left.keys().copied().collect(), &how).await;
+            left.retain(|row, weak| {
+                let Ok(mut found) = read.row(layout.members(), *row).solve(layout, group) else { return true };
+                weak.retain(|member| !found.damaged.contains(member));
+                found.damaged.append(weak);
+                solved.insert(*row, found);
+                false
+            });
+            loaded.error = read.error.or(loaded.error);
+            for (member, sums) in read.sums {
+                loaded.sums.entry(member).or_insert(sums);
+            }
+        }
+        if let Some((row, damaged)) = left.first_key_value() {
+            return Err(self.unsolvable(group, *row, damaged, &loaded));
         }
         self.repair(group, &solved, loaded.sums).await;
         Ok(solved)
@@ -163,11 +184,12 @@ impl Raid {
         let (layout, missing) = (&self.members.layout, self.members.missing(group));
         let mut writes: BTreeMap<usize, Blocks> = BTreeMap::new();
         for (row, solved) in solved {
-            let Some(member) = solved.damaged.filter(|member| Some(*member) != missing) else { continue };
-            let (block, content) = (layout.block(group, *row), &solved.blocks[member]);
-            let entry = encoded(&solved.entries[member], self.members.place(member, block), content);
-            sums.entry(member).or_insert_with(Sums::blank).set(*row, entry);
-            writes.entry(member).or_default().insert(block, content.clone());
+            for member in solved.damaged.iter().copied().filter(|member| Some(*member) != missing) {
+                let (block, content) = (layout.block(group, *row), &solved.blocks[member]);
+                let entry = encoded(&solved.entries[member], self.members.place(member, block), content);
+                sums.entry(member).or_insert_with(Sums::blank).set(*row, entry);
+                writes.entry(member).or_default().insert(block, content.clone());
+            }
         }
         let how = Hints { fua: !mutant::is("raid4: a repair without FUA"), ..Hints::default() };
         for (member, mut blocks) in writes {

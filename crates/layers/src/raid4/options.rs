@@ -63,6 +63,7 @@ pub const EDGES: &[&str] = &[
     "a damaged block is repaired",
     "a repair fails: its member is out of service",
     "a verifying read finds a damaged block",
+    "a row with several weak blocks is read without verifying",
     "of a run that cannot be read, each block is",
     "a checksum block cannot be read: it follows from the other members",
     "a checksum block cannot be read in a replay: it follows from the other members",

@@ -114,7 +114,7 @@ impl Raid {
             if found.entries[member].is_some() {
                 continue;
             }
-            let follows = found.solve(layout, group).ok().filter(|solved| solved.damaged == Some(member));
+            let follows = found.solve(layout, group).ok().filter(|solved| solved.damaged == [member]);
             let place = self.members.place(member, layout.block(group, row));
             let says = |content: &Buffer| Entry::decode(loaded.sums.get(&member)?.entry(row), place, content);
             let (content, entry) = match (follows, &found.blocks[member]) {

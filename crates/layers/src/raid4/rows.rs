@@ -26,8 +26,8 @@ pub struct Solved {
     pub blocks: Vec<Buffer>,
     /// Their entries.
     pub entries: Vec<Entry>,
-    /// The member whose block was damaged, if any.
-    pub damaged: Option<usize>,
+    /// The members whose blocks are to be written: the one that was damaged, and those that are weak.
+    pub damaged: Vec<usize>,
 }
 
 /// Adds (exclusive or) a block to another.
@@ -98,7 +98,7 @@ impl Row {
                 }
             };
         }
-        Ok(Solved { blocks, entries, damaged: damaged.first().copied() })
+        Ok(Solved { blocks, entries, damaged })
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
                 found.entries[damaged] = None;
             }
             let solved = found.solve(&LAYOUT, group).unwrap();
-            prop_assert_eq!(solved.damaged, Some(damaged));
+            prop_assert_eq!(&solved.damaged, &[damaged]);
             for member in 0..4 {
                 prop_assert_eq!(solved.blocks[member].to_vec(), whole.blocks[member].clone().unwrap().to_vec());
                 let (entry, expected) = (solved.entries[member], whole.entries[member].unwrap());
                 prop_assert_eq!((entry.low(), entry.covers), (expected.low(), expected.covers));
             }
-            prop_assert!(whole.solve(&LAYOUT, group).unwrap().damaged.is_none());
+            prop_assert!(whole.solve(&LAYOUT, group).unwrap().damaged.is_empty());
             // That a write was lost is only known from what it was written with.
             if second != damaged && !old {
                 found.entries[second] = None;

@@ -184,6 +184,34 @@ proptest! {
         });
     }
 
+    /// Two blocks of a row are weak, checksum blocks among them: a verifying read repairs both, since others read them.
+    #[test]
+    fn what_is_weak_in_two_blocks_of_a_row_is_repaired(
+        first in 0..3_usize, other in 1..3_usize, block in 0..8_u64, sums: bool,
+    ) {
+        world(async || {
+            let devices = Devices::new(false, "");
+            let raid = devices.open().await.unwrap();
+            write(&*raid, 0, SECTORS, 7).await.unwrap();
+            raid.stop().await.unwrap();
+            let weak = |block: u64| {
+                let at = (geometry::HEAD + block) * 4_096;
+                format!("until_written = true\nrate_pct = 100\nweak = true\nat = '{at}'\nsize = '4KiB'")
+            };
+            let second = if sums { block / 4 * 4 } else { block };
+            let raid = devices.map(|number, device| match number {
+                _ if number == first => with_error(device, &weak(block)),
+                _ if number == (first + other) % 3 => with_error(device, &weak(second)),
+                _ => device.clone(),
+            });
+            let raid = raid.open().await.unwrap();
+            let (all, verify) = (Extent::new(0, SECTORS), Hints { verify: true, ..Hints::default() });
+            raid.read(all, Buffer::zeroed(all.bytes()), verify).await.unwrap();
+            assert!(raid.repaired.get() >= 2, "{}", raid.repaired.get());
+            assert_eq!(content(&raid).await, [7; SECTORS as usize]);
+        });
+    }
+
     /// The program ends without a stop, with writes under way: flushed data is there, also without a member if the
     /// array has a log.
     #[test]
