@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
-use crate::measure::{Cost, LayerTraffic, Readiness, Reconfigured, SnapshotSpace};
+use crate::measure::{Cost, Hits, LayerTraffic, Readiness, Reconfigured, SnapshotSpace};
 use crate::model::Modelled;
 use crate::record::Record;
 use crate::request::{Account, Class, Hints, Op};
@@ -328,6 +328,11 @@ pub trait Layer: BlockDevice {
 
     /// Traffic above and below it for one account; `None` if it does not count.
     fn traffic(&self, _account: Account) -> Option<LayerTraffic> {
+        None
+    }
+
+    /// How often its own copies served a request; `None` for a layer without copies.
+    fn hits(&self) -> Option<Hits> {
         None
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Nothing in here does I/O, reads a wall clock, starts a thread or draws an unseeded number.
 
+mod buckets;
 pub mod buffer;
 pub mod device;
 pub mod error;
@@ -12,6 +13,7 @@ mod invariant;
 pub mod limit;
 pub mod lock;
 pub mod measure;
+pub mod meter;
 pub mod model;
 pub mod mutant;
 pub mod record;
@@ -22,6 +24,7 @@ pub mod switch;
 mod top;
 pub mod units;
 
+pub use buckets::Buckets;
 pub use buffer::Buffer;
 pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};
 pub use error::{ErrorKind, IoError};
@@ -29,7 +32,8 @@ pub use flush_guard::FlushGuard;
 pub use gate::{Gate, GateGuard};
 pub use limit::Limits;
 pub use lock::{Mode, RangeLocks};
-pub use measure::{Cost, LayerTraffic, Readiness, Reconfigured, SnapshotSpace, Stage, Traffic};
+pub use measure::{Cost, Hits, LayerTraffic, Readiness, Reconfigured, SnapshotSpace, Stage, Traffic};
+pub use meter::Meter;
 pub use model::{Model, Modelled, Twin, Twins};
 pub use record::{Flags, Latency, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};

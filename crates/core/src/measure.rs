@@ -94,6 +94,15 @@ pub struct Reconfigured {
     pub promoted_pages: u64,
 }
 
+/// Use of a layer's own copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Pages or reads that the copies could have served.
+    pub lookups: u64,
+    /// Those that they did serve.
+    pub hit: u64,
+}
+
 /// Costs of a layer besides the time of the devices below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {

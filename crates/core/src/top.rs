@@ -50,38 +50,38 @@ impl BlockDevice for Top {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move {
+        io(self.switch.time(Op::Read, at.bytes(), async move {
             let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
             below.read(at, into, how).await
-        })
+        }))
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
+        io(self.switch.time(Op::Write, at.bytes(), async move {
             let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
             below.write(at, from, how).await
-        })
+        }))
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
+        io(self.switch.time(Op::Flush, 0, async move {
             let _permit = self.limits.admit(&how, 0).await;
             self.switch.enter().await.flush(how).await
-        })
+        }))
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
+        io(self.switch.time(Op::Discard, at.bytes(), async move {
             let (_permit, below) = self.enter(at, 0, &how).await?;
             below.discard(at, how).await
-        })
+        }))
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(async move {
+        io(self.switch.time(Op::WriteZeroes, at.bytes(), async move {
             let (_permit, below) = self.enter(at, 0, &how).await?;
             below.write_zeroes(at, how, zeroes).await
-        })
+        }))
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

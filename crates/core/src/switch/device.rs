@@ -14,23 +14,24 @@ impl BlockDevice for Switch {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move { self.enter().await.read(at, into, how).await })
+        io(self.time(Op::Read, at.bytes(), async move { self.enter().await.read(at, into, how).await }))
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.enter().await.write(at, from, how).await })
+        io(self.time(Op::Write, at.bytes(), async move { self.enter().await.write(at, from, how).await }))
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.enter().await.flush(how).await })
+        io(self.time(Op::Flush, 0, async move { self.enter().await.flush(how).await }))
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.enter().await.discard(at, how).await })
+        io(self.time(Op::Discard, at.bytes(), async move { self.enter().await.discard(at, how).await }))
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(async move { self.enter().await.write_zeroes(at, how, zeroes).await })
+        let work = async move { self.enter().await.write_zeroes(at, how, zeroes).await };
+        io(self.time(Op::WriteZeroes, at.bytes(), work))
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

@@ -14,8 +14,9 @@ use std::rc::Rc;
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
 use crate::gate::{Gate, GateGuard};
+use crate::meter::Meter;
 use crate::mutant;
-use crate::request::Hints;
+use crate::request::{Hints, Op};
 use crate::runtime::edge;
 
 /// Rare places of this code, which an exploration that changes layers has to reach.
@@ -26,6 +27,8 @@ pub const EDGES: &[&str] =
 pub struct Switch {
     child: RefCell<Rc<dyn BlockDevice>>,
     gate: Gate,
+    /// Counts and times requests, if that is wanted.
+    meter: RefCell<Option<Rc<Meter>>>,
 }
 
 /// Permission to have a request in flight, and the device for it.
@@ -45,7 +48,30 @@ impl Deref for InFlight<'_> {
 impl Switch {
     /// A switch with this child.
     pub fn new(child: Rc<dyn BlockDevice>) -> Switch {
-        Switch { child: RefCell::new(child), gate: Gate::default() }
+        Switch { child: RefCell::new(child), gate: Gate::default(), meter: RefCell::default() }
+    }
+
+    /// Counts and times requests from now on with `meter`.
+    pub fn measure(&self, meter: Option<Rc<Meter>>) {
+        self.meter.replace(meter);
+    }
+
+    /// What counts and times requests, if anything does.
+    pub fn meter(&self) -> Option<Rc<Meter>> {
+        self.meter.borrow().clone()
+    }
+
+    /// Awaits the answer of a request that arrives now, and counts and times it, if that is wanted.
+    pub async fn time<T>(
+        &self,
+        op: Op,
+        bytes: u64,
+        work: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        match self.meter() {
+            Some(meter) => meter.time(op, bytes, work).await,
+            None => work.await,
+        }
     }
 
     /// The child's current geometry; never smaller than before.

@@ -49,7 +49,7 @@ use std::rc::{Rc, Weak};
 use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
+    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, Hits, IoError,
     IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Readiness, Record, Zeroes,
     runtime,
 };
@@ -478,6 +478,11 @@ impl Layer for Borg {
 
     fn traffic(&self, account: Account) -> Option<LayerTraffic> {
         Some(self.traffic_of(account))
+    }
+
+    fn hits(&self) -> Option<Hits> {
+        let counted = self.ledger.borrow_mut().all();
+        Some(Hits { lookups: counted.pages, hit: counted.hits })
     }
 
     fn cost(&self) -> Cost {

@@ -26,7 +26,7 @@ use std::task::{Poll, Waker};
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos, Op,
+    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, Hits, IoFuture, Layer, Nanos, Op,
     PAGE_SECTORS, RangeLocks, Ticket, Zeroes, mutant,
 };
 
@@ -192,6 +192,11 @@ impl Layer for Cache {
 
     fn detach(&self) -> IoFuture<'_, ()> {
         io(self.quiesce())
+    }
+
+    fn hits(&self) -> Option<Hits> {
+        let counted = self.state.borrow().counted;
+        Some(Hits { lookups: counted.hits + counted.misses, hit: counted.hits })
     }
 
     /// Writes back dirty pages.

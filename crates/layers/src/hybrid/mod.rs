@@ -21,8 +21,8 @@ use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io};
 use seekless_core::runtime::{edge, now};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Nanos, Op, RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, Hits, IoError,
+    IoFuture, Layer, Nanos, Op, RangeLocks, Zeroes,
 };
 
 use crate::canary::Canary;
@@ -375,6 +375,10 @@ impl Layer for Hybrid {
             ("units_demoted", self.demoted.get()),
             ("map_sectors_written", map_sectors_written),
         ]
+    }
+
+    fn hits(&self) -> Option<Hits> {
+        Some(Hits { lookups: self.reads.get(), hit: self.reads_fast.get() })
     }
 
     /// Identity of the volume, on both devices.

@@ -19,8 +19,8 @@ use std::rc::{Rc, Weak};
 use seekless_core::device::io;
 use seekless_core::runtime;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Counters, Extent, Hints, IoError, IoFuture, Layer, Mode, Nanos, PAGE_BYTES,
-    PAGE_SECTORS, RangeLocks, Ticket, Zeroes,
+    BlockDevice, Buffer, Class, Counters, Extent, Hints, Hits, IoError, IoFuture, Layer, Mode, Nanos,
+    PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes,
 };
 
 use crate::cache::Cache;
@@ -263,6 +263,10 @@ impl Layer for Launch {
         let held = self.cache.counters().into_iter().find(|(name, _)| *name == "pages_held");
         counters.extend(held);
         counters
+    }
+
+    fn hits(&self) -> Option<Hits> {
+        Some(self.state.borrow().hits())
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::runtime::now;
-use seekless_core::{Counters, Extent, Nanos, ProcessId};
+use seekless_core::{Counters, Extent, Hits, Nanos, ProcessId};
 
 use super::Options;
 use crate::pattern::{Lasts, Programs, Sequences, Touched};
@@ -132,6 +132,10 @@ impl State {
         self.lasts = Lasts::default();
         self.launched.clear();
         self.fetched.clear();
+    }
+
+    pub fn hits(&self) -> Hits {
+        Hits { lookups: self.counted.reads, hit: self.counted.hits }
     }
 
     pub fn counters(&self) -> Counters {

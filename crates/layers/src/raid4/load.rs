@@ -147,7 +147,9 @@ impl Raid {
             let how = Hints { verify: false, ..how.clone() };
             let read = self.load_rows(group, &left.keys().copied().collect(), &how).await;
             left.retain(|row, weak| {
-                let Ok(mut found) = read.row(layout.members(), *row).solve(layout, group) else { return true };
+                let Ok(mut found) = read.row(layout.members(), *row).solve(layout, group) else {
+                    return true;
+                };
                 weak.retain(|member| !found.damaged.contains(member));
                 found.damaged.append(weak);
                 solved.insert(*row, found);

@@ -5,10 +5,10 @@
 //! the completion of the last request in flight to the next arrival; a request of unknown latency counts as completed
 //! at once.
 
-use seekless_core::{Nanos, Record};
+use seekless_core::{Buckets, Nanos, Record};
 use serde::Serialize;
 
-use super::buckets::{Buckets, Doubling};
+use super::buckets::{Doubling, doublings};
 
 /// A second.
 const SECOND: u64 = 1_000_000_000;
@@ -145,7 +145,7 @@ impl Clock {
             peak_per_s: self.peak,
             mean_per_s: per_s,
             burstiness: variance_per_s / per_s,
-            histogram: self.gaps.doublings(1e3),
+            histogram: doublings(&self.gaps, 1e3),
         }
     }
 

@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use seekless_core::{Nanos, Record};
+use seekless_core::{Buckets, Nanos, Record};
 use serde::Serialize;
 
-use super::buckets::{Buckets, Doubling};
+use super::buckets::{Doubling, doublings};
 use super::percent;
 
 /// A bound for hostile latencies.
@@ -140,7 +140,7 @@ impl Depth {
             p90_us: us(0.9),
             p99_us: us(0.99),
             max_us: self.longest.0 as f64 / 1e3,
-            histogram: self.took.doublings(1e3),
+            histogram: doublings(&self.took, 1e3),
         })
     }
 

@@ -33,7 +33,7 @@ use serde::Serialize;
 
 pub use analysis::{Analysis, characterise};
 pub use arrivals::{Arrivals, IdlePeriods};
-pub use buckets::{Buckets, Doubling};
+pub use buckets::Doubling;
 pub use depth::{DepthShare, Latencies, QueueDepth};
 pub use heat_map::{HEAT_LEVELS, HeatMap};
 pub use pages::RankPoint;

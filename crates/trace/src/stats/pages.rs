@@ -6,10 +6,10 @@
 
 use std::hint::black_box;
 
-use seekless_core::{Nanos, PAGE_BYTES};
+use seekless_core::{Buckets, Nanos, PAGE_BYTES};
 use serde::Serialize;
 
-use super::buckets::Buckets;
+use super::buckets::doublings;
 use super::reuse::{MissRatioCurve, Reuse};
 use super::sample::{Sample, mix};
 use super::stack::Stack;
@@ -173,7 +173,7 @@ impl Pages {
         stats.page_sampling = self.sample.sampling();
         stats.reuse_distances = self.reuse.distances();
         stats.miss_ratio_curve = self.curve();
-        stats.overwrite_intervals = self.overwrites.doublings(1e9);
+        stats.overwrite_intervals = doublings(&self.overwrites, 1e9);
     }
 }
 

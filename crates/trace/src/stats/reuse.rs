@@ -8,10 +8,10 @@
 //! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated: the sample
 //! consists of eight samples, of different pages, and the deviation of their curves is given.
 
-use seekless_core::{Nanos, PAGE_BYTES};
+use seekless_core::{Buckets, Nanos, PAGE_BYTES};
 use serde::Serialize;
 
-use super::buckets::{Buckets, Doubling};
+use super::buckets::{Doubling, doublings};
 use super::pages::Pages;
 
 /// Number of subsamples.
@@ -78,7 +78,7 @@ impl Reuse {
 
     /// Histogram of the distances, in pages.
     pub fn distances(&self) -> Vec<Doubling> {
-        self.merged().doublings(1.0)
+        doublings(&self.merged(), 1.0)
     }
 
     fn merged(&self) -> Buckets {
