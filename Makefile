@@ -28,8 +28,8 @@ build: toolchain ## build the program
 
 # Debug lines go to a file of their own, which debuggers find by the program's build id.
 PREFIX ?= /usr/local
-install: build ## install program, manual pages, completions, examples, book and demo traces: PREFIX=/usr/local DESTDIR=
-	scripts/install "$(CARGO_TARGET_DIR)/release/seekless" "$(DESTDIR)$(PREFIX)"
+install: build ## install program, manual pages, completions, systemd units, examples, book and demo traces: PREFIX=/usr/local DESTDIR=
+	scripts/install "$(CARGO_TARGET_DIR)/release/seekless" "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 demo: toolchain ## replay a real trace that ships with the project, without and with BORG
 	cargo build --profile demo --locked -p seekless --no-default-features

@@ -76,7 +76,7 @@ pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
 }
 
 /// Files and folders of the root, which a visitor sees first.
-const ROOT: [&str; 26] = [
+const ROOT: [&str; 27] = [
     ".ci",
     ".config",
     ".gitignore",
@@ -99,6 +99,7 @@ const ROOT: [&str; 26] = [
     "drives",
     "examples",
     "fuzz",
+    "packaging",
     "rustfmt.toml",
     "scripts",
     "tests",

@@ -219,6 +219,9 @@ fn an_installed_program_has_what_belongs_to_it() {
         "share/bash-completion/completions/seekless",
         "share/seekless/data/appstart2.blktrace.0.xz",
         "share/seekless/examples/borg.toml",
+        "share/seekless/grafana.json",
+        "lib/systemd/system/seekless@.service",
+        "lib/systemd/system/seekless@.socket",
         "share/doc/seekless/docs/book/README.md",
         "share/doc/seekless/crates/layers/src/borg/README.md",
     ] {
@@ -226,4 +229,26 @@ fn an_installed_program_has_what_belongs_to_it() {
     }
     let version = Command::new(prefix.join("bin/seekless")).arg("--version").output().unwrap();
     assert!(version.status.success() && version.stdout.starts_with(b"seekless "));
+    units_are_valid(&prefix.join("lib/systemd/system"));
+}
+
+/// Checks units as systemd reads them; skipped, with a message, where it is not installed.
+fn units_are_valid(folder: &std::path::Path) {
+    let names = ["seekless@home.service", "seekless@home.socket"];
+    for (name, template) in names.iter().zip(["seekless@.service", "seekless@.socket"]) {
+        std::os::unix::fs::symlink(folder.join(template), folder.join(name)).unwrap();
+    }
+    let paths = names.map(|name| folder.join(name));
+    match Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(&paths)
+        .output()
+    {
+        Ok(verified) => {
+            let said = String::from_utf8_lossy(&verified.stderr);
+            let ours: Vec<&str> = said.lines().filter(|line| line.contains("seekless")).collect();
+            assert!(verified.status.success() && ours.is_empty(), "{said}");
+        }
+        Err(error) => eprintln!("skipped: systemd-analyze: {error}"),
+    }
 }
