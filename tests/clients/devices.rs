@@ -95,7 +95,9 @@ fn without_registered_memory_a_file_is_served_as_well_and_that_is_said() {
     volume(folder.path(), "[component.disk]\nfile = \"disk.img\"\n", &[("disk", "")]);
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", HELD]);
-    command.arg(env!("CARGO_BIN_EXE_seekless")).args(["volume", "serve", "--io", "io_uring"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_seekless"))
+        .args(["volume", "serve", "--log", "plain", "--io", "io_uring"]);
     command.arg(folder.path().join("volume.toml")).stderr(Stdio::piped());
     let Ok(mut server) = command.spawn() else { return skipped("setpriv", "it is not installed") };
     let mut said = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);

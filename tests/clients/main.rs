@@ -13,6 +13,7 @@ mod file_systems;
 mod fsx;
 mod full;
 mod killed;
+mod measured;
 mod misbehaving;
 mod origin;
 mod places;

@@ -51,7 +51,7 @@ fn create(folder: &Path) {
 pub fn serve(folder: &Path, kind: &str) -> Command {
     create(folder);
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
-    command.args(["volume", "serve", "--io", kind]).arg(folder.join("volume.toml"));
+    command.args(["volume", "serve", "--log", "plain", "--io", kind]).arg(folder.join("volume.toml"));
     command.env("STATE_DIRECTORY", folder.join("state"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command

@@ -101,7 +101,7 @@ impl Folder {
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(60)) {
             all.push_str(&line);
             all.push('\n');
-            good = line.starts_with("try: ");
+            good = line.contains("try: ");
             if good {
                 break;
             }

@@ -17,6 +17,7 @@ mod input;
 mod judge;
 mod junit;
 mod lab;
+mod log;
 mod manual;
 mod output;
 mod progress;
@@ -29,6 +30,7 @@ mod stats;
 mod synth;
 mod table;
 mod text;
+mod top;
 mod trace;
 mod volume;
 mod workload;
@@ -36,6 +38,7 @@ mod workload;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use seekless_volume::live::Level;
 
 /// Optimises the layout of spinning disks, and predicts the savings
 #[derive(Parser)]
@@ -77,6 +80,9 @@ enum Command {
     /// Serve volumes live
     #[command(subcommand, after_help = "Example:\n  seekless volume serve home.toml")]
     Volume(volume::Command),
+    /// Show throughput and response times of a running volume
+    #[command(after_help = top::HELP)]
+    Top(top::Arguments),
     /// Write the manual pages
     #[command(after_help = manual::MAN_HELP)]
     Man(manual::Man),
@@ -142,13 +148,14 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Volume(command) => volume::run(command),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("error: {}", output::with_causes(&error)));
+            log::log(Level::Error, &format!("error: {}", output::with_causes(&error)));
             // Exit as clap does after its own errors.
             match error {
                 error if error.is::<Usage>() => ExitCode::from(2),

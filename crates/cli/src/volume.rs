@@ -4,10 +4,11 @@ mod attach;
 mod create;
 mod detach;
 mod events;
+mod metrics;
 pub mod replay;
 mod serve;
 mod snapshot;
-mod status;
+pub mod status;
 mod tell;
 mod tools;
 mod upgrade;
@@ -38,6 +39,9 @@ pub enum Command {
     /// Print the events of a running volume, a line of JSON each
     #[command(after_help = events::HELP)]
     Events(events::Arguments),
+    /// Print the status of a running volume as metrics for Prometheus
+    #[command(after_help = metrics::HELP)]
+    Metrics(metrics::Arguments),
     /// Write what is readable of a damaged layer to an unused file or device
     #[command(after_help = tools::REPAIR)]
     Repair(tools::Repair),
@@ -74,6 +78,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Detach(arguments) => detach::run(&arguments),
         Command::Dump(arguments) => tools::dump(&arguments),
         Command::Events(arguments) => events::run(&arguments),
+        Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Repair(arguments) => tools::repair(&arguments),
         Command::Rescue(arguments) => tools::rescue(&arguments),
         Command::Restore(arguments) => tools::restore(&arguments),

@@ -15,6 +15,8 @@ pub mod descriptors;
 mod direct;
 pub mod nbd;
 #[cfg(target_os = "linux")]
+pub mod notify;
+#[cfg(target_os = "linux")]
 pub mod reactor;
 #[cfg(target_os = "linux")]
 mod retry;

@@ -56,6 +56,8 @@ pub struct Description<C = Component> {
     pub exports: Vec<Export>,
     /// Control socket of the server, if any.
     pub control: Option<PathBuf>,
+    /// Where metrics are served over HTTP, if anywhere: `tcp:HOST:PORT` or `unix:PATH`. Not used by the lab.
+    pub metrics: Option<String>,
     /// Certificates, if connections are encrypted. Not used by the lab.
     pub tls: Option<Tls>,
     /// Values drawn by runs of an exploration, by layer or slice and key.
@@ -86,6 +88,7 @@ impl<C> Default for Description<C> {
             top: String::new(),
             exports: Vec::new(),
             control: None,
+            metrics: None,
             tls: None,
             explore: Ranges::new(),
             clients: None,

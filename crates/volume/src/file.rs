@@ -27,11 +27,16 @@ struct File<K> {
     layer: BTreeMap<String, toml::Table>,
     export: Vec<ExportKeys>,
     control: Option<PathBuf>,
+    metrics: Option<String>,
     tls: Option<Tls>,
     #[serde(default)]
     explore: Ranges,
     clients: Option<NonZeroU32>,
 }
+
+/// What a text that is no volume file should be.
+const KEYS: &str =
+    "the keys of a volume file: component, slice, layer, export, control, metrics, tls, clients, explore";
 
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
 fn error_line(text: &str) -> &str {
@@ -125,11 +130,8 @@ pub fn read_text_of<C: Leaf>(path: &Path) -> Result<(Description<C>, String), Vo
 pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
     let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
         let found = error.to_string().trim_end().to_owned();
-        let keys =
-            "the keys of a volume file: component, slice, layer, export, control, tls, clients, explore"
-                .to_owned();
         let meant = found.split_once("expected").and_then(|(text, known)| nearest(error_line(text), known));
-        let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
+        let expected = meant.map_or_else(|| KEYS.to_owned(), |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
     })?;
     let invalid = |key: String, found: String, expected: &str| VolumeError {
@@ -142,12 +144,13 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(invalid("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let File { control, tls, clients, explore, .. } = read;
+    let File { control, metrics, tls, clients, explore, .. } = read;
     let mut volume = Description {
         file: file_name,
         top,
         exports,
         control,
+        metrics,
         tls,
         explore,
         clients,

@@ -128,6 +128,13 @@ pub fn guarded(components: BTreeMap<String, Rc<dyn BlockDevice>>) -> BTreeMap<St
     components.into_iter().map(|(name, component)| (name, guarded(component))).collect()
 }
 
+/// A switch with this child, which counts and times requests.
+pub fn metered(child: Rc<dyn BlockDevice>) -> Rc<Switch> {
+    let switch = Switch::new(child);
+    switch.measure(Some(Rc::default()));
+    Rc::new(switch)
+}
+
 struct Builder<'a, C> {
     description: &'a Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
@@ -166,7 +173,7 @@ impl<C> Builder<'_, C> {
             self.layers.insert(name.to_owned(), built.layer);
             return Ok(built.device);
         };
-        let switch = Rc::new(Switch::new(built.device));
+        let switch = metered(built.device);
         let topmost = Topmost::built(layer.entry, over, built.layer, switch.clone(), build);
         seams.switches.insert(name.to_owned(), switch.clone());
         seams.layers.insert(name.to_owned(), Rc::new(topmost));
@@ -177,7 +184,7 @@ impl<C> Builder<'_, C> {
     async fn switched(&mut self, name: &str) -> Result<Rc<Switch>, IoError> {
         let device = self.device(name).await?;
         let seams = self.seams.as_mut().ok_or_else(|| refused(name, "the tree has no switches"))?;
-        let switch = seams.switches.entry(name.to_owned()).or_insert_with(|| Rc::new(Switch::new(device)));
+        let switch = seams.switches.entry(name.to_owned()).or_insert_with(|| metered(device));
         Ok(switch.clone())
     }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use seekless_serve::reactor::Kind;
 use seekless_volume::live::{Program, Request, serve_volume};
 
-use crate::output;
+use crate::log;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -41,6 +41,10 @@ pub struct Arguments {
     /// Record all inputs in this file, for seekless lab replay; it contains the data, too
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
+    /// Messages on stderr: alone, with time and level, or with a level for the systemd journal [default: as stderr is a
+    /// terminal, a file or pipe, or the journal]
+    #[arg(long, value_name = "FORMAT")]
+    log: Option<log::Format>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -51,10 +55,11 @@ enum Io {
 }
 
 /// This program, as a server's environment.
-pub const PROGRAM: Program = Program { print: output::complain, abort: || std::process::exit(1) };
+pub const PROGRAM: Program = Program { print: log::log, abort: || std::process::exit(1) };
 
 /// Serves until a signal to stop arrives.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    log::choose(arguments.log);
     let io = arguments.io.map(|io| match io {
         Io::Uring => Kind::Uring,
         Io::Threads => Kind::Threads,

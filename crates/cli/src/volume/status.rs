@@ -1,6 +1,7 @@
 //! `seekless volume status`: asks a server for its status over its control socket.
 
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,11 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use seekless_core::Size;
-use seekless_volume::live::{Doing, Question, Status, control_path};
+use seekless_volume::live::{Doing, IoStats, KindStats, Question, Status, control_path};
 
 use crate::output;
 use crate::table::Table;
-use crate::text::count;
+use crate::text::{count, counted};
 
 /// Examples.
 pub const HELP: &str = "\
@@ -26,8 +27,8 @@ The server's control socket is home.control next to home.toml, or as set by cont
 /// Arguments of `volume status`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Volume file that is being served
-    #[arg(value_name = "VOLUME.toml")]
+    /// Volume file that is being served, or its control socket
+    #[arg(value_name = "VOLUME.toml|SOCKET")]
     volume: PathBuf,
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -53,12 +54,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// The status as the server sends it.
-fn status(volume: &Path) -> anyhow::Result<serde_json::Value> {
+pub fn status(volume: &Path) -> anyhow::Result<serde_json::Value> {
     let answer = query(volume, &Question::Status, Some(Duration::from_secs(10)))?;
     Ok(answer.get("status").cloned().unwrap_or_default())
 }
 
-fn parsed(answer: serde_json::Value) -> anyhow::Result<Status> {
+/// The status in an answer.
+pub fn parsed(answer: serde_json::Value) -> anyhow::Result<Status> {
     serde_json::from_value(answer).context("an answer of another version")
 }
 
@@ -104,7 +106,7 @@ fn line(before: Option<&Status>, now: &Status) -> String {
 }
 
 /// Something that is going on, in words.
-fn doing(doing: &Doing) -> String {
+pub fn doing(doing: &Doing) -> String {
     let left = doing.left_s.map_or(String::new(), |left| format!(", about {left:.0} s left"));
     format!("{} {} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
 }
@@ -128,17 +130,25 @@ pub fn query(
     }
 }
 
+/// The control socket of a volume file; the path itself if it is a socket.
+fn control_socket(volume: &Path) -> anyhow::Result<PathBuf> {
+    if std::fs::metadata(volume).is_ok_and(|found| found.file_type().is_socket()) {
+        return Ok(volume.to_owned());
+    }
+    let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
+    // Only where to ask: the file may describe more than is here, or have changed since.
+    let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
+    let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
+    Ok(control_path(volume, configured))
+}
+
 /// Sends a question to the server of a volume file; the lines of its answer.
 pub fn connect(
     volume: &Path,
     question: &Question,
     timeout: Option<Duration>,
 ) -> anyhow::Result<Lines<BufReader<UnixStream>>> {
-    let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
-    // Only where to ask: the file may describe more than is here, or have changed since.
-    let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
-    let configured = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
-    let place = control_path(volume, configured);
+    let place = control_socket(volume)?;
     let ask = || {
         let mut socket = UnixStream::connect(&place)?;
         socket.set_read_timeout(timeout)?;
@@ -148,6 +158,18 @@ pub fn connect(
     ask().with_context(|| {
         format!("{}: no answer: is the volume served? (seekless volume serve)", place.display())
     })
+}
+
+/// Response times since the server started.
+fn times(table: &mut Table, name: &str, stats: &IoStats) {
+    for (op, kind) in stats.kinds().into_iter().filter(|(_, kind)| kind.requests > 0) {
+        let KindStats { requests, p50_ms, p99_ms, p999_ms, longest_ms, .. } = kind;
+        let line = format!(
+            "{}: p50 {p50_ms:.3}, p99 {p99_ms:.3}, p99.9 {p999_ms:.3}, longest {longest_ms:.3} ms",
+            counted(*requests, "request")
+        );
+        table.row([format!("{name} {op}"), line]);
+    }
 }
 
 /// Status as text.
@@ -170,6 +192,15 @@ fn text(status: &Status) -> String {
     }
     for what in &status.doing {
         table.row(["doing", &doing(what)]);
+    }
+    for export in &status.exports {
+        export.stats.iter().for_each(|stats| times(&mut table, &format!("export {}", export.name), stats));
+    }
+    status.layers.iter().for_each(|layer| {
+        layer.stats.iter().for_each(|stats| times(&mut table, &format!("layer {}", layer.name), stats));
+    });
+    for device in &status.devices {
+        times(&mut table, &format!("device {}", device.name), &device.stats);
     }
     for layer in &status.layers {
         table.row([format!("{} dirty", layer.name), bytes(layer.dirty_bytes)]);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use seekless_core::device::View;
-use seekless_core::{Class, Extent, SECTOR_BYTES, Top};
+use seekless_core::{Class, Extent, Meter, SECTOR_BYTES, Top};
 
 use super::byte_adapter::ByteAdapter;
 use super::status::OriginPlace;
@@ -22,6 +22,8 @@ pub struct Export {
     pub class: Class,
     /// Where its data would be without layers, if that is one place.
     pub origin: Option<OriginPlace>,
+    /// Counts and times its requests.
+    pub meter: Rc<Meter>,
 }
 
 impl Export {
@@ -58,7 +60,8 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { info, device: device.clone(), read_only, class: Class::Foreground, origin: None }
+        let (class, meter) = (Class::Foreground, Rc::default());
+        Export { info, device: device.clone(), read_only, class, origin: None, meter }
     }
 
     /// The snapshots of its device as exports of their own, to be read: NAME@SNAPSHOT.

@@ -12,6 +12,7 @@ mod client;
 mod client_slots;
 mod control;
 mod export;
+mod http;
 mod listener;
 mod peer;
 mod request;
@@ -40,6 +41,7 @@ pub use byte_adapter::{ByteAdapter, Bytes, UnalignedPermit};
 pub use client_slots::CLIENTS;
 pub use control::{ControlReply, Reply, control};
 pub use export::Export;
+pub use http::metrics;
 pub use listener::{ListenError, Listener};
 pub use status::OriginPlace;
 

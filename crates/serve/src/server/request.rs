@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use seekless_core::{
-    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, StreamId, Ticket, Zeroes, runtime,
+    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op, Origin, StreamId, Ticket, Zeroes, runtime,
 };
 
 use super::byte_adapter::{Bytes, UnalignedPermit};
@@ -166,6 +166,7 @@ impl Session {
     /// Carries a request out, and queues its reply.
     pub async fn execute_and_reply(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let holds = payload.holds;
+        let timed = op(request.command).map(|op| self.export.meter.begin(op, request.length));
         let result = match plan {
             Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
             Plan::Receive(_) if request.command == Command::BlockStatus => {
@@ -190,6 +191,9 @@ impl Session {
             _ => {}
         }
         drop(served);
+        if let Some(timed) = timed {
+            timed.end(result.is_err());
+        }
         if let Ok(Answer::Large(before, reply)) = result {
             return self.send_queue.reply_large(holds, |out| out.extend(before), reply);
         }
@@ -333,6 +337,18 @@ impl Session {
             self.replies.status(out, request.cookie, request.offset, *context as u32, parts, last);
         }
     }
+}
+
+/// The operation of a command that is counted and timed.
+fn op(command: Command) -> Option<Op> {
+    Some(match command {
+        Command::Read => Op::Read,
+        Command::Write => Op::Write,
+        Command::Flush => Op::Flush,
+        Command::Trim => Op::Discard,
+        Command::WriteZeroes => Op::WriteZeroes,
+        Command::Cache | Command::BlockStatus | Command::Disconnect | Command::Unknown(_) => return None,
+    })
 }
 
 /// Result of a request.

@@ -2,15 +2,18 @@
 
 use std::rc::Rc;
 
-use seekless_core::{SECTOR_BYTES, runtime};
+use seekless_core::{Account, Hits, Layer, Meter, SECTOR_BYTES, Size, runtime};
 use seekless_serve::server::{ControlReply, Server};
 use serde_json::json;
 
 use super::build::{bytes_of, is_read_only};
-use super::control::{LayerStatus, Question, ServedExport, Status};
+use super::component::Live;
+use super::control::{DeviceStatus, HitStatus, LayerStatus, Question, ServedExport, Status};
 use super::error::LiveError;
 use super::events::Event;
+use super::metrics::metrics;
 use super::running::Running;
+use super::stats::IoStats;
 
 /// See the file's header.
 pub(super) struct Answerer {
@@ -31,7 +34,11 @@ impl Answerer {
             Ok(Question::Subscribe) => return self.events(),
             question => question,
         };
-        let status = matches!(question, Ok(Question::Status)).then(|| json!({ "status": self.status() }));
+        let at_once = match question {
+            Ok(Question::Status) => json!({ "status": self.status() }),
+            Ok(Question::Metrics) => json!({ "metrics": self.metrics() }),
+            _ => serde_json::Value::Null,
+        };
         let running = self.running.clone();
         ControlReply::Once(Box::pin(async move {
             let done = |done: Result<(), LiveError>, what: &str| match done {
@@ -50,7 +57,7 @@ impl Answerer {
                         other => done(other.map(drop), "snapshot"),
                     }
                 }
-                Ok(Question::Status | Question::Subscribe) => status.unwrap_or_default(),
+                Ok(Question::Status | Question::Metrics | Question::Subscribe) => at_once,
                 Err(error) => json!({ "error": error }),
             };
             answer.to_string()
@@ -67,14 +74,36 @@ impl Answerer {
         }))
     }
 
+    /// The status as metrics.
+    pub fn metrics(&self) -> String {
+        metrics(&self.status())
+    }
+
+    /// The status in a line, for a service manager.
+    pub fn line(&self) -> String {
+        let running = &self.running;
+        let dirty: u64 = running.layers().keys().map(|layer| running.dirty_bytes(layer)).sum();
+        let doing = running.log.all(|layer| running.dirty_bytes(layer));
+        let doing =
+            doing.iter().map(|doing| format!("; {} {} for {:.0} s", doing.what, doing.layer, doing.for_s));
+        let doing: String = doing.collect();
+        format!("{} clients, {} dirty{doing}", self.server.clients().0, Size(dirty))
+    }
+
     fn status(&self) -> Status {
         let running = &self.running;
         let (served, (clients, clients_so_far)) = (self.server.served(), self.server.clients());
         let description = running.description.borrow();
-        let layer = |(name, layer): (&String, &Rc<dyn seekless_core::Layer>)| LayerStatus {
+        let blocks = |traffic: seekless_core::Traffic| traffic.blocks_read + traffic.blocks_written;
+        let layer = |(name, layer): (&String, &Rc<dyn Layer>)| LayerStatus {
             name: name.clone(),
             is: description.layers.get(name).map_or("", |layer| layer.entry.name).to_owned(),
             dirty_bytes: running.dirty_bytes(name),
+            hits: layer.hits().map(|Hits { lookups, hit }| HitStatus { lookups, hit }),
+            background_bytes: layer
+                .traffic(Account::default())
+                .map(|traffic| blocks(traffic.background) * SECTOR_BYTES),
+            stats: self.meter(name).map(|meter| IoStats::of(&meter)),
             counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
         };
         Status {
@@ -90,31 +119,56 @@ impl Answerer {
             written_bytes: served.written_bytes,
             turns: running.reactor.turns(),
             components: running.numbers.borrow().clone(),
+            devices: self.devices(),
             exports: self.exports(),
             layers: running.layers().iter().map(layer).collect(),
             doing: running.log.all(|layer| running.dirty_bytes(layer)),
         }
     }
 
+    /// What measures the requests to a layer or device.
+    fn meter(&self, name: &str) -> Option<Rc<Meter>> {
+        let component = self.running.description.borrow().components.get(name).and_then(Live::meter);
+        component.or_else(|| self.running.seams.borrow().switches.get(name)?.meter())
+    }
+
+    /// The components and slices that are measured.
+    fn devices(&self) -> Vec<DeviceStatus> {
+        let description = self.running.description.borrow();
+        let names = description.components.keys().chain(description.slices.keys());
+        let status = |name: &String| {
+            Some(DeviceStatus { name: name.clone(), stats: IoStats::of(&*self.meter(name)?) })
+        };
+        names.filter_map(status).collect()
+    }
+
     fn exports(&self) -> Vec<ServedExport> {
         let description = self.running.description.borrow();
         let mut all = Vec::new();
-        for (export, shown) in description.exports.iter().zip(&self.running.shown) {
+        for (number, (export, shown)) in description.exports.iter().zip(&self.running.shown).enumerate() {
             let top = self.running.tops.get(shown);
             let sectors = top.map_or(0, |top| top.geometry().sectors);
             let (bytes, made_of) = (sectors * SECTOR_BYTES, description.line_of(&export.top));
-            let served = |name: String, bytes, read_only, made_of| ServedExport {
+            let served = |name: String, bytes, read_only, made_of, stats| ServedExport {
                 name,
                 nbd: export.nbd.clone().unwrap_or_default(),
                 bytes,
                 read_only,
                 made_of,
+                stats,
             };
+            let stats = self.running.meters.get(number).map(|meter| IoStats::of(meter));
             let size = bytes_of(&description, &export.top, bytes);
-            all.push(served(export.name.clone(), size, is_read_only(&description, export), made_of.clone()));
+            all.push(served(
+                export.name.clone(),
+                size,
+                is_read_only(&description, export),
+                made_of.clone(),
+                stats,
+            ));
             for view in top.map_or_else(Vec::new, |top| top.views()) {
                 let name = format!("{}@{}", export.name, view.name);
-                all.push(served(name, bytes, true, format!("a snapshot of {made_of}")));
+                all.push(served(name, bytes, true, format!("a snapshot of {made_of}"), None));
             }
         }
         all

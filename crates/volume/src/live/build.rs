@@ -36,7 +36,7 @@ pub fn runtime_of(reactor: &Rc<Reactor>, seed: u64) -> Runtime {
 pub fn components(reactor: &Rc<Reactor>, description: &Description<Live>) -> Result<Components, LiveError> {
     let mut components = BTreeMap::new();
     for (number, (name, component)) in (0..).zip(&description.components) {
-        let component = Numbered::new(number, component.build(reactor, name, number)?);
+        let component = Numbered::new(number, component.build(reactor, name, number)?, component.meter());
         components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     Ok(components)

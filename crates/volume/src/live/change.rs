@@ -107,7 +107,7 @@ impl Running {
             Ok(()) => self.pairs.borrow_mut().remove(name, self.environment),
             Err(error) => {
                 let line = format!("layer.{name}: detached, but its devices still hold metadata: {error}");
-                self.environment.print(&line);
+                self.environment.warn(&line);
             }
         }
         step("detach: the host's record is removed");
@@ -201,7 +201,7 @@ impl Running {
         for (name, component) in &offered.components {
             let Offered::New(live) = component else { continue };
             let number = self.numbers.borrow().len() as u32;
-            let component = Numbered::new(number, live.build(&self.reactor, name, number)?);
+            let component = Numbered::new(number, live.build(&self.reactor, name, number)?, live.meter());
             self.numbers.borrow_mut().push(name.clone());
             components.insert(name.clone(), Rc::new(component));
         }
@@ -258,6 +258,9 @@ impl Running {
         let (entry, over) = (layer.entry, below.one().at(|| format!("layer.{name}"))?);
         let topmost = Topmost::built(entry, over, built.layer, outer.clone(), tree::builder(layer, below));
         {
+            // Figures are those of the device below, by its name, also where another switch is above it now.
+            inner.measure(outer.meter());
+            outer.measure(Some(Rc::default()));
             let seams = &mut *self.seams.borrow_mut();
             if let Some(below) = seams.layers.get(&new.over) {
                 below.lies_below(inner.clone());
@@ -282,7 +285,8 @@ impl Running {
             if let Some(below) = seams.layers.get(over) {
                 below.lies_below(outer.clone());
             }
-            seams.switches.insert(over.to_owned(), outer);
+            let inner = seams.switches.insert(over.to_owned(), outer.clone());
+            outer.measure(inner.and_then(|inner| inner.meter()));
         }
         let description = {
             let mut served = self.description.borrow_mut();

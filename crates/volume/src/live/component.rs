@@ -9,7 +9,7 @@ use crate::component::{Component, Keys, TrustKeys, existing_path, memory};
 use crate::description::{Leaf, VolumeError};
 use crate::duration;
 use crate::model::modelled;
-use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
+use seekless_core::{BlockDevice, Meter, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::simulated;
 use seekless_layers::Refused;
 use seekless_serve::component::{
@@ -33,6 +33,8 @@ pub struct Live {
     timeout: Option<Nanos>,
     /// Path of its file.
     path: Option<PathBuf>,
+    /// Counts and times its requests; those of memory take no time.
+    meter: Option<Rc<Meter>>,
 }
 
 /// Storage of its data.
@@ -190,7 +192,9 @@ impl Live {
             _ => None,
         };
         let path = path.and_then(|path| std::path::absolute(path).ok());
-        let live = Live { store, emulated, model, timeout, path };
+        let instant = matches!(store, Store::Memory(_)) && emulated.is_none();
+        let meter = (!instant).then(Rc::default);
+        let live = Live { store, emulated, model, timeout, path, meter };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -244,6 +248,11 @@ impl Live {
     /// Absolute path of its file or block device, if it is one.
     pub fn path(&self) -> Option<PathBuf> {
         self.path.clone()
+    }
+
+    /// What counts and times its requests, if anything does.
+    pub fn meter(&self) -> Option<Rc<Meter>> {
+        self.meter.clone()
     }
 
     /// Whether it is read-only.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::attaching::Attach;
 use super::doing::Doing;
 use super::server::relative_path;
+use super::stats::IoStats;
 
 /// A question to a server, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,8 @@ use super::server::relative_path;
 pub enum Question {
     /// Its status.
     Status,
+    /// Its status as metrics, in the text format of Prometheus.
+    Metrics,
     /// Send a command to a layer; the answer comes when the command has ended.
     Tell {
         /// Name of the layer in the volume file.
@@ -70,7 +73,7 @@ pub struct SnapshotStatus {
 }
 
 /// The questions, in words.
-const QUESTIONS: &str = r#""status", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}} or {"snapshot": {"do": "list"}}"#;
+const QUESTIONS: &str = r#""status", "metrics", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}} or {"snapshot": {"do": "list"}}"#;
 /// Letters of a bad question that its refusal repeats.
 const REPEATED: usize = 120;
 
@@ -115,6 +118,8 @@ pub struct Status {
     pub turns: u64,
     /// Their indices are the numbers that `seekless:place` shows.
     pub components: Vec<String>,
+    /// The components and slices that were measured, by name.
+    pub devices: Vec<DeviceStatus>,
     /// Its exports.
     pub exports: Vec<ServedExport>,
     /// Its layers.
@@ -136,6 +141,26 @@ pub struct ServedExport {
     pub read_only: bool,
     /// Its devices in a line.
     pub made_of: String,
+    /// Requests of its clients, until their replies are queued for the socket; those of snapshots are not counted.
+    pub stats: Option<IoStats>,
+}
+
+/// A component or slice.
+#[derive(Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Name in the volume file.
+    pub name: String,
+    /// Requests to it, of layers and of clients.
+    pub stats: IoStats,
+}
+
+/// Use of a layer's own copies.
+#[derive(Serialize, Deserialize)]
+pub struct HitStatus {
+    /// Pages or reads that the copies could have served.
+    pub lookups: u64,
+    /// Those that they did serve.
+    pub hit: u64,
 }
 
 /// A layer.
@@ -147,6 +172,12 @@ pub struct LayerStatus {
     pub is: String,
     /// Bytes whose only current version it holds.
     pub dirty_bytes: u64,
+    /// Use of its own copies, if it has any.
+    pub hits: Option<HitStatus>,
+    /// Bytes that its background work read and wrote, if it counts them.
+    pub background_bytes: Option<u64>,
+    /// Requests to it, and those below it on their behalf.
+    pub stats: Option<IoStats>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
 }

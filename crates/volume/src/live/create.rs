@@ -8,7 +8,7 @@ use seekless_serve::reactor::Reactor;
 
 use super::build::{components, devices_below, layers_below, runtime, runtime_of};
 use super::component::Live;
-use super::environment::{Environment, Program};
+use super::environment::{Environment, Level, Program};
 use super::error::{At, LiveError};
 use super::pairs;
 use crate::description::Description;
@@ -53,9 +53,10 @@ async fn create_all(
         let Some(create) = layer.entry.create else { continue };
         let mut leaves = layer.metadata_on().flat_map(|device| description.leaves(device));
         if leaves.all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
-            (program.print)(&format!(
-                "layer.{name}: its devices are in memory, and initialised when it is served"
-            ));
+            (program.print)(
+                Level::Info,
+                &format!("layer.{name}: its devices are in memory, and initialised when it is served"),
+            );
             continue;
         }
         if !replace {
@@ -67,7 +68,10 @@ async fn create_all(
         let sectors: u64 = own.map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
         pairs.set(name, identity, false, Environment::Live(program));
-        (program.print)(&format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)));
+        (program.print)(
+            Level::Info,
+            &format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)),
+        );
     }
     Ok(())
 }
@@ -103,7 +107,7 @@ async fn upgrade_all(
         let Some(upgrade) = layer.entry.upgrade else { continue };
         let below = devices_below(description, layer, &components).await.at(place)?;
         upgrade(below, layer.options.clone()).await.at(place)?;
-        (program.print)(&format!("layer.{name}: of the newest format"));
+        (program.print)(Level::Info, &format!("layer.{name}: of the newest format"));
     }
     Ok(())
 }

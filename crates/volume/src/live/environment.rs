@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use seekless_serve::notify::notify;
 use seekless_serve::reactor::inputs::placeholder;
 use seekless_serve::server::{Address, ListenError, Listener};
 use seekless_serve::{descriptors, signals};
@@ -24,9 +25,20 @@ pub enum Environment {
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Prints a line for the user who started the server.
-    pub print: fn(&str),
+    pub print: fn(Level, &str),
     /// Ends the process at once.
     pub abort: fn(),
+}
+
+/// Importance of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// What is going on.
+    Info,
+    /// Something that may need attention.
+    Warning,
+    /// Something that failed.
+    Error,
 }
 
 impl Environment {
@@ -36,9 +48,31 @@ impl Environment {
     }
 
     /// Prints a line for the user who started the server.
-    pub fn print(self, line: &str) {
+    fn print(self, level: Level, line: &str) {
         if let Environment::Live(program) = self {
-            (program.print)(line);
+            (program.print)(level, line);
+        }
+    }
+
+    /// Prints what is going on.
+    pub fn info(self, line: &str) {
+        self.print(Level::Info, line);
+    }
+
+    /// Prints something that may need attention.
+    pub fn warn(self, line: &str) {
+        self.print(Level::Warning, line);
+    }
+
+    /// Prints something that failed.
+    pub fn error(self, line: &str) {
+        self.print(Level::Error, line);
+    }
+
+    /// Tells the service manager something, if there is one.
+    pub fn notify(self, message: &str) {
+        if let Environment::Live(_) = self {
+            notify(message);
         }
     }
 
@@ -66,7 +100,7 @@ impl Environment {
         }
         let (limit, needed) = (descriptors::raise_limit(), (clients + OTHER_DESCRIPTORS) as u64);
         if limit < needed {
-            self.print(&format!(
+            self.warn(&format!(
                 "clients: found a limit of {limit} open files (ulimit -n), expected {needed} for clients = {clients}"
             ));
         }
@@ -83,7 +117,7 @@ impl Environment {
     /// Ends the process like a crash. A replay ended before this point.
     pub fn abort(self) {
         if let Environment::Live(program) = self {
-            self.print("stopped at once: unflushed data may be lost, as in a crash");
+            self.warn("stopped at once: unflushed data may be lost, as in a crash");
             (program.abort)();
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn record(
     volume: &Path,
     description: &Description<Live>,
     kind: Kind,
-    complain: fn(&str),
+    complain: impl Fn(&str) + 'static,
 ) -> Result<Recorder, LiveError> {
     let text = std::fs::read_to_string(volume).at(|| volume.display())?;
     let components = description.components.iter().map(|(name, live)| Ok((name.clone(), live.probed()?)));
@@ -96,10 +96,33 @@ fn described(run: &Run) -> Result<Description<Live>, LiveError> {
         let component = component.as_table_mut().at(|| "a component without keys")?;
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts).at(place)?);
     }
-    let Description { file, components, slices, layers, top, exports, control, tls, clients, explore } =
-        file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
+    let Description {
+        file,
+        components,
+        slices,
+        layers,
+        top,
+        exports,
+        control,
+        metrics,
+        tls,
+        clients,
+        explore,
+    } = file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
     let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
-    Ok(Description { file, components, slices, layers, top, exports, control, tls, explore, clients })
+    Ok(Description {
+        file,
+        components,
+        slices,
+        layers,
+        top,
+        exports,
+        control,
+        metrics,
+        tls,
+        explore,
+        clients,
+    })
 }
 
 /// Replays a file of recorded inputs; returns the volume file that was served, and the result.

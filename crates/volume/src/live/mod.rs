@@ -13,6 +13,7 @@ mod environment;
 mod error;
 mod events;
 pub mod inputs;
+mod metrics;
 mod names;
 mod offered;
 mod pairs;
@@ -20,15 +21,21 @@ mod replacement;
 mod running;
 mod server;
 mod snapshots;
+mod stats;
 pub mod tools;
 
 pub use attaching::Attach;
 pub use component::{Live, Probed};
-pub use control::{LayerStatus, OnSnapshot, Question, ServedExport, SnapshotStatus, Status, control_path};
+pub use control::{
+    DeviceStatus, HitStatus, LayerStatus, OnSnapshot, Question, ServedExport, SnapshotStatus, Status,
+    control_path,
+};
 pub use create::{create, upgrade};
 pub use doing::Doing;
-pub use environment::{Environment, Program};
+pub use environment::{Environment, Level, Program};
 pub use error::LiveError;
 pub use events::Event;
+pub use metrics::metrics;
 pub use replacement::STEPS;
 pub use server::{Address, Request, Serving, addresses, serve_volume};
+pub use stats::{IoStats, KindStats};

@@ -238,7 +238,7 @@ impl Pairs {
             if let Err(error) =
                 removed.or_else(|error| if error.kind() == NotFound { Ok(()) } else { Err(error) })
             {
-                environment.print(&format!("layer.{layer}: {}: {error}", file.display()));
+                environment.warn(&format!("layer.{layer}: {}: {error}", file.display()));
             }
         }
         self.each.retain(|(layer, ..)| layer != name);
@@ -248,7 +248,7 @@ impl Pairs {
     pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
-                environment.print(&format!(
+                environment.warn(&format!(
                     "layer.{layer}: {}: {error}: the device below it will not be protected from being served without it",
                     file.display()
                 ));

@@ -11,7 +11,9 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use seekless_core::device::unknown_command;
 use seekless_core::runtime::{sleep, spawn};
-use seekless_core::{BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Nanos, PAGE_BYTES, Size, Top};
+use seekless_core::{
+    BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, Size, Top,
+};
 use seekless_layers::Topmost;
 use seekless_layers::schedule::Schedule;
 use seekless_serve::reactor::Reactor;
@@ -51,6 +53,8 @@ pub(super) struct Running {
     pub tops: BTreeMap<String, Rc<dyn BlockDevice>>,
     /// The name at the start of the device of each export.
     pub shown: Vec<String>,
+    /// What measures the requests of each export.
+    pub meters: Vec<Rc<Meter>>,
     /// Whether layers cannot be attached and detached, since the server's inputs are recorded or replayed.
     pub fixed: bool,
 }
@@ -66,7 +70,7 @@ impl Running {
         let Serving { environment, reactor, .. } = *serving;
         if description.components.values().any(Live::is_direct) {
             if let Err(error) = reactor.register() {
-                environment.print(&format!(
+                environment.warn(&format!(
                     "io: without registered buffers ({error}), which is slower; see ulimit -l"
                 ));
             }
@@ -97,6 +101,7 @@ impl Running {
         }
         let numbers = description.components.keys().cloned().collect();
         let shown = description.exports.iter().map(|export| export.top.clone()).collect();
+        let meters = description.exports.iter().map(|_| Rc::default()).collect();
         let running = Rc::new(Running {
             environment,
             reactor: reactor.clone(),
@@ -110,6 +115,7 @@ impl Running {
             log: Rc::default(),
             tops,
             shown,
+            meters,
             fixed: serving.recorded || environment.is_replay(),
         });
         running.begin()?;
@@ -170,7 +176,7 @@ impl Running {
         let Some((schedule, topmost)) = schedule.zip(layer) else { return };
         let (name, environment) = (name.to_owned(), self.environment);
         if let Schedule::Times(_) = schedule {
-            environment.print(&format!(
+            environment.warn(&format!(
                 "layer.{name}: reconfigure = \"{schedule}\" is for runs of known length: here on command only"
             ));
             return;
@@ -178,7 +184,7 @@ impl Running {
         let work = async move {
             while schedule.due(|| Some(topmost.layer()?.readiness())).await {
                 if let Err(error) = topmost.command("reconfigure", Hints::default()).await {
-                    environment.print(&format!("layer.{name}: not reconfigured: {error}"));
+                    environment.error(&format!("layer.{name}: not reconfigured: {error}"));
                 }
             }
         };
@@ -191,7 +197,7 @@ impl Running {
         let options = description.layers.get(name).map(|layer| &layer.options);
         let copies = counter(layer, "copies_not_compared");
         if copies > 0 {
-            self.environment.print(&format!(
+            self.environment.warn(&format!(
                 "layer.{name}: the device below may have been written without this layer: \
                  {copies} copies are compared with it before they are served"
             ));
@@ -200,7 +206,7 @@ impl Running {
             == Some(true)
         {
             self.environment
-                .print(&format!("layer.{name}: trust_origin: copies are served without being compared"));
+                .warn(&format!("layer.{name}: trust_origin: copies are served without being compared"));
         }
     }
 
@@ -210,7 +216,7 @@ impl Running {
         for name in self.downwards() {
             let Ok(layer) = self.layer(&name) else { continue };
             if let Err(error) = self.stop_layer(&name, &layer).await {
-                self.environment.print(&format!("layer.{name}: {error}"));
+                self.environment.error(&format!("layer.{name}: {error}"));
                 failed = Some(error);
             }
         }
@@ -238,7 +244,7 @@ impl Running {
         topmost.command("stop", Hints::default()).await?;
         let left = dirty_pages(&*layer);
         if left > 0 {
-            self.environment.print(&format!(
+            self.environment.warn(&format!(
                 "layer.{name}: {left} pages ({}) are on this layer's own device only: \
                  without it, the device below holds stale data",
                 Size(left * PAGE_BYTES)
@@ -257,13 +263,17 @@ impl Running {
                 Either::Left((Ok(()), _)) => return,
                 // The stop reports what remains.
                 Either::Left((Err(error), _)) => {
-                    return self.environment.print(&format!("layer.{name}: not drained: {error}"));
+                    return self.environment.error(&format!("layer.{name}: not drained: {error}"));
                 }
                 Either::Right(((), going_on)) => {
                     let left = dirty_pages(&**layer);
                     let bytes = Size(left * PAGE_BYTES);
                     self.environment
-                        .print(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
+                        .info(&format!("layer.{name}: {left} dirty pages ({bytes}) left to drain"));
+                    let more = DRAIN_LIMIT.0 / 1_000;
+                    self.environment.notify(&format!(
+                        "EXTEND_TIMEOUT_USEC={more}\nSTATUS=stopping: {name}: {bytes} left to drain"
+                    ));
                     drained = going_on;
                 }
             }

@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use seekless_core::Size;
-use seekless_core::runtime::{now, spawn};
+use seekless_core::runtime::{Task, now, sleep, spawn};
+use seekless_core::{Nanos, Size};
+use seekless_serve::notify;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
-use seekless_serve::server::{AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control};
+use seekless_serve::server::{
+    AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control, metrics,
+};
 use seekless_serve::wire::Keys;
 
 use super::answerer::Answerer;
 use super::build::{bytes_of, is_read_only, runtime};
 use super::component::Live;
 use super::control::control_path;
-use super::environment::{Environment, Program};
+use super::environment::{Environment, Level, Program};
 use super::error::{At, LiveError};
 use super::events::Event;
 use super::inputs;
@@ -26,6 +29,9 @@ use super::running::Running;
 use crate::component::existing_path;
 use crate::description::{self, Description, Tls};
 use crate::file;
+
+/// Messages to a watchdog in the time after which it gives the program up.
+const WATCHDOG_MESSAGES: u64 = 3;
 
 /// A request to serve a volume file.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +71,7 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
     let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
-    (program.print)(&format!("io: {}{why}", reactor.kind()));
+    (program.print)(Level::Info, &format!("io: {}{why}", reactor.kind()));
     if let Some(file) = request.log_inputs {
         if keys.is_some() || description.components.values().any(Live::is_encrypted) {
             return Err(LiveError::new(format!(
@@ -73,7 +79,9 @@ pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveE
                 description.file
             )));
         }
-        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), program.print)?;
+        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), move |line| {
+            (program.print)(Level::Error, line);
+        })?;
         reactor = reactor.recorded(recorder);
     }
     let reactor = Rc::new(reactor);
@@ -98,6 +106,21 @@ fn keys(description: &Description<Live>) -> Result<Option<Keys>, LiveError> {
         [certificate, key, clients].map(|path| existing_path(&description.file, path));
     let keys = Keys::read(&certificate, &key, &clients);
     keys.map(Some).map_err(|error| LiveError::new(format!("{}: tls.{error}", description.file)))
+}
+
+/// Where metrics are served over HTTP, if anywhere.
+fn metrics_address(description: &Description<Live>) -> Result<Option<Address>, LiveError> {
+    let Some(text) = &description.metrics else { return Ok(None) };
+    let key = || format!("{}: metrics", description.file);
+    let address = address(&description.file, text).at(key)?;
+    if !address.is_local() {
+        return Err(LiveError::new(format!(
+            "{}: found {address}, which other machines reach without a password, expected a loopback address such as \
+             tcp:127.0.0.1:9464",
+            key()
+        )));
+    }
+    Ok(Some(address))
 }
 
 /// Addresses to listen at, each with the indices of its exports.
@@ -151,27 +174,40 @@ pub(super) async fn serve(
     let pairs = pairs::look(serving.volume, &description, environment)?;
     let (exports, clients) = (description.exports.clone(), description.clients);
     let control_at = control_path(serving.volume, description.control.as_deref());
+    let metrics_at = metrics_address(&description)?;
     let file = description.file.clone();
     let running = Running::open(serving, description, text, pairs).await?;
     let clients = clients.map_or(CLIENTS, |clients| clients.get() as usize);
     environment.room_for(clients);
-    let server = Server::new(reactor, clients, move |line| environment.print(line));
-    let answerer = Answerer::new(serving.process, &server, &running);
+    let server = Server::new(reactor, clients, move |line| environment.warn(line));
+    let answerer = Rc::new(Answerer::new(serving.process, &server, &running));
     let listener = environment.listen(&Address::Unix(control_at))?;
-    control(reactor, listener, move |line| answerer.answer(&line));
+    control(reactor, listener, {
+        let answerer = answerer.clone();
+        move |line| answerer.answer(&line)
+    });
+    if let Some(address) = metrics_at {
+        let (listener, answerer) = (environment.listen(&address)?, answerer.clone());
+        metrics(reactor, listener, move || answerer.metrics());
+        environment.info(&format!("metrics at {address}"));
+    }
     listen(serving, &running, &server, addresses, keys.as_ref())?;
     let uri = exports.first().and_then(|export| {
         Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
-    environment.print(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    environment.info(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    environment.notify(&format!("READY=1\nSTATUS={}", answerer.line()));
+    let alive = watchdog(reactor, environment, &answerer);
     signal(reactor, &signals).await;
-    environment.print("stopping; a second signal ends it at once");
+    environment.notify("STOPPING=1\nSTATUS=stopping: dirty pages are drained");
+    environment.info("stopping; a second signal ends it at once");
     spawn(abort_at_signal(reactor.clone(), signals, environment)).detach();
     running.log.events.put(&Event::Stopping { at_s: now().seconds() });
     server.stop().await;
     running.stop().await?;
+    drop(alive);
     let served = server.served();
-    environment.print(&format!(
+    environment.info(&format!(
         "stopped: {} requests answered, {} of them with an error; {} read, {} written",
         served.requests,
         served.failed,
@@ -206,6 +242,7 @@ fn listen(
         for number in numbers {
             let described = &description.exports[number];
             let export = export(description, described, &tops[&described.top]);
+            let export = Export { meter: running.meters[number].clone(), ..export };
             let (bytes, line) = (Size(export.info.bytes), &export.info.description);
             let how = if export.read_only { ", read-only" } else { "" };
             let uri = address.uri(&described.name, keys.is_some());
@@ -214,7 +251,7 @@ fn listen(
         }
         server.listen(listener, exports, keys.cloned());
         for line in &lines {
-            environment.print(line);
+            environment.info(line);
         }
     }
     Ok(())
@@ -250,6 +287,23 @@ fn place_without_layers(description: &Description<Live>, top: &str) -> Option<Or
     let (component, start) = description.origin_of(top)?;
     let number = description.components.keys().position(|name| *name == component)?;
     Some(OriginPlace { component: number as u32, start })
+}
+
+/// Tells the service manager that the volume's thread is alive and what it does, as often as the manager wants to hear it,
+/// until it is dropped.
+fn watchdog(reactor: &Rc<Reactor>, environment: Environment, answerer: &Rc<Answerer>) -> Option<Task<()>> {
+    let wanted = || notify::watchdog().map_or(0, |interval| interval.as_nanos() as u64);
+    let wanted = reactor.observe(|| wanted().to_le_bytes().to_vec());
+    let interval = wanted.try_into().map_or(0, u64::from_le_bytes) / WATCHDOG_MESSAGES;
+    let answerer = answerer.clone();
+    (interval > 0).then(|| {
+        spawn(async move {
+            loop {
+                environment.notify(&format!("WATCHDOG=1\nSTATUS={}", answerer.line()));
+                sleep(Nanos(interval)).await;
+            }
+        })
+    })
 }
 
 async fn signal(reactor: &Rc<Reactor>, signals: &Arc<OwnedFd>) {

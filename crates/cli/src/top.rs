@@ -1,0 +1,290 @@
+//! `seekless top`: what a running volume does now: throughput and response times of exports, layers and devices.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use seekless_core::{Nanos, Size};
+use seekless_volume::live::{IoStats, KindStats, Status};
+use serde::Serialize;
+
+use crate::output;
+use crate::text::counted;
+use crate::volume::status::{doing, parsed, status};
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless top home.toml
+  seekless top home.toml --interval 5s
+  seekless top /run/seekless/home.control --once --json | jq '.rows[] | select(.at == \"export\")'
+
+A row for each kind of request to an export, a layer or a device (a component or slice), with requests and bytes per second, \
+percentiles of response times in milliseconds (to an eighth, rounded down), and requests in flight. Response times are those \
+of the last interval; a layer's contain those below it. The time is read once per turn of the server's event loop: a request \
+that needs no device takes 0.";
+
+/// Arguments of `top`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Volume file that is being served, or its control socket
+    #[arg(value_name = "VOLUME.toml|SOCKET")]
+    volume: PathBuf,
+    /// Time between two samples
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanos,
+    /// Print one sample and end
+    #[arg(long)]
+    once: bool,
+    /// Print an object per sample instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Rates and response times in an interval.
+#[derive(Debug, Serialize)]
+struct Sample {
+    /// The volume file.
+    file: String,
+    /// Seconds since the server started.
+    up_s: f64,
+    /// Length of the interval in seconds.
+    seconds: f64,
+    clients: usize,
+    rows: Vec<Row>,
+    layers: Vec<LayerRow>,
+    /// What is going on.
+    doing: Vec<String>,
+}
+
+/// Requests of a kind at a place.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// `export`, `layer` or `device`.
+    at: &'static str,
+    name: String,
+    op: &'static str,
+    requests_per_s: f64,
+    bytes_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    failed: u64,
+    /// Requests of all kinds in flight.
+    in_flight: u64,
+}
+
+/// A layer's copies, and its background work.
+#[derive(Debug, Serialize)]
+struct LayerRow {
+    name: String,
+    /// Part of pages or reads that its copies served; null if there was none to serve.
+    hits: Option<f64>,
+    dirty_bytes: u64,
+    background_bytes_per_s: Option<f64>,
+}
+
+/// A time that leaves the server time for other things.
+fn interval(text: &str) -> Result<Nanos, String> {
+    let interval = seekless_volume::duration(text)?;
+    if interval < Nanos::from_millis(100) {
+        return Err(format!("found {text}, expected 100ms or more"));
+    }
+    Ok(interval)
+}
+
+/// Prints samples until the server is gone, or one.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let ask = || status(&arguments.volume).and_then(parsed);
+    let clears = !arguments.once && !arguments.json && std::io::stdout().is_terminal();
+    let mut before = ask()?;
+    loop {
+        // The program waits here, not a volume.
+        #[allow(clippy::disallowed_methods)]
+        std::thread::sleep(Duration::from_nanos(arguments.interval.0));
+        let now = ask()?;
+        let sample = Sample::between(&before, &now);
+        if arguments.json {
+            output::json(&sample)?;
+        } else {
+            let (begin, end) =
+                if clears { ("\x1b[H\x1b[2J", "") } else { ("", if arguments.once { "" } else { "\n" }) };
+            output::print(&format!("{begin}{}{end}", sample.text()))?;
+        }
+        if arguments.once {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+impl Sample {
+    fn between(before: &Status, now: &Status) -> Sample {
+        // Another server may serve the same file.
+        let same = before.process == now.process && before.up_s <= now.up_s;
+        let seconds = if same { now.up_s - before.up_s } else { now.up_s }.max(f64::MIN_POSITIVE);
+        let mut rows = Vec::new();
+        let mut add = |at, name: &str, stats: Option<&IoStats>, earlier: Option<&IoStats>| {
+            let Some(stats) = stats else { return };
+            let since =
+                earlier.filter(|_| same).map_or_else(|| stats.clone(), |earlier| stats.since(earlier));
+            let kinds = stats.kinds().into_iter().zip(since.kinds());
+            for ((op, all), (_, kind)) in kinds.filter(|((_, all), _)| all.requests > 0) {
+                debug_assert!(all.requests >= kind.requests);
+                rows.push(Row::of(at, name, op, kind, stats.in_flight, seconds));
+            }
+        };
+        for export in &now.exports {
+            let earlier =
+                before.exports.iter().find(|other| other.name == export.name && other.nbd == export.nbd);
+            add(
+                "export",
+                &export.name,
+                export.stats.as_ref(),
+                earlier.and_then(|earlier| earlier.stats.as_ref()),
+            );
+        }
+        for layer in &now.layers {
+            let earlier = before.layers.iter().find(|other| other.name == layer.name);
+            add(
+                "layer",
+                &layer.name,
+                layer.stats.as_ref(),
+                earlier.and_then(|earlier| earlier.stats.as_ref()),
+            );
+        }
+        for device in &now.devices {
+            let earlier = before.devices.iter().find(|other| other.name == device.name);
+            add("device", &device.name, Some(&device.stats), earlier.map(|earlier| &earlier.stats));
+        }
+        let layers = now.layers.iter().map(|layer| {
+            let earlier = before.layers.iter().find(|other| other.name == layer.name).filter(|_| same);
+            let hits = layer.hits.as_ref().and_then(|hits| {
+                let earlier = earlier.and_then(|earlier| earlier.hits.as_ref());
+                let (lookups, hit) = earlier.map_or((0, 0), |hits| (hits.lookups, hits.hit));
+                let lookups = hits.lookups.saturating_sub(lookups);
+                (lookups > 0).then(|| hits.hit.saturating_sub(hit) as f64 / lookups as f64)
+            });
+            let background_bytes_per_s = layer.background_bytes.map(|bytes| {
+                let earlier = earlier.and_then(|earlier| earlier.background_bytes);
+                bytes.saturating_sub(earlier.unwrap_or(0)) as f64 / seconds
+            });
+            LayerRow {
+                name: layer.name.clone(),
+                hits,
+                dirty_bytes: layer.dirty_bytes,
+                background_bytes_per_s,
+            }
+        });
+        let (file, layers) = (now.file.clone(), layers.collect());
+        let doing = now.doing.iter().map(doing).collect();
+        Sample { file, up_s: now.up_s, seconds, clients: now.clients, rows, layers, doing }
+    }
+
+    /// As text, at most 80 columns wide.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let clients = counted(self.clients as u64, "client");
+        let file: String = output::plain(&self.file).chars().rev().take(40).collect();
+        let file: String = file.chars().rev().collect();
+        let _ =
+            writeln!(text, "{file}  up {:.0} s, {clients}, in the last {:.1} s:\n", self.up_s, self.seconds);
+        let _ = writeln!(
+            text,
+            "{:<6} {:<13} {:<5} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6}",
+            "AT", "NAME", "OP", "PER S", "MiB/S", "P50 ms", "P99 ms", "P999 ms", "QUEUE"
+        );
+        let mut last = None;
+        for row in &self.rows {
+            let queue =
+                if last == Some((row.at, &row.name)) { String::new() } else { row.in_flight.to_string() };
+            last = Some((row.at, &row.name));
+            let name: String = output::plain(&row.name).chars().take(13).collect();
+            let _ = writeln!(
+                text,
+                "{:<6} {name:<13} {:<5} {:>9.0} {:>8.1} {:>8} {:>8} {:>8} {queue:>6}",
+                row.at,
+                row.op,
+                row.requests_per_s,
+                row.bytes_per_s / f64::from(1 << 20),
+                milliseconds(row.p50_ms),
+                milliseconds(row.p99_ms),
+                milliseconds(row.p999_ms),
+            );
+        }
+        text.push('\n');
+        for layer in &self.layers {
+            let name: String = output::plain(&layer.name).chars().take(20).collect();
+            let hits = layer.hits.map(|hits| format!(", {:.1} % hits", hits * 100.0)).unwrap_or_default();
+            let background = layer.background_bytes_per_s;
+            let background = background.map(|bytes| format!(", background {}/s", Size(bytes as u64)));
+            let dirty = Size(layer.dirty_bytes);
+            let _ = writeln!(text, "{name}: {dirty} dirty{hits}{}", background.unwrap_or_default());
+        }
+        for doing in &self.doing {
+            let doing: String = output::plain(doing).chars().take(79).collect();
+            let _ = writeln!(text, "{doing}");
+        }
+        text
+    }
+}
+
+impl Row {
+    fn of(
+        at: &'static str,
+        name: &str,
+        op: &'static str,
+        kind: &KindStats,
+        in_flight: u64,
+        seconds: f64,
+    ) -> Row {
+        let (requests_per_s, bytes_per_s) = (kind.requests as f64 / seconds, kind.bytes as f64 / seconds);
+        let KindStats { p50_ms, p99_ms, p999_ms, failed, .. } = *kind;
+        let name = name.to_owned();
+        Row { at, name, op, requests_per_s, bytes_per_s, p50_ms, p99_ms, p999_ms, failed, in_flight }
+    }
+}
+
+/// A time in at most eight letters.
+fn milliseconds(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.3}"),
+        value if value < 1_000.0 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_at_most_80_columns_wide() {
+        let row = |at, name: &str| Row {
+            at,
+            name: name.repeat(30),
+            op: "write",
+            requests_per_s: 123_456_789.0,
+            bytes_per_s: 1e11,
+            p50_ms: 0.001,
+            p99_ms: 999.9,
+            p999_ms: 1_234_567.0,
+            failed: 0,
+            in_flight: 1_024,
+        };
+        let layer = LayerRow {
+            name: "l".repeat(40),
+            hits: Some(0.999),
+            dirty_bytes: u64::MAX,
+            background_bytes_per_s: Some(1e12),
+        };
+        let (file, doing) = ("f".repeat(200), vec!["d".repeat(200)]);
+        let rows = vec![row("export", "e"), row("layer", "ü"), row("device", "\x1b[2J")];
+        let sample = Sample { file, up_s: 1e6, seconds: 1.0, clients: 999, rows, layers: vec![layer], doing };
+        let text = sample.text();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("99.9 % hits") && !text.contains('\x1b'));
+    }
+}
