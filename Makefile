@@ -108,7 +108,7 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
-soak: toolchain-check build agree ## run property tests with 20,000 cases, fuzzing, and crash states of new seeds, FOR=8h
+soak: toolchain-check build agree ## run property tests with 20,000 cases, fuzzing, crash states of new seeds, FOR=8h, and known bugs
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
@@ -116,6 +116,8 @@ soak: toolchain-check build agree ## run property tests with 20,000 cases, fuzzi
 	scripts/fuzz 600
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
 	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)
+	$(MAKE) --no-print-directory mutants | tee "$(CARGO_TARGET_DIR)/soak/mutants"
+	echo "$$(date -u +%FT%TZ) $$(tail -n 1 "$(CARGO_TARGET_DIR)/soak/mutants")" >>"$(CARGO_TARGET_DIR)/soak/record"
 
 toolchain: checkout
 	@scripts/toolchain

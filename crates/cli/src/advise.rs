@@ -107,6 +107,10 @@ fn text(advice: &Advice) -> String {
     for remedy in &advice.remedies {
         out.extend(["\n", &remedy.name, ": ", &remedy.what, "."]);
     }
+    if !advice.not_tried.is_empty() {
+        let names = advice.not_tried.join(", ");
+        out.extend(["\nNot tried, since the drive has no room beside the recording: ", &names, "."]);
+    }
     out.push('\n');
     for note in &advice.notes {
         out.extend(["\n", note, "\n"]);

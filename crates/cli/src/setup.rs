@@ -307,10 +307,10 @@ impl Setup {
         Ok(experiment)
     }
 
-    /// Freeblock options; on if any option needs them, or BORG may.
+    /// Freeblock options; on if any option needs them, or the layer may.
     fn freeblock(&self, layer: Option<&registry::Entry>) -> Option<FreeOptions> {
-        let borg = layer.is_some_and(|layer| layer.name == "borg");
-        let wanted = borg || self.freeblock || self.filling.is_told() || self.reconfigure_class.is_some();
+        let layer = layer.is_some_and(|layer| layer.freeblock);
+        let wanted = layer || self.freeblock || self.filling.is_told() || self.reconfigure_class.is_some();
         wanted.then(|| self.filling.options())
     }
 

@@ -70,6 +70,10 @@ pub struct Entry {
     pub defaults: fn() -> toml::Table,
     /// Options that the laboratory's commands have a flag for: `--write-buffer` sets `write_buffer`.
     pub flags: &'static [&'static str],
+    /// Whether a comparison gives the drives below it freeblock scheduling, since it has requests of class `free`.
+    pub freeblock: bool,
+    /// What `seekless advise` tries of it.
+    pub remedies: &'static [Remedy],
     /// Sectors visible to clients, if fewer than below.
     pub sectors: Option<Sectors>,
     /// Builds it.
@@ -80,6 +84,19 @@ pub struct Entry {
     pub upgrade: Option<Upgrade>,
     /// Tools for its metadata while it is not in use.
     pub tools: &'static dyn Tools,
+}
+
+/// What a layer may do about a slow disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Remedy {
+    /// A short name.
+    pub name: &'static str,
+    /// What it does, without a subject.
+    pub does: &'static str,
+    /// Options other than the default ones, as in a volume file.
+    pub options: &'static str,
+    /// Whether the drive below has freeblock scheduling.
+    pub freeblock: bool,
 }
 
 /// A layer being built: it may have to read the devices below.
@@ -149,6 +166,8 @@ impl Entry {
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
+            freeblock: false,
+            remedies: &[],
             sectors: None,
             build,
             create: None,
@@ -241,6 +260,8 @@ pub const LAYERS: [Entry; 15] = [
         check: |table| parse_options(table, borg::Options::check).map(drop),
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
+        freeblock: true,
+        remedies: borg::REMEDIES,
         holds_newer: true,
         tools: &borg::BorgTools,
         create: Some(|below, table, replace| {
@@ -268,6 +289,12 @@ pub const LAYERS: [Entry; 15] = [
     Entry {
         readme: include_str!("cache/README.md"),
         edges: cache::EDGES,
+        remedies: &[Remedy {
+            name: "more cache",
+            does: "1 GiB of memory more",
+            options: "size = '1GiB'",
+            freeblock: false,
+        }],
         canaries: cache::CANARIES,
         check: |table| parse_options(table, cache::Options::check).map(drop),
         defaults: defaults::<cache::Options>,

@@ -47,6 +47,8 @@ pub struct Advice {
     pub causes: Vec<Cause>,
     /// What could be done, the best first.
     pub remedies: Vec<Remedy>,
+    /// Names of the remedies that were not tried, since the drive has no room beside the recording.
+    pub not_tried: Vec<&'static str>,
     /// The name of the remedy that is advised; `null`: nothing helps, or it is not known.
     pub advised: Option<String>,
     /// What to do, in a sentence.
@@ -121,7 +123,7 @@ pub fn advise(
         base = run("as it is", &plain)?;
     }
     let open = matches!(plain.pace, Pace::Open { .. });
-    let remedies = remedies::all(&plain, trace);
+    let (remedies, not_tried) = remedies::all(&plain, trace);
     let others = remedies.iter().map(|remedy| run(remedy.name, &remedy.experiment));
     let others = others.collect::<Result<Vec<_>, _>>()?;
     let of_base = Measured::of(&base.variant);
@@ -161,6 +163,7 @@ pub fn advise(
         advised: advised.map(|remedy| remedy.name.clone()),
         base: of_base,
         remedies: judged,
+        not_tried,
         verdict,
         notes,
     })

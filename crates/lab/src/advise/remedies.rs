@@ -1,6 +1,8 @@
 //! What could be done about a slow disk: other experiments on the same recording.
 
-use seekless_core::{SECTOR_BYTES, Size};
+use std::fmt::Write;
+
+use seekless_core::{PAGE_SECTORS, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, QueueOptions};
 use seekless_layers::registry::{self, Entry};
@@ -8,10 +10,8 @@ use seekless_trace::Trace;
 
 use crate::experiment::{Experiment, LayerSetup, Partition};
 
-/// Memory of the larger cache.
-const CACHE: u64 = 1 << 30;
-/// Largest BOPT: the paper's.
-const BOPT: u64 = 4 << 30;
+/// Smallest and largest size of a partition for a layer that needs one; the largest is that of the BORG paper's BOPT.
+const PARTITION: (u64, u64) = (64 << 20, 4 << 30);
 
 /// A remedy to try.
 pub struct Remedy {
@@ -23,22 +23,14 @@ pub struct Remedy {
     pub experiment: Experiment,
 }
 
-/// All of those that the drive has room for.
-pub fn all(base: &Experiment, trace: &Trace) -> Vec<Remedy> {
-    let with = |queue: QueueOptions| Experiment { queue, ..base.clone() };
-    let layered = |entry: &'static Entry, more: &[(&str, toml::Value)], partition, queue| {
-        let mut options = (entry.defaults)();
-        options.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-        let layer = Some(LayerSetup { entry, options, partition });
-        Experiment { layer, queue, ..base.clone() }
-    };
+/// All of those that the drive has room for, and the names of the others.
+pub fn all(base: &Experiment, trace: &Trace) -> (Vec<Remedy>, Vec<&'static str>) {
     let queue = base.queue;
-    let sptf = QueueOptions { policy: Policy::Sptf, ..queue };
-    let free = QueueOptions { freeblock: Some(FreeOptions::default()), ..queue };
+    let with = |queue: QueueOptions| Experiment { queue, ..base.clone() };
     let mut remedies = vec![Remedy {
         name: "scheduler",
         what: "a scheduler that knows where the head is (SPTF)".to_owned(),
-        experiment: with(sptf),
+        experiment: with(QueueOptions { policy: Policy::Sptf, ..queue }),
     }];
     let depth = base.drive.queue().depth;
     if depth > 1 {
@@ -48,38 +40,39 @@ pub fn all(base: &Experiment, trace: &Trace) -> Vec<Remedy> {
             experiment: with(QueueOptions { depth: Some(depth), ..queue }),
         });
     }
-    if let Some(cache) = registry::find("cache") {
-        remedies.push(Remedy {
-            name: "more cache",
-            what: format!("{} of memory more", Size(CACHE)),
-            experiment: layered(cache, &[("size", Size(CACHE).to_string().into())], None, queue),
-        });
-    }
-    if let Some(launch) = registry::find("launch") {
-        remedies.push(Remedy {
-            name: "launch prefetcher",
-            what: "what programs read when they start is learned and fetched ahead".to_owned(),
-            experiment: layered(launch, &[], None, queue),
-        });
-    }
+    let mut without_room = Vec::new();
     let room = base.drive.sectors().saturating_sub(reached(base, trace));
-    let sectors = (BOPT / SECTOR_BYTES).min(room / 8 * 8);
-    if let Some(borg) = registry::find("borg").filter(|_| sectors >= (64 << 20) / SECTOR_BYTES) {
-        let bopt = Some(Partition { sectors, at_sector: None });
-        let size = Size(sectors * SECTOR_BYTES);
-        remedies.push(Remedy {
-            name: "BORG",
-            what: format!("blocks used together are copied next to each other, into {size}"),
-            experiment: layered(borg, &[], bopt, queue),
-        });
-        remedies.push(Remedy {
-            name: "BORG, copying for free",
-            what: "the same, copying only while the head waits anyway (freeblock)".to_owned(),
-            experiment: layered(borg, &[("reconfigure_class", "free".into())], bopt, free),
-        });
+    for entry in &registry::LAYERS {
+        for remedy in entry.remedies {
+            match layered(base, entry, remedy, room) {
+                Some(remedy) if remedy.experiment.places("", trace.end_sector()).is_ok() => {
+                    remedies.push(remedy)
+                }
+                _ => without_room.push(remedy.name),
+            }
+        }
     }
-    remedies.retain(|remedy| remedy.experiment.places("", trace.end_sector()).is_ok());
-    remedies
+    (remedies, without_room)
+}
+
+/// A remedy that is a layer, if there is room for what it needs in these sectors.
+fn layered(base: &Experiment, entry: &'static Entry, remedy: &registry::Remedy, room: u64) -> Option<Remedy> {
+    let mut options = (entry.defaults)();
+    // Those of the registry are tested.
+    options.extend(toml::from_str::<toml::Table>(remedy.options).ok()?);
+    let mut what = remedy.does.to_owned();
+    let partition = if entry.devices.is_empty() {
+        None
+    } else {
+        let bytes = (room / PAGE_SECTORS * PAGE_SECTORS * SECTOR_BYTES).min(PARTITION.1);
+        write!(what, ", in {}", Size(bytes)).ok()?;
+        let sectors = Some(bytes / SECTOR_BYTES).filter(|_| bytes >= PARTITION.0)?;
+        Some(Partition { sectors, at_sector: None })
+    };
+    let free = remedy.freeblock.then(FreeOptions::default);
+    let queue = QueueOptions { freeblock: free, ..base.queue };
+    let layer = Some(LayerSetup { entry, options, partition });
+    Some(Remedy { name: remedy.name, what, experiment: Experiment { layer, queue, ..base.clone() } })
 }
 
 /// Sectors of the clients' volume.

@@ -61,7 +61,8 @@ use learned::Learned;
 use mover::Movers;
 pub use older::Older;
 pub use options::{
-    AtStop, CANARIES, Drain, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
+    AtStop, CANARIES, Drain, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, REMEDIES,
+    Training,
 };
 use origin::OriginState;
 pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};

@@ -8,6 +8,7 @@ use super::planner::PlannerName;
 use super::store::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
 use crate::canary::Canary;
+use crate::registry::Remedy;
 use crate::units::{Bytes, time, time_in_ns};
 
 /// The options of the BORG layer.
@@ -89,6 +90,22 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<String>,
 }
+
+/// What it may do about a slow disk.
+pub const REMEDIES: &[Remedy] = &[
+    Remedy {
+        name: "BORG",
+        does: "blocks used together are copied next to each other",
+        options: "",
+        freeblock: false,
+    },
+    Remedy {
+        name: "BORG, copying for free",
+        does: "the same, copying only while the head waits anyway (freeblock)",
+        options: "reconfigure_class = 'free'",
+        freeblock: true,
+    },
+];
 
 /// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[

@@ -25,7 +25,7 @@ use seekless_core::{
 
 use crate::cache::Cache;
 use crate::dispatcher::{Dispatcher, runs};
-use crate::registry::{self, Below, Build, Building, Built, Entry, parse_options};
+use crate::registry::{self, Below, Build, Building, Built, Entry, Remedy, parse_options};
 use kept::Kept;
 pub use options::Options;
 use start::State;
@@ -33,6 +33,12 @@ use start::State;
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
+    remedies: &[Remedy {
+        name: "launch prefetcher",
+        does: "what programs read when they start is learned and fetched ahead",
+        options: "",
+        freeblock: false,
+    }],
     edges: &["a copy of the sequences is not whole", "the sequences are of another volume"],
     ..entry(
         "launch",

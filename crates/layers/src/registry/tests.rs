@@ -23,6 +23,12 @@ fn every_layer_has_a_page_with_options_that_it_takes() {
             .keys()
             .find(|key| !entry.readme.contains(&format!("`{key}`")) && !options.contains_key(*key));
         assert_eq!(lacks, None, "{}: the page lacks an option", entry.name);
+        for remedy in entry.remedies {
+            assert!(entry.devices.len() <= 1, "{}: advice tries it on one disk", entry.name);
+            let mut options = (entry.defaults)();
+            options.extend(toml::from_str::<toml::Table>(remedy.options).expect(remedy.name));
+            entry.check(&options).expect(remedy.name);
+        }
         options.insert("nonsense".to_owned(), toml::Value::Boolean(true));
         let error = entry.check(&options).unwrap_err().to_string();
         assert!(error.contains("nonsense"), "{}: {error}", entry.name);
