@@ -309,7 +309,7 @@ impl Setup {
 
     /// Freeblock options; on if any option needs them, or the layer may.
     fn freeblock(&self, layer: Option<&registry::Entry>) -> Option<FreeOptions> {
-        let layer = layer.is_some_and(|layer| layer.freeblock);
+        let layer = layer.is_some_and(registry::Entry::uses_freeblock);
         let wanted = layer || self.freeblock || self.filling.is_told() || self.reconfigure_class.is_some();
         wanted.then(|| self.filling.options())
     }

@@ -154,8 +154,8 @@ fn the_same_command_gives_the_same_bytes() {
         &["trace", "info", SMALL][..],
         &["trace", "stats", SMALL],
         &["trace", "stats", SMALL, "--json"],
-        &["lab", "compare", "--trace", SMALL],
-        &["lab", "compare", "--trace", SMALL, "--json"],
+        &["lab", "compare", "--trace", SMALL, "--option", "rehearse=false"],
+        &["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--json"],
         &["lab", "run", "--workload", "random", "--requests", "500", "--reads", "50", "--json"],
     ] {
         assert_eq!(quietly(arguments), quietly(arguments), "{arguments:?}");

@@ -102,7 +102,8 @@ fn a_drive_may_be_a_file() {
         include_str!("../../../drives/wd2500aaks.toml").replace("name = \"wd2500aaks\"", "name = \"mine\"");
     let mine = file("mine.toml", text.as_bytes());
     assert!(quietly(&["drive", "show", &mine]).starts_with("mine: "));
-    let compared = json(&["lab", "compare", "--trace", SMALL, "--drive", &mine]);
+    let compared =
+        json(&["lab", "compare", "--trace", SMALL, "--drive", &mine, "--option", "rehearse=false"]);
     assert_eq!(compared["settings"]["drive"], "mine");
 }
 
@@ -176,7 +177,18 @@ fn a_comparison_is_printed_and_reported() {
 #[test]
 fn a_place_is_a_sector_or_a_size() {
     let at = |place: &str| {
-        let options = ["lab", "compare", "--trace", SMALL, "--bopt-at", place, "--bopt", "64MiB"];
+        let options = [
+            "lab",
+            "compare",
+            "--trace",
+            SMALL,
+            "--bopt-at",
+            place,
+            "--bopt",
+            "64MiB",
+            "--option",
+            "rehearse=false",
+        ];
         json(&options)["settings"]["bopt_at_sector"].clone()
     };
     assert_eq!(at("20GiB"), 41_943_040);
@@ -186,7 +198,7 @@ fn a_place_is_a_sector_or_a_size() {
 #[test]
 fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
     let hash = |options: &[&str]| {
-        let run = ["lab", "run", "--trace", SMALL, "--bopt", "64MiB"];
+        let run = ["lab", "run", "--trace", SMALL, "--bopt", "64MiB", "--option", "rehearse=false"];
         json(&[&run[..], options].concat())["event_hash"].clone()
     };
     let plain = hash(&[]);
@@ -199,7 +211,8 @@ fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
 #[test]
 fn one_variant_runs_and_tells_its_events() {
     let events = folder().join("events");
-    let run = ["lab", "run", "--trace", SMALL, "--events", events.to_str().unwrap()];
+    let run =
+        ["lab", "run", "--trace", SMALL, "--events", events.to_str().unwrap(), "--option", "rehearse=false"];
     let variant = json(&run);
     assert_eq!(variant["name"], "borg");
     let all = std::fs::read_to_string(&events).unwrap();

@@ -2,6 +2,7 @@
 //! is queued.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 use std::rc::{Rc, Weak};
 
@@ -121,7 +122,8 @@ pub struct Ticket(Rc<TicketState>);
 struct TicketState {
     class: Cell<Class>,
     aborted: Cell<bool>,
-    holders: RefCell<Vec<(Weak<dyn TicketHolder>, usize)>>,
+    /// In the order in which they were queued, in which most of them leave.
+    holders: RefCell<VecDeque<(Weak<dyn TicketHolder>, usize)>>,
 }
 
 impl Default for TicketState {
@@ -173,12 +175,15 @@ impl Ticket {
 
     /// Registers that a queue holds a request with this ticket, under number `id`.
     pub fn register(&self, holder: Weak<dyn TicketHolder>, id: usize) {
-        self.0.holders.borrow_mut().push((holder, id));
+        self.0.holders.borrow_mut().push_back((holder, id));
     }
 
     /// Registers that request `id` has left the queue.
     pub fn unregister(&self, holder: &Weak<dyn TicketHolder>, id: usize) {
-        self.0.holders.borrow_mut().retain(|(h, i)| !(h.ptr_eq(holder) && *i == id));
+        let mut holders = self.0.holders.borrow_mut();
+        if let Some(index) = holders.iter().position(|(h, i)| *i == id && h.ptr_eq(holder)) {
+            holders.remove(index);
+        }
     }
 }
 

@@ -21,6 +21,6 @@ pub mod work;
 pub use component::{Component, Disk, FlashDrive, Simulated};
 pub use queue::QueueOptions;
 pub use scheduler::Policy;
-pub use simulated::simulated;
+pub use simulated::{Template, simulated};
 pub use spec::{FlashSpec, Model, Spec, SpecError};
 pub use work::Work;

@@ -70,8 +70,6 @@ pub struct Entry {
     pub defaults: fn() -> toml::Table,
     /// Options that the laboratory's commands have a flag for: `--write-buffer` sets `write_buffer`.
     pub flags: &'static [&'static str],
-    /// Whether a comparison gives the drives below it freeblock scheduling, since it has requests of class `free`.
-    pub freeblock: bool,
     /// What `seekless advise` tries of it.
     pub remedies: &'static [Remedy],
     /// Sectors visible to clients, if fewer than below.
@@ -166,7 +164,6 @@ impl Entry {
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
-            freeblock: false,
             remedies: &[],
             sectors: None,
             build,
@@ -189,6 +186,11 @@ impl Entry {
     /// Whether it adapts its layout: see [`Layer::reconfigure`].
     pub fn reconfigures(&self) -> bool {
         self.commands.contains(&"reconfigure")
+    }
+
+    /// Whether it can use freeblock scheduling in the drives below.
+    pub fn uses_freeblock(&self) -> bool {
+        self.remedies.iter().any(|remedy| remedy.freeblock)
     }
 
     /// The first error in these options, if any.
@@ -260,7 +262,6 @@ pub const LAYERS: [Entry; 15] = [
         check: |table| parse_options(table, borg::Options::check).map(drop),
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
-        freeblock: true,
         remedies: borg::REMEDIES,
         holds_newer: true,
         tools: &borg::BorgTools,

@@ -31,7 +31,16 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// Takes an event, and returns it if that counts and none is held before it.
+    #[inline]
     pub fn take(&mut self, event: Event) -> Option<Event> {
+        if self.kind == Some(Kind::Queued) && self.held.is_empty() {
+            // As it is: this is the path of nearly all events.
+            return (!matches!(event.kind, EventKind::Issued(_))).then_some(event);
+        }
+        self.take_rare(event)
+    }
+
+    fn take_rare(&mut self, event: Event) -> Option<Event> {
         if self.kind.is_some() && self.held.is_empty() {
             return self.translated(event);
         }

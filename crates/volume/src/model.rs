@@ -7,16 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use seekless_core::{BlockDevice, Extent, Model, Modelled, Twin};
-use seekless_drive::simulated;
+use seekless_drive::{QueueOptions, Template};
 
 use crate::component::Component;
 
 /// A drive that twins are made of.
-struct Drive(Component);
+struct Drive {
+    like: Template,
+    queue: QueueOptions,
+}
 
 impl Model for Drive {
     fn twin(&self) -> Twin {
-        let drive = simulated(0, &self.0.drive, self.0.queue);
+        let drive = self.like.simulated(0, self.queue);
         let device = drive.clone().device();
         Twin { device, busy: Box::new(move |account| drive.account(account).busy()) }
     }
@@ -44,6 +47,7 @@ pub fn modelled(device: Rc<dyn BlockDevice>, drive: &Component) -> Rc<dyn BlockD
     if sectors > drive.drive.sectors() {
         return device;
     }
-    let model = Modelled { model: Arc::new(Drive(drive.clone())), at: Extent::new(0, sectors) };
+    let model = Drive { like: Template::new(&drive.drive), queue: drive.queue };
+    let model = Modelled { model: Arc::new(model), at: Extent::new(0, sectors) };
     Rc::new(WithModel { device, model })
 }

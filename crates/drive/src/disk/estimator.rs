@@ -3,7 +3,7 @@
 //! Exact for a command that is queued behind the one before and needs the media: seek and rotation are those of serving
 //! it. Cache hits are ranked like misses. For a command that is not queued, costs common to all are left out.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use seekless_core::{Extent, Lba, Nanos};
 
@@ -16,7 +16,7 @@ use crate::spec::WriteBack;
 
 /// By distance in cylinders: the shortest time to reach a track at this distance or more, in nanoseconds. Measured seek
 /// curves are not monotonic; this table is.
-pub type AtLeast = Rc<[u32]>;
+pub type AtLeast = Arc<[u32]>;
 
 /// The table of a drive with `cylinders` cylinders.
 pub fn at_least(mechanics: &Mechanics, cylinders: u64) -> AtLeast {

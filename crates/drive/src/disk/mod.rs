@@ -20,9 +20,12 @@ mod timing;
 pub mod trajectory;
 mod write;
 
+use std::sync::{Arc, OnceLock};
+
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::device_model::HeadState;
+use crate::freeblock::Tables;
 use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
 use background::BackgroundWork;
 use buffer::WriteBuffer;
@@ -61,6 +64,8 @@ pub struct Drive {
     trajectory: Trajectory,
     queue: QueueSpec,
     power: Option<PowerSpec>,
+    /// Once they are needed; copies of the drive share them.
+    tables: Arc<OnceLock<Tables>>,
 }
 
 impl Drive {
@@ -87,6 +92,7 @@ impl Drive {
             trajectory: Trajectory::default(),
             queue: spec.queue,
             power: spec.power.clone(),
+            tables: Arc::default(),
         }
     }
 
@@ -103,6 +109,11 @@ impl Drive {
     /// By distance in cylinders: the shortest seek of this distance or more.
     pub fn at_least(&self) -> AtLeast {
         self.at_least.clone()
+    }
+
+    /// What freeblock scheduling needs to know of it.
+    pub fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| Tables::new(&self.layout, self.mechanics.revolution().0))
     }
 
     /// Least time between two transfers, in nanoseconds.

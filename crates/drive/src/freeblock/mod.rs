@@ -26,6 +26,7 @@ mod value;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Weak;
+use std::sync::Arc;
 
 use seekless_core::{Buffer, Extent, Nanos};
 use slab::Slab;
@@ -149,13 +150,29 @@ pub struct Freeblock {
     foreground: Weak<dyn Foreground>,
 }
 
+/// Properties of a drive that are the same for all of its kind: its tracks, and the value of blocks on them.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    tracks: Arc<Tracks>,
+    value: BlockValue,
+}
+
+impl Tables {
+    /// Those of a layout whose disk turns in `revolution` nanoseconds.
+    pub fn new(layout: &Layout, revolution: u64) -> Tables {
+        let tracks = Tracks::new(layout, revolution);
+        let value = BlockValue::blocks(1 << 12, &tracks);
+        Tables { tracks: Arc::new(tracks), value }
+    }
+}
+
 struct Inner {
     options: FreeOptions,
     layout: Layout,
     mechanics: Mechanics,
     at_least: crate::disk::estimator::AtLeast,
     turn_round: u64,
-    tracks: Tracks,
+    tracks: Arc<Tracks>,
     directions: [Direction; 2],
     value: BlockValue,
     weights: Option<Weights>,
@@ -179,8 +196,7 @@ impl Freeblock {
     /// A scheduler for `drive`; promoted blocks are submitted to `foreground`.
     pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
-        let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
-        let mut value = BlockValue::blocks(1 << 12, &tracks);
+        let Tables { tracks, mut value } = drive.tables().clone();
         let weights = (options.policy == FreePolicy::Weighted).then(Weights::usual);
         if let Some(weights) = &weights {
             value.weigh(weights, tracks.len());

@@ -31,14 +31,14 @@ impl Borg {
         }
         self.store.begin_mapping(&mover.with_ticket()).await?;
         for _ in 0..TRIES {
-            let left = self.store.pages_where(|_, entry| accepts(entry.dirty));
+            let left = self.store.pages_where(|entry| accepts(entry.dirty));
             if left.is_empty() {
                 self.store.checkpoint(&mover.with_ticket()).await?;
                 return self.store.flush_origin(&mover.with_ticket()).await;
             }
             mover.outgoing(&left).await?;
         }
-        let left = self.store.pages_where(|_, entry| accepts(entry.dirty)).len();
+        let left = self.store.pages_where(|entry| accepts(entry.dirty)).len();
         let why =
             format!("{left} pages are still written as fast as they are moved: hold the writers back first");
         Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
@@ -127,7 +127,7 @@ impl Borg {
     async fn drain_in_order(self: &Rc<Self>) -> Result<(), IoError> {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
-        mover.outgoing(&self.store.pages_where(|_, entry| entry.dirty)).await?;
+        mover.outgoing(&self.store.pages_where(|entry| entry.dirty)).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
@@ -158,7 +158,7 @@ impl Borg {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::for_free);
         let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
         mover.allow_abort();
-        let mut pages = self.store.pages_where(|_, entry| entry.dirty);
+        let mut pages = self.store.pages_where(|entry| entry.dirty);
         pages.truncate(BATCH);
         mover.outgoing(&pages).await?;
         self.store.checkpoint(&mover.with_ticket()).await

@@ -148,7 +148,7 @@ impl Borg {
 
     /// Drains pages that have been dirty for about two thirds of the maximum age.
     async fn drain_overdue(&self, aging: &Aging) -> Result<(), IoError> {
-        let old = self.store.pages_where(|_, entry| entry.dirty && aging.has_seen(entry.slot));
+        let old = self.store.pages_where(|entry| entry.dirty && aging.has_seen(entry.slot));
         if old.is_empty() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Borg {
     }
 
     fn dirty_pages(&self) -> Vec<u64> {
-        self.store.pages_where(|_, entry| entry.dirty)
+        self.store.pages_where(|entry| entry.dirty)
     }
 
     /// Drains in the order of the origin.

@@ -231,7 +231,7 @@ impl Borg {
 
     /// Pages that have a copy, in no order.
     pub(crate) fn pages_copied(&self) -> Vec<u64> {
-        self.store.pages_where(|_, _| true)
+        self.store.pages_where(|_| true)
     }
 
     /// Memory used by the map, in bytes.

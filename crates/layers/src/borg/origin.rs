@@ -63,7 +63,7 @@ impl Borg {
         store.doubt_all();
         self.origin_state.borrow_mut().doubtful = refuses && store.unproven() > 0;
         let every = store.unproven().div_ceil(AT_OPENING).max(1);
-        let unproven = store.pages_where(|_, entry| !entry.proven);
+        let unproven = store.pages_where(|entry| !entry.proven);
         let some = unproven.into_iter().step_by(every).collect();
         if refuses { self.compare(some, &Hints::default()).await } else { Ok(()) }
     }
@@ -133,7 +133,7 @@ impl Borg {
             return Ok(Vec::new());
         }
         let every = self.store.dirty().div_ceil(SAMPLES).max(1);
-        let pages = self.store.pages_where(|_, entry| entry.dirty).into_iter().step_by(every);
+        let pages = self.store.pages_where(|entry| entry.dirty).into_iter().step_by(every);
         let mut samples = Vec::new();
         for page in pages {
             match self.origin_sum(page, how).await {
@@ -268,7 +268,7 @@ impl Mover<'_> {
     /// Compares all unproven copies, in the order of the origin; false if stopped early.
     pub async fn compare_all(&self) -> Result<bool, IoError> {
         let borg = self.borg;
-        let mut pages = borg.store.pages_where(|_, entry| !entry.proven);
+        let mut pages = borg.store.pages_where(|entry| !entry.proven);
         pages.sort_unstable();
         for batch in pages.chunks(self.pace.batch(TOGETHER)) {
             if !self.pace.may_continue(batch.len()).await {

@@ -1,5 +1,7 @@
 //! Planning (sections 4.2 and 4.3), on a worker: from the profile to a plan, and its rehearsal.
 
+use std::cell::OnceCell;
+
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
 use super::Borg;
@@ -99,6 +101,7 @@ impl Borg {
         let rehearsal = Rehearsal {
             models,
             fork: self.store.fork(),
+            drained: OnceCell::new(),
             options: self.options.clone(),
             granularity: self.granularity,
             verdict: self.judge(profiled),

@@ -66,12 +66,12 @@ impl Borg {
         let logged = match course.log {
             Log::Kept => Vec::new(),
             Log::Half => self.best_to_drain(half, usize::MAX, |page| !planned(page)),
-            Log::Drained => self.store.pages_where(|_, entry| layout.is_logged(entry.slot)),
+            Log::Drained => self.store.pages_where(|entry| layout.is_logged(entry.slot)),
         };
         let replaces = verdict == Verdict::Replace || course.reads == Reads::Emptied;
         let replaces = replaces && course.reads != Reads::Kept;
-        let mut cached =
-            self.store.pages_where(|page, entry| !layout.is_logged(entry.slot) && replaces && !planned(page));
+        let mut cached = self.store.pages_where(|entry| replaces && !layout.is_logged(entry.slot));
+        cached.retain(|page| !planned(*page));
         cached.extend(logged);
         cached
     }

@@ -7,7 +7,7 @@
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
 //! trial does not end, there is no result, and the layer goes on as without a model.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -44,6 +44,8 @@ pub(super) struct Rehearsal {
     pub models: [Modelled; 2],
     /// The entries of the store.
     pub fork: Fork,
+    /// The same without those of the log, once a trial has needed them.
+    pub drained: OnceCell<Fork>,
     /// Options of the layer.
     pub options: Options,
     /// Units of requests are `1 << granularity` pages.
@@ -153,7 +155,9 @@ impl Rehearsal {
     /// Carries out a course, with its plan if it has one, and plays `window`; `None` without a result. A course that
     /// drains the log begins with an empty one.
     pub fn trial(&self, course: Course, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
-        let fork = if course.log == Log::Drained { self.fork.drained() } else { self.fork.clone() };
+        let is_drained = course.log == Log::Drained;
+        let fork =
+            if is_drained { self.drained.get_or_init(|| self.fork.drained()) } else { &self.fork }.clone();
         Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
     }
 
@@ -204,7 +208,7 @@ impl Rehearsal {
         } else {
             (borg, &twins)
         };
-        let dirty = borg.store.pages_where(|_, entry| entry.dirty);
+        let dirty = borg.store.pages_where(|entry| entry.dirty);
         let cached = borg.store.layout().cached_slots();
         let is_owed = |page: &u64| {
             let slot = borg.store.lookup(*page).map(|entry| entry.slot);

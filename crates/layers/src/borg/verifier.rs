@@ -142,7 +142,7 @@ impl Borg {
         let (pace, how) =
             (Pace::new(self, Throttle::Throttled), Hints { class: Class::Background, verify: true, ..how });
         let sectors = self.origin.geometry().sectors;
-        let strands = destage::strands(self.store.pages_where(|_, _| true).into_iter());
+        let strands = destage::strands(self.store.pages_where(|_| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
             if !pace.may_continue(at.pages().count()).await {
                 break;

@@ -90,7 +90,8 @@ impl Fork {
         let mut drained = self.clone();
         let layout = self.page.layout;
         for segment in layout.read_cache..layout.segments() {
-            for slot in layout.slots_of(segment) {
+            let used = self.segments.get(segment).valid > 0;
+            for slot in layout.slots_of(segment).filter(|_| used) {
                 if let Some(page) = self.map.page_at(slot) {
                     drained.map.remove(page);
                 }

@@ -40,16 +40,11 @@ impl Store {
     }
 
     /// The pages whose copies `wanted` accepts, in slot order.
-    pub fn pages_where(&self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<u64> {
+    pub fn pages_where(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<u64> {
         let table = self.table.borrow();
-        let entry = |(slot, page, dirty)| (page, Entry { slot, dirty, proven: !table.unproven.has(slot) });
-        table
-            .map
-            .iter()
-            .map(entry)
-            .filter(|(page, entry)| wanted(*page, entry))
-            .map(|(page, _)| page)
-            .collect()
+        let entry = |slot| Entry { slot, dirty: table.map.is_dirty(slot), proven: !table.unproven.has(slot) };
+        let accepted = table.map.mapped_slots().filter(|slot| wanted(&entry(*slot)));
+        accepted.filter_map(|slot| table.map.page_at(slot)).collect()
     }
 
     /// Number of pages that have a copy.
@@ -60,7 +55,7 @@ impl Store {
     /// Number of pages in the read cache.
     pub fn cached(&self) -> usize {
         let table = self.table.borrow();
-        table.map.iter().take_while(|(slot, ..)| !self.layout.is_logged(*slot)).count()
+        table.map.mapped_slots().take_while(|slot| !self.layout.is_logged(*slot)).count()
     }
 
     /// Number of dirty copies.

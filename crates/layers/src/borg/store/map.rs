@@ -219,9 +219,14 @@ impl BorgMap {
         &self.dirty_bits
     }
 
+    /// The slots that hold a page, in their order. Cheaper by far than looking for their pages.
+    pub fn mapped_slots(&self) -> impl Iterator<Item = Slot> {
+        (0..self.slots).filter(|slot| self.backward(*slot).0 != self.shape.unmapped())
+    }
+
     /// All copies as (slot, page, dirty), in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, u64, bool)> {
-        (0..self.slots).filter_map(|slot| Some((slot, self.page_at(slot)?, self.is_dirty(slot))))
+        self.mapped_slots().filter_map(|slot| Some((slot, self.page_at(slot)?, self.is_dirty(slot))))
     }
 
     /// Memory in use, in bytes.

@@ -84,7 +84,7 @@ async fn left(version: u32, stopped: bool) -> Left {
     }
     // In version 2 data has checksums, unless some in its segment was overwritten in place.
     if version == SEALED {
-        let dirty = borg.store.pages_where(|_, entry| entry.dirty && borg.store.has_sum(entry.slot));
+        let dirty = borg.store.pages_where(|entry| entry.dirty && borg.store.has_sum(entry.slot));
         assert!(dirty.len() > 3, "{dirty:?}");
         may_rot.extend(dirty.iter().map(|page| layout.page(borg.store.slot_of(*page).unwrap())));
     }
