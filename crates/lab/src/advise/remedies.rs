@@ -46,7 +46,7 @@ pub fn all(base: &Experiment, trace: &Trace) -> (Vec<Remedy>, Vec<&'static str>)
         for remedy in entry.remedies {
             match layered(base, entry, remedy, room) {
                 Some(remedy) if remedy.experiment.places("", trace.end_sector()).is_ok() => {
-                    remedies.push(remedy)
+                    remedies.push(remedy);
                 }
                 _ => without_room.push(remedy.name),
             }
