@@ -20,6 +20,7 @@ mod places;
 mod raw;
 mod remote;
 mod replayed;
+mod resized;
 mod scrubbed;
 mod server;
 mod snapshots;

@@ -6,6 +6,7 @@ mod detach;
 mod events;
 mod metrics;
 pub mod replay;
+mod resize;
 mod serve;
 mod snapshot;
 pub mod status;
@@ -48,6 +49,9 @@ pub enum Command {
     /// Write everything that only layers hold to the devices below them, without a server
     #[command(after_help = tools::RESCUE)]
     Rescue(tools::Rescue),
+    /// Have a running volume take on the size of components that grew
+    #[command(after_help = resize::HELP)]
+    Resize(resize::Arguments),
     /// Write the metadata of a layer from what dump printed
     #[command(after_help = tools::RESTORE)]
     Restore(tools::Restore),
@@ -81,6 +85,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Repair(arguments) => tools::repair(&arguments),
         Command::Rescue(arguments) => tools::rescue(&arguments),
+        Command::Resize(arguments) => resize::run(&arguments),
         Command::Restore(arguments) => tools::restore(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Snapshot(command) => snapshot::run(command),

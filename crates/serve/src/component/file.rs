@@ -44,7 +44,10 @@ pub struct FileComponent {
     file: Arc<OwnedFd>,
     name: String,
     path: PathBuf,
+    /// Properties but for the size.
     geometry: Geometry,
+    /// Size; it may grow.
+    sectors: Cell<u64>,
     read_only: bool,
     /// Whether the file goes through the page cache.
     cached: bool,
@@ -80,6 +83,7 @@ impl FileComponent {
             name: name.to_owned(),
             path: probe.path,
             geometry,
+            sectors: Cell::new(probe.sectors),
             read_only: probe.read_only,
             cached: !probe.direct,
             lost: Cell::new(false),
@@ -99,9 +103,34 @@ impl FileComponent {
         self.error(kind_of(error), at, error)
     }
 
+    /// Sectors that the file or device has now, in whole blocks.
+    ///
+    /// # Errors
+    /// `Gone` if it is smaller than it is served.
+    pub fn sectors_found(&self) -> Result<u64, IoError> {
+        let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
+        let found = found.try_into().map_or(0, u64::from_le_bytes) / SECTOR_BYTES;
+        let found = found / self.geometry.logical_sectors * self.geometry.logical_sectors;
+        if found < self.sectors.get() {
+            let expected = self.sectors.get() * SECTOR_BYTES;
+            let why = format!(
+                "found {} bytes, expected {expected} or more: it cannot shrink while it is served; give it back its size, \
+                 or stop the server",
+                found * SECTOR_BYTES
+            );
+            return Err(self.error(ErrorKind::Gone, None, why));
+        }
+        Ok(found)
+    }
+
+    /// From now on it has this size, which was found.
+    pub fn grow(&self, sectors: u64) {
+        self.sectors.set(sectors.max(self.sectors.get()));
+    }
+
     /// Checks that `at` is whole logical blocks within the device.
     fn check(&self, at: Extent, writes: bool) -> Result<(), IoError> {
-        check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, "file")?;
+        check(&Geometry { largest_sectors: u64::MAX, ..self.geometry() }, at, "file")?;
         if writes && self.read_only {
             return Err(self.error(ErrorKind::ReadOnly, Some(at), "opened read-only"));
         }
@@ -117,7 +146,7 @@ impl FileComponent {
     fn check_not_truncated(&self, at: Option<Extent>) -> Result<(), IoError> {
         let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
         let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
-        let expected = self.geometry.sectors * SECTOR_BYTES;
+        let expected = self.sectors.get() * SECTOR_BYTES;
         if found >= expected {
             return Ok(());
         }
@@ -277,7 +306,7 @@ fn mark(file: &OwnedFd) -> Option<Vec<u8>> {
 
 impl BlockDevice for FileComponent {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { sectors: self.sectors.get(), ..self.geometry }
     }
 
     fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
@@ -294,7 +323,7 @@ impl BlockDevice for FileComponent {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
-            if how.fua || at.end().0 == self.geometry.sectors {
+            if how.fua || at.end().0 == self.sectors.get() {
                 self.check_not_truncated(Some(at))?;
             }
             let mut memory = self.memory(at.bytes() as usize);

@@ -64,6 +64,18 @@ impl Export {
         Export { info, device: device.clone(), read_only, class, origin: None, meter }
     }
 
+    /// Size in bytes now: a device may grow. Another server's export may end within a sector.
+    pub fn bytes(&self) -> u64 {
+        let whole = self.device.device().geometry().sectors * SECTOR_BYTES;
+        if self.info.bytes.next_multiple_of(SECTOR_BYTES) == whole { self.info.bytes } else { whole }
+    }
+
+    /// It with its size of now, for a client that connects.
+    pub fn now(&self) -> Export {
+        let info = nbd::Export { bytes: self.bytes(), ..self.info.clone() };
+        Export { info, ..self.clone() }
+    }
+
     /// The snapshots of its device as exports of their own, to be read: NAME@SNAPSHOT.
     pub fn snapshots(&self) -> Vec<Export> {
         let snapshot = |view: View| {

@@ -74,7 +74,7 @@ impl Offer {
     /// The exports that there are now: each, and its snapshots.
     fn exports(&self) -> Vec<Export> {
         let snapshots = self.exports.iter().flat_map(Export::snapshots);
-        self.exports.iter().cloned().chain(snapshots).collect()
+        self.exports.iter().map(Export::now).chain(snapshots).collect()
     }
 }
 

@@ -136,7 +136,7 @@ impl Session {
         let end = request.offset.checked_add(request.length);
         if request.length == 0 {
             return invalid("expected a length of at least one byte");
-        } else if end.is_none_or(|end| end > info.bytes) {
+        } else if end.is_none_or(|end| end > info.bytes && end > self.export.bytes()) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
             return Err((errno, "the range reaches past the end of the export"));
         } else if moves && request.length > self.largest() {

@@ -51,6 +51,10 @@ impl Answerer {
                 }
                 Ok(Question::Attach(attach)) => done(running.attach(attach).await, "attach"),
                 Ok(Question::Detach { layer }) => done(running.detach(&layer).await, "detach"),
+                Ok(Question::Resize { component }) => match running.resize(component.as_deref()) {
+                    Ok(resized) => json!({ "resized": resized }),
+                    Err(error) => json!({ "error": error.to_string() }),
+                },
                 Ok(Question::Snapshot { layer, what }) => {
                     match running.on_snapshot(layer.as_deref(), &what).await {
                         Ok(Some(all)) => json!({ "snapshots": all }),

@@ -1,9 +1,9 @@
 //! The components of a live volume, from a volume file: files, block devices, memory, exports of other servers;
 //! optionally emulating a drive's speed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::component::{Component, Keys, TrustKeys, existing_path, memory};
 use crate::description::{Leaf, VolumeError};
@@ -35,12 +35,14 @@ pub struct Live {
     path: Option<PathBuf>,
     /// Counts and times its requests; those of memory take no time.
     meter: Option<Rc<Meter>>,
+    /// The file or block device, once it is built.
+    file: RefCell<Weak<FileComponent>>,
 }
 
 /// Storage of its data.
 enum Store {
     /// A file or block device, opened; taken when the component is built. Its sectors, and whether it is read-only.
-    File(RefCell<Option<Opened>>, u64, bool),
+    File(RefCell<Option<Opened>>, Cell<u64>, bool),
     /// Memory: sectors.
     Memory(u64),
     /// An export of another server, connected; taken when the component is built. And how to reconnect.
@@ -68,7 +70,8 @@ impl Leaf for Live {
 
     fn sectors(&self) -> u64 {
         match &self.store {
-            Store::File(_, sectors, _) | Store::Memory(sectors) => *sectors,
+            Store::File(_, sectors, _) => sectors.get(),
+            Store::Memory(sectors) => *sectors,
             Store::Remote(_, info, _) => info.bytes.div_ceil(SECTOR_BYTES),
         }
     }
@@ -128,7 +131,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
                 invalid(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
             let (sectors, read_only) = (opened.probe().sectors, opened.probe().read_only);
-            Ok(Store::File(RefCell::new(Some(opened)), sectors, read_only))
+            Ok(Store::File(RefCell::new(Some(opened)), Cell::new(sectors), read_only))
         }
         (None, _, _) if keys.cached || keys.read_only => {
             Err(invalid("", "cached or read_only without a file".to_owned(), "these with a file only"))
@@ -194,7 +197,7 @@ impl Live {
         let path = path.and_then(|path| std::path::absolute(path).ok());
         let instant = matches!(store, Store::Memory(_)) && emulated.is_none();
         let meter = (!instant).then(Rc::default);
-        let live = Live { store, emulated, model, timeout, path, meter };
+        let live = Live { store, emulated, model, timeout, path, meter, file: RefCell::default() };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -219,7 +222,7 @@ impl Live {
                 Probed::File(facts) => {
                     let (sectors, read_only) = (facts.sectors, facts.read_only);
                     Opened::from_recording(facts)
-                        .map(|opened| Store::File(RefCell::new(Some(opened)), sectors, read_only))
+                        .map(|opened| Store::File(RefCell::new(Some(opened)), Cell::new(sectors), read_only))
                 }
                 Probed::Remote(info) => Connected::from_recording(info).map(|connected| {
                     let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
@@ -248,6 +251,36 @@ impl Live {
     /// Absolute path of its file or block device, if it is one.
     pub fn path(&self) -> Option<PathBuf> {
         self.path.clone()
+    }
+
+    /// Sectors that its file or block device has now, if it is one that can grow while it is served.
+    ///
+    /// # Errors
+    /// One that is smaller than it is served, or larger than the drive that it emulates or is modelled by.
+    pub fn sectors_found(&self) -> Result<Option<u64>, LiveError> {
+        let Some(file) = self.file.borrow().upgrade() else { return Ok(None) };
+        let found = file.sectors_found()?;
+        for (key, drive) in [("emulate", &self.emulated), ("model", &self.model)] {
+            let Some(Component { drive, .. }) = drive else { continue };
+            // One that was too small before is not used.
+            if found > drive.sectors() && self.sectors() <= drive.sectors() {
+                return Err(LiveError::new(format!(
+                    "found {} for {key} = \"{}\", which has {}; expected a drive that is at least as large",
+                    size_text(found),
+                    drive.name(),
+                    size_text(drive.sectors())
+                )));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// From now on it has this size, which was found.
+    pub fn grow(&self, sectors: u64) {
+        if let (Some(file), Store::File(_, served, _)) = (self.file.borrow().upgrade(), &self.store) {
+            file.grow(sectors);
+            served.set(sectors);
+        }
     }
 
     /// What counts and times its requests, if anything does.
@@ -295,7 +328,7 @@ impl Live {
         name: &str,
         number: u32,
     ) -> Result<Rc<dyn BlockDevice>, LiveError> {
-        let data = self.store.build(reactor, name)?;
+        let data = self.build_store(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue, .. }) => {
                 reactor.spin_before_timers();
@@ -312,11 +345,15 @@ impl Live {
     }
 }
 
-impl Store {
-    fn build(&self, reactor: &Rc<Reactor>, name: &str) -> Result<Rc<dyn BlockDevice>, LiveError> {
+impl Live {
+    fn build_store(&self, reactor: &Rc<Reactor>, name: &str) -> Result<Rc<dyn BlockDevice>, LiveError> {
         let twice = || format!("component.{name} is built twice");
-        Ok(match self {
-            Store::File(opened, ..) => Rc::new(FileComponent::new(reactor, name, opened.take().at(twice)?)),
+        Ok(match &self.store {
+            Store::File(opened, ..) => {
+                let file = Rc::new(FileComponent::new(reactor, name, opened.take().at(twice)?));
+                self.file.replace(Rc::downgrade(&file));
+                file
+            }
             Store::Remote(connected, _, again) => {
                 let connected = connected.take().at(twice)?;
                 Rc::new(RemoteComponent::new(reactor, name, connected, again.clone()))

@@ -41,6 +41,12 @@ pub enum Question {
         #[serde(rename = "do")]
         what: OnSnapshot,
     },
+    /// Take on the size of components that grew; the answer lists them.
+    Resize {
+        /// Name of the component in the volume file; by default all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        component: Option<String>,
+    },
     /// Events from now on, a line each, until the server stops or anything more is sent.
     Subscribe,
 }
@@ -73,7 +79,7 @@ pub struct SnapshotStatus {
 }
 
 /// The questions, in words.
-const QUESTIONS: &str = r#""status", "metrics", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}} or {"snapshot": {"do": "list"}}"#;
+const QUESTIONS: &str = r#""status", "metrics", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}}, {"resize": {}} or {"snapshot": {"do": "list"}}"#;
 /// Letters of a bad question that its refusal repeats.
 const REPEATED: usize = 120;
 

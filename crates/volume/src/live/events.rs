@@ -10,12 +10,14 @@ use std::task::{Poll, Waker};
 
 use serde::{Deserialize, Serialize};
 
+use super::resizing::Resized;
+
 /// Events that wait for a subscriber, at most.
 const MOST: usize = 256;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The subscription has begun.
     Subscribed {
@@ -41,6 +43,14 @@ pub enum Event {
         layer: String,
         /// Why it failed, if it did.
         error: Option<String>,
+    },
+    /// A component grew.
+    Resized {
+        /// Seconds since the server started.
+        at_s: f64,
+        /// The component, and its sizes.
+        #[serde(flatten)]
+        resized: Resized,
     },
     /// The subscriber did not keep up.
     Lost {
