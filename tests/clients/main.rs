@@ -15,6 +15,7 @@ mod full;
 mod killed;
 mod measured;
 mod misbehaving;
+mod mounted;
 mod origin;
 mod places;
 mod raw;

@@ -5,6 +5,7 @@ mod create;
 mod detach;
 mod events;
 mod metrics;
+mod mount;
 pub mod replay;
 mod resize;
 mod serve;
@@ -43,6 +44,9 @@ pub enum Command {
     /// Print the status of a running volume as metrics for Prometheus
     #[command(after_help = metrics::HELP)]
     Metrics(metrics::Arguments),
+    /// Mount the file system of an export, and serve the volume if it is not served yet
+    #[command(after_help = mount::HELP)]
+    Mount(mount::Arguments),
     /// Write what is readable of a damaged layer to an unused file or device
     #[command(after_help = tools::REPAIR)]
     Repair(tools::Repair),
@@ -67,6 +71,9 @@ pub enum Command {
     /// Send a command to a layer of a running volume: scrub, reconfigure
     #[command(after_help = tell::HELP, visible_alias = "ctl")]
     Tell(tell::Arguments),
+    /// Unmount what mount mounted, and stop the server that it started
+    #[command(after_help = mount::HELP)]
+    Umount(mount::Umount),
     /// Upgrade the metadata of a volume file's layers to the newest format
     #[command(after_help = upgrade::HELP)]
     Upgrade(upgrade::Arguments),
@@ -83,6 +90,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Dump(arguments) => tools::dump(&arguments),
         Command::Events(arguments) => events::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
+        Command::Mount(arguments) => mount::run(&arguments),
         Command::Repair(arguments) => tools::repair(&arguments),
         Command::Rescue(arguments) => tools::rescue(&arguments),
         Command::Resize(arguments) => resize::run(&arguments),
@@ -91,6 +99,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Snapshot(command) => snapshot::run(command),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),
+        Command::Umount(arguments) => mount::umount(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
     }
 }

@@ -13,6 +13,8 @@ pub mod component;
 pub mod descriptors;
 #[cfg(target_os = "linux")]
 mod direct;
+#[cfg(target_os = "linux")]
+pub mod mounted;
 pub mod nbd;
 #[cfg(target_os = "linux")]
 pub mod notify;

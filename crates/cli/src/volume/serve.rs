@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use seekless_serve::mounted;
 use seekless_serve::reactor::Kind;
-use seekless_volume::live::{Program, Request, serve_volume};
+use seekless_volume::live::{Level, Program, Request, serve_volume};
 
 use crate::log;
 
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// Record all inputs in this file, for seekless lab replay; it contains the data, too
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
+    /// For a volume that this machine mounts: be an I/O flusher, lock memory, be spared by the OOM killer
+    #[arg(long)]
+    mounted: bool,
     /// Messages on stderr: alone, with time and level, or with a level for the systemd journal [default: as stderr is a
     /// terminal, a file or pipe, or the journal]
     #[arg(long, value_name = "FORMAT")]
@@ -60,6 +64,10 @@ pub const PROGRAM: Program = Program { print: log::log, abort: || std::process::
 /// Serves until a signal to stop arrives.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     log::choose(arguments.log);
+    if arguments.mounted {
+        // Before there are threads.
+        mounted::protect().iter().for_each(|missing| log::log(Level::Warning, missing));
+    }
     let io = arguments.io.map(|io| match io {
         Io::Uring => Kind::Uring,
         Io::Threads => Kind::Threads,

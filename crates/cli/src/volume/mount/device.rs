@@ -1,0 +1,160 @@
+//! A block device of an export: a file by nbdfuse, and a loop device over it.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use seekless_serve::server::Address;
+use seekless_volume::live::ServedExport;
+use serde::{Deserialize, Serialize};
+
+use super::record::place;
+use super::{APPEARS, now, pause, succeed};
+
+/// A block device, and what it is made of.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// The loop device.
+    pub node: PathBuf,
+    /// Folder that nbdfuse is mounted on.
+    fuse: PathBuf,
+    /// Process number of nbdfuse.
+    process: u32,
+}
+
+/// Checks that everything is there that a block device is made of.
+///
+/// # Errors
+/// All that is missing.
+pub fn check() -> anyhow::Result<()> {
+    let mut missing = Vec::new();
+    let is_root =
+        std::fs::metadata("/proc/self").is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+    if !is_root {
+        missing.push("root");
+    }
+    for (path, name) in [
+        ("/dev/fuse", "FUSE (/dev/fuse: modprobe fuse)"),
+        ("/dev/loop-control", "loop devices (/dev/loop-control: modprobe loop)"),
+    ] {
+        if !Path::new(path).exists() {
+            missing.push(name);
+        }
+    }
+    for (program, name) in [
+        ("nbdfuse", "nbdfuse (a package of libnbd, such as libnbd-bin or nbdfuse)"),
+        ("losetup", "losetup (util-linux)"),
+        ("mount", "mount (util-linux)"),
+    ] {
+        let runs =
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if runs.is_err() {
+            missing.push(name);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("mount: missing here: {}", missing.join(", "))
+}
+
+/// Whether something is mounted on this folder.
+pub fn is_mounted(folder: &Path) -> anyhow::Result<bool> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    // Spaces and the like are written as octal numbers.
+    let name: String = folder.display().to_string().chars().map(escaped).collect();
+    Ok(mounts.lines().any(|line| line.split(' ').nth(4) == Some(&*name)))
+}
+
+fn escaped(letter: char) -> String {
+    match letter {
+        ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", letter as u32),
+        _ => letter.to_string(),
+    }
+}
+
+impl Device {
+    /// Makes a block device of an export, for a mount on `folder`.
+    pub fn attach(volume: &Path, export: &ServedExport, folder: &Path) -> anyhow::Result<Device> {
+        let place = place(folder);
+        let fuse = place.join("fuse");
+        std::fs::create_dir_all(&fuse).with_context(|| fuse.display().to_string())?;
+        let address: Address = export.nbd.parse().with_context(|| format!("export {}", export.name))?;
+        // A relative path is beside the volume file.
+        let address = match address {
+            Address::Unix(path) => Address::Unix(std::path::absolute(volume)?.with_file_name("").join(path)),
+            tcp @ Address::Tcp(_) => tcp,
+        };
+        let file = fuse.join("disk.raw");
+        let log =
+            std::fs::File::create(place.join("nbdfuse.log")).with_context(|| place.display().to_string())?;
+        let mut command = Command::new("nbdfuse");
+        if export.read_only {
+            command.arg("--readonly");
+        }
+        command.arg(&file).arg(address.uri(&export.name, false));
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut child = command.spawn().context("nbdfuse")?;
+        let begun = now();
+        while std::fs::metadata(&file).is_err() {
+            if let Some(ended) = child.try_wait()? {
+                let said = std::fs::read_to_string(place.join("nbdfuse.log")).unwrap_or_default();
+                bail!("nbdfuse ended with {ended}: {}", said.trim());
+            }
+            if now() - begun > APPEARS {
+                let _ = child.kill();
+                bail!("nbdfuse: {} does not appear", file.display());
+            }
+            pause();
+        }
+        let mut device = Device { node: PathBuf::new(), fuse, process: child.id() };
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]);
+        if export.read_only {
+            losetup.arg("--read-only");
+        }
+        device.node = match succeed(losetup.arg(&file)) {
+            Ok(node) => node.into(),
+            Err(error) => {
+                device.detach()?;
+                return Err(error);
+            }
+        };
+        Ok(device)
+    }
+
+    /// Undoes it; what is gone already is left out.
+    pub fn detach(&self) -> anyhow::Result<()> {
+        if self.node.exists() && self.is_ours() {
+            succeed(Command::new("losetup").arg("--detach").arg(&self.node))?;
+        }
+        if is_mounted(&self.fuse)? {
+            succeed(Command::new("umount").arg(&self.fuse))?;
+        }
+        // It flushes, and disconnects from the server.
+        let begun = now();
+        while self.is_running() {
+            if now() - begun > APPEARS {
+                bail!("nbdfuse (process {}) does not end", self.process);
+            }
+            pause();
+        }
+        Ok(())
+    }
+
+    /// Whether the loop device still shows the file of nbdfuse.
+    fn is_ours(&self) -> bool {
+        let name = self.node.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file =
+            std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
+        Path::new(file.trim_end()) == self.fuse.join("disk.raw")
+    }
+
+    fn is_running(&self) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", self.process)).unwrap_or_default();
+        // A zombie has ended; its parent may be this program.
+        state.contains("(nbdfuse)") && !state.contains(") Z")
+    }
+}

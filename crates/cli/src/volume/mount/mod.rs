@@ -1,0 +1,226 @@
+//! `seekless volume mount` and `umount`: from a volume file to a mounted file system, and back.
+//!
+//! Fault model: each step may fail; then those before it are undone, and the error names the step. A mount is recorded, so
+//! that `umount` undoes what `mount` did. After a reboot there is no mount and no record.
+
+mod device;
+mod record;
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use seekless_serve::mounted;
+use seekless_volume::live::{ServedExport, Status};
+
+use super::status::{parsed, status};
+use crate::output;
+use device::Device;
+use record::Record;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless volume mount home.toml /mnt/home
+  seekless volume mount home.toml /mnt/home --export disk --type ext4 --option noatime
+  seekless volume umount /mnt/home
+
+Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
+messages in home.log beside home.toml, and umount stops it: a clean stop, which writes everything back. A server that runs \
+already stays; start it with --mounted.";
+
+/// Time for a program or device to appear.
+const APPEARS: Duration = Duration::from_secs(60);
+/// Time for a server to stop: it drains for up to a minute, and then flushes.
+const STOPS: Duration = Duration::from_secs(300);
+
+/// Arguments of `volume mount`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Volume file; it is served if it is not yet
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+    /// Folder to mount on
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Export with the file system [default: the first]
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
+    /// Type of the file system, as for mount [default: what mount finds]
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Option of mount; may be repeated
+    #[arg(long = "option", value_name = "OPTION")]
+    options: Vec<String>,
+}
+
+/// Arguments of `volume umount`.
+#[derive(Args)]
+pub struct Umount {
+    /// Folder that seekless volume mount mounted on
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// Serves the volume if needed, makes a block device of an export, and mounts it.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { volume, .. } = arguments;
+    let folder =
+        std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
+    device::check()?;
+    if device::is_mounted(&folder)? {
+        bail!("{}: found a file system mounted on it, expected a folder without one", folder.display());
+    }
+    if let Some(before) = Record::of(&folder)? {
+        // Unmounted by other means.
+        before.device.detach()?;
+        Record::remove(&folder)?;
+    }
+    // The programs that are started inherit it; what is not allowed, a server says itself.
+    mounted::protect();
+    let (served, started) = match status(volume).and_then(parsed) {
+        Ok(served) => (served, None),
+        Err(_) => serve(volume).map(|(served, child)| (served, Some(child)))?,
+    };
+    match mount(arguments, &folder, &served, started.is_some()) {
+        Ok(record) => {
+            let Record { device, .. } = &record;
+            output::print(&format!("{} is mounted on {}\n", device.node.display(), folder.display()))
+        }
+        Err(error) => {
+            if let Some(mut started) = started {
+                stop(started.id())?;
+                let _ = started.wait();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn mount(arguments: &Arguments, folder: &Path, served: &Status, started: bool) -> anyhow::Result<Record> {
+    let export = export(served, arguments.export.as_deref())?;
+    let device = Device::attach(&arguments.volume, export, folder)?;
+    let mount = || -> anyhow::Result<Record> {
+        let mut command = Command::new("mount");
+        if let Some(kind) = &arguments.kind {
+            command.args(["-t", kind]);
+        }
+        let read_only = export.read_only.then(|| "ro".to_owned());
+        let options: Vec<String> = arguments.options.iter().cloned().chain(read_only).collect();
+        if !options.is_empty() {
+            command.args(["-o", &options.join(",")]);
+        }
+        succeed(command.arg(&device.node).arg(folder))?;
+        let server = started.then_some(served.process);
+        let record =
+            Record { volume: std::path::absolute(&arguments.volume)?, device: device.clone(), server };
+        record.write(folder)?;
+        Ok(record)
+    };
+    mount().inspect_err(|_| drop(device.detach()))
+}
+
+/// The export of this name, or the first.
+fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a ServedExport> {
+    let found = served.exports.iter().find(|export| name.is_none_or(|name| export.name == name));
+    found.with_context(|| {
+        let known: Vec<&str> = served.exports.iter().map(|export| export.name.as_str()).collect();
+        format!(
+            "{}: found the export '{}', expected {}",
+            served.file,
+            name.unwrap_or_default(),
+            known.join(" or ")
+        )
+    })
+}
+
+/// Serves a volume in the background, and waits until it answers.
+fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
+    let log = volume.with_extension("log");
+    let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
+    let program = std::env::current_exe().context("the path of this program")?;
+    let mut command = Command::new(program);
+    command.args(["volume", "serve", "--mounted", "--log", "times"]).arg(volume);
+    // A group of its own: Ctrl-C is not for it.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    let mut child = command.spawn().context("the server")?;
+    let begun = now();
+    loop {
+        if let Ok(served) = status(volume).and_then(parsed) {
+            return Ok((served, child));
+        }
+        if let Some(ended) = child.try_wait()? {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            let last = said.lines().last().unwrap_or_default();
+            bail!("{}: the server ended with {ended}: {last}", volume.display());
+        }
+        if now() - begun > APPEARS {
+            let _ = child.kill();
+            bail!("{}: the server does not answer, see {}", volume.display(), log.display());
+        }
+        pause();
+    }
+}
+
+/// Unmounts a file system, and undoes what `mount` did.
+pub fn umount(arguments: &Umount) -> anyhow::Result<()> {
+    let folder =
+        std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
+    let Some(record) = Record::of(&folder)? else {
+        bail!("{}: found nothing that seekless volume mount mounted there", folder.display());
+    };
+    if device::is_mounted(&folder)? {
+        succeed(Command::new("umount").arg(&folder))?;
+    }
+    record.device.detach()?;
+    if let Some(server) = record.server {
+        stop(server)?;
+    }
+    Record::remove(&folder)
+}
+
+/// Stops a server, and waits until it has ended.
+fn stop(server: u32) -> anyhow::Result<()> {
+    let is_there = || {
+        // The number may be another program's by now.
+        let name = std::fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap_or_default();
+        name.contains("volume\0serve")
+    };
+    if !is_there() {
+        return Ok(());
+    }
+    succeed(Command::new("kill").arg(server.to_string()))?;
+    let begun = now();
+    while is_there() {
+        if now() - begun > STOPS {
+            bail!("the server (process {server}) still stops: it is left to itself");
+        }
+        pause();
+    }
+    Ok(())
+}
+
+/// Runs a program; its standard output.
+fn succeed(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command.stdin(Stdio::null()).output().with_context(|| name.clone())?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    if !done.status.success() {
+        bail!("{name}: {}", output::plain(said.trim().lines().next().unwrap_or_default()));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+// The program waits here, not a volume.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[allow(clippy::disallowed_methods)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
+}

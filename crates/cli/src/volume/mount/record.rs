@@ -1,0 +1,56 @@
+//! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot empties.
+
+use std::io::ErrorKind::NotFound;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::device::Device;
+use crate::output;
+
+/// A mounted volume.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The volume file.
+    pub volume: PathBuf,
+    /// The block device.
+    pub device: Device,
+    /// Process number of the server, if it was started for the mount.
+    pub server: Option<u32>,
+}
+
+/// Where things of a mount on this folder are kept.
+pub fn place(folder: &Path) -> PathBuf {
+    let runtime = std::env::var_os("RUNTIME_DIRECTORY").map_or_else(|| "/run/seekless".into(), PathBuf::from);
+    let name = folder.display().to_string();
+    let name: String = name.chars().map(|letter| if letter == '/' { '-' } else { letter }).collect();
+    runtime.join("mounts").join(format!("mount{name}"))
+}
+
+fn file(folder: &Path) -> PathBuf {
+    place(folder).join("record.json")
+}
+
+impl Record {
+    /// The record of this folder, if there is one and what it names is still there.
+    pub fn of(folder: &Path) -> anyhow::Result<Option<Record>> {
+        let file = file(folder);
+        let text = match std::fs::read_to_string(&file) {
+            Err(error) if error.kind() == NotFound => return Ok(None),
+            text => text.with_context(|| file.display().to_string())?,
+        };
+        Ok(Some(serde_json::from_str(&text).with_context(|| file.display().to_string())?))
+    }
+
+    /// Writes it.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        output::file(&file(folder), &(serde_json::to_string(self)? + "\n"))
+    }
+
+    /// Removes it.
+    pub fn remove(folder: &Path) -> anyhow::Result<()> {
+        std::fs::remove_dir_all(place(folder)).with_context(|| folder.display().to_string())
+    }
+}

@@ -1,0 +1,230 @@
+//! The page of the book that leads a disk with data under BORG and back, line by line, on loop devices with a real file
+//! system; with a crash of everything in the middle.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::server::{skipped, succeeds};
+
+/// Devices and mounts of the test, which are gone at its end.
+struct Bench {
+    folder: tempfile::TempDir,
+    disk: String,
+    bopt: String,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let mounted = self.mounted();
+        for words in [
+            &["umount", "-l", &*mounted][..],
+            &["losetup", "-d", &*self.disk],
+            &["losetup", "-d", &*self.bopt],
+        ] {
+            let _ = Command::new(words[0]).args(&words[1..]).output();
+        }
+    }
+}
+
+impl Bench {
+    /// Two loop devices; `None`, with a message, where that is not allowed.
+    fn new() -> Option<Bench> {
+        let folder = tempfile::tempdir().unwrap();
+        let device = |name: &str, bytes| {
+            let file = folder.path().join(name);
+            crate::sparse(&file, bytes);
+            let made =
+                Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&file).output();
+            match made {
+                Ok(made) if made.status.success() => {
+                    Some(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+                }
+                Ok(made) => {
+                    skipped("mounting", &format!("losetup: {}", String::from_utf8_lossy(&made.stderr)));
+                    None
+                }
+                Err(error) => {
+                    skipped("mounting", &format!("losetup: {error}"));
+                    None
+                }
+            }
+        };
+        let disk = device("disk.img", 192 << 20)?;
+        let bopt = device("bopt.img", 64 << 20)?;
+        std::fs::create_dir(folder.path().join("mnt")).unwrap();
+        Some(Bench { folder, disk, bopt })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn mounted(&self) -> String {
+        self.path().join("mnt").display().to_string()
+    }
+
+    /// The same text for the devices of this test.
+    fn here(&self, text: &str) -> String {
+        let text = text.replace("/dev/sdb1", &self.disk).replace("/dev/sdc1", &self.bopt);
+        text.replace("/mnt/data", &self.mounted())
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let program = Path::new(env!("CARGO_BIN_EXE_seekless")).parent().unwrap();
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("timeout");
+        command.args(["300", "bash", "-c", &self.here(line)]).current_dir(self.path()).env("PATH", path);
+        command.env("STATE_DIRECTORY", self.path().join("state"));
+        command.env("RUNTIME_DIRECTORY", self.path().join("run")).output().unwrap()
+    }
+
+    /// Runs a line, which has to succeed.
+    fn done(&self, line: &str) -> String {
+        let done = self.run(line);
+        let log = std::fs::read_to_string(self.path().join("data.log")).unwrap_or_default();
+        assert!(done.status.success(), "{line}: {}\n{log}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    /// Writes files that are different each time, and makes them durable.
+    fn write(&self, round: u64) {
+        let folder = self.path().join(format!("mnt/round-{round}"));
+        std::fs::create_dir(&folder).unwrap();
+        for number in 0..40_u64 {
+            let bytes = crate::noise(4096 + 3000 * number as usize, round * 100 + number);
+            std::fs::write(folder.join(format!("{number}")), bytes).unwrap();
+        }
+        self.done("sync -f /mnt/data");
+    }
+
+    /// The contents of each file.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.path().join("mnt")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.insert(path.clone(), std::fs::read(path).unwrap());
+                }
+            }
+        }
+        files
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.done("seekless volume status data.toml --json")).unwrap()
+    }
+
+    /// Kills the server and nbdfuse, and takes away what they leave, as a crash of the machine does.
+    fn crash(&self) {
+        let record =
+            std::fs::read_dir(self.path().join("run/mounts")).unwrap().next().unwrap().unwrap().path();
+        let text = std::fs::read_to_string(record.join("record.json")).unwrap();
+        let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let server = self.status()["process"].as_u64().unwrap();
+        assert_eq!(record["server"].as_u64(), Some(server));
+        let device = &record["device"];
+        let text = |key: &str| device[key].as_str().unwrap().to_owned();
+        for line in [
+            format!("kill -9 {server} {}", device["process"]),
+            "umount -l /mnt/data".to_owned(),
+            format!("umount -l {}", text("fuse")),
+            format!("losetup -d {}", text("node")),
+        ] {
+            self.done(&line);
+        }
+    }
+}
+
+/// Commands of the page, in order.
+fn lines(page: &str) -> Vec<&str> {
+    page.lines().filter_map(|line| line.strip_prefix("    ")).collect()
+}
+
+#[test]
+fn a_disk_with_data_goes_under_borg_and_back_as_the_book_says() {
+    let Some(bench) = Bench::new() else { return };
+    if succeeds("mkfs.ext4", &["-q", &bench.disk]).is_none() {
+        return;
+    }
+    let mount = Command::new("mount").args([&bench.disk, &bench.mounted()]).output().unwrap();
+    if !mount.status.success() {
+        return skipped("mounting", &String::from_utf8_lossy(&mount.stderr));
+    }
+    bench.write(1);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/living.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let volume = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    std::fs::write(bench.path().join("data.toml"), bench.here(volume)).unwrap();
+    let original = bench.files();
+
+    let (mut crashed, mut seen) = (false, 0);
+    for line in lines(&page) {
+        if line.starts_with("seekless volume mount") {
+            if bench.run("mountpoint -q /mnt/data").status.success() {
+                bench.crash();
+                crashed = true;
+            }
+            let mounted = bench.run(line);
+            let error = String::from_utf8_lossy(&mounted.stderr);
+            if error.contains("missing here") {
+                return skipped("seekless volume mount", &error);
+            }
+            assert!(mounted.status.success(), "{line}: {error}");
+            let server = bench.status()["process"].as_u64().unwrap();
+            protected(server);
+            assert!(!bench.run("mount /dev/sdb1 run").status.success(), "the disk is in use");
+        } else {
+            bench.done(line);
+        }
+        seen += 1;
+        if line.contains("volume attach") {
+            bench.write(2);
+            let status = bench.status();
+            assert!(
+                status["layers"][0]["dirty_bytes"].as_u64().unwrap() > 0,
+                "BORG has absorbed it: {status}"
+            );
+        }
+    }
+    assert!(crashed && seen == 9, "{seen} lines");
+    let files = bench.files();
+    assert!(
+        original.iter().all(|(file, before)| files.get(file) == Some(before)),
+        "files from before are the same"
+    );
+    assert_eq!(files.len(), original.len() + 40);
+    for number in 0..40_u64 {
+        let bytes = crate::noise(4096 + 3000 * number as usize, 200 + number);
+        assert!(files[&bench.path().join(format!("mnt/round-2/{number}"))] == bytes, "{number}");
+    }
+    let text = std::fs::read_to_string(bench.path().join("data.toml")).unwrap();
+    assert!(
+        text.starts_with("# data.toml\n") && !text.contains("borg") && !text.contains(&bench.bopt),
+        "{text}"
+    );
+    bench.done("umount /mnt/data");
+    bench.done("e2fsck -fn /dev/sdb1");
+    let refused = bench.run("seekless volume umount /mnt/data");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("found nothing that seekless volume mount mounted")
+    );
+}
+
+/// Whether a server has what a server under a mount needs; this test is run by root.
+fn protected(server: u64) {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{server}/{name}")).unwrap();
+    assert_eq!(read("oom_score_adj").trim(), "-1000");
+    let locked = read("status")
+        .lines()
+        .find_map(|line| line.strip_prefix("VmLck:").map(|rest| rest.trim().to_owned()));
+    assert!(locked.as_deref().is_some_and(|locked| locked != "0 kB"), "{locked:?}");
+    // PF_MEMALLOC_NOIO and PF_LOCAL_THROTTLE, after the name, which may have spaces.
+    let stat = read("stat");
+    let flags: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(6).unwrap().parse().unwrap();
+    assert_eq!(flags & 0x0018_0000, 0x0018_0000, "{flags:#x}");
+}
