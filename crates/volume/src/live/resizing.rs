@@ -1,6 +1,6 @@
 //! Components that grew while they are served.
 //!
-//! Fault model: a component may have shrunk, which is refused: what was there is lost. A layer that keeps the size of the
+//! Fault model: a component may have shrunk: that is refused, since data is lost. A layer that keeps the size of the
 //! device below it refuses, and the component keeps its size.
 
 use std::collections::BTreeSet;
