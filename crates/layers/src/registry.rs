@@ -41,8 +41,6 @@ pub struct Entry {
     pub does: &'static str,
     /// Whether it is transparent: keeps the volume's order below it, so that it attaches and detaches at any time.
     pub transparent: bool,
-    /// Whether it takes on the size of a device below that grows while it is in use.
-    pub grows: bool,
     /// Documentation page.
     pub readme: &'static str,
     /// The devices that `over` names.
@@ -152,7 +150,6 @@ impl Entry {
             title: name,
             does,
             transparent: true,
-            grows: false,
             readme: "",
             over: Over::One,
             devices: &[],
@@ -315,7 +312,6 @@ pub const LAYERS: [Entry; 15] = [
     cdp::ENTRY,
     Entry {
         readme: include_str!("fault/delay/README.md"),
-        grows: true,
         check: |table| parse_options(table, delay::Options::check).map(drop),
         defaults: defaults::<delay::Options>,
         ..Entry::new("delay", "makes requests take longer", |below, table| {
@@ -327,7 +323,6 @@ pub const LAYERS: [Entry; 15] = [
     },
     Entry {
         readme: include_str!("fault/error/README.md"),
-        grows: true,
         check: |table| parse_options(table, error::Options::check).map(drop),
         defaults: defaults::<error::Options>,
         ..Entry::new("error", "makes requests fail", |below, table| {
@@ -470,7 +465,6 @@ pub const LAYERS: [Entry; 15] = [
     },
     Entry {
         readme: include_str!("scrub/README.md"),
-        grows: true,
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
         check: |table| parse_options(table, scrub::Options::check).map(drop),
@@ -483,7 +477,6 @@ pub const LAYERS: [Entry; 15] = [
     },
     Entry {
         readme: include_str!("split/README.md"),
-        grows: true,
         edges: split::EDGES,
         check: |table| parse_options(table, split::Options::check).map(drop),
         defaults: defaults::<split::Options>,
