@@ -127,10 +127,16 @@ fn settings(comparison: &Comparison) -> String {
 }
 
 fn bopt(settings: &Settings) -> String {
+    let first = settings.bopt_at_sector;
+    let place = match &settings.bopt_drive {
+        Some(drive) => format!(" of {drive}, beside"),
+        None if first * 512 < settings.over_bytes => ", within".to_owned(),
+        None => ", behind".to_owned(),
+    };
     format!(
-        "{} from sector {}, behind {} for clients; {} of it for writes",
+        "{} from sector {}{place} {} for clients; {} of it for writes",
         size(settings.bopt_bytes),
-        count(settings.bopt_at_sector),
+        count(first),
         size(settings.over_bytes),
         share(settings.write_buffer * 100.0)
     )

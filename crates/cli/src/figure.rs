@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use rustix::time::{ClockId, clock_gettime};
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options};
@@ -43,7 +44,8 @@ pub struct Arguments {
     /// Use another drive than the paper's: a name or a TOML file
     #[arg(long, value_name = "NAME", requires = "name")]
     drive: Option<String>,
-    /// Files of a recording, or its name, for a figure that replays one [default: that of the figure, in data/]
+    /// Files of a recording, or its name, for a figure that replays one; for a figure of several, the name of each
+    /// [default: those of the figure, in data/]
     #[arg(long, value_name = "FILES", num_args = 1.., requires = "name")]
     trace: Vec<PathBuf>,
     /// List of the starts in the recording, for a figure that needs one [default: that of the recording's name]
@@ -76,8 +78,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::expect_folder(path)?;
     }
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
-    let (trace, starts) = (arguments.recording(entry)?, arguments.listed(entry)?);
-    let options = Options { drive, requests: arguments.requests, trace, starts, seed: arguments.seed };
+    let (traces, starts) = (arguments.recordings(entry)?, arguments.listed(entry)?);
+    let (requests, processor_s) = (arguments.requests, Some(processor_s as fn() -> f64));
+    let options = Options { drive, requests, traces, starts, processor_s, seed: arguments.seed };
     let bar = Progress::measured();
     let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
     drop(bar);
@@ -88,14 +91,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// The recording to replay, if the figure replays one.
-    fn recording(&self, entry: &Entry) -> anyhow::Result<Option<Trace>> {
-        let Some(name) = entry.recording else {
-            if !self.trace.is_empty() {
-                return Err(Usage(format!("--trace: {} replays no recording", entry.name)).into());
-            }
-            return Ok(None);
-        };
+    /// The recordings that the figure is of.
+    fn recordings(&self, entry: &Entry) -> anyhow::Result<Vec<Trace>> {
+        if entry.recordings.is_empty() && !self.trace.is_empty() {
+            return Err(Usage(format!("--trace: {} replays no recording", entry.name)).into());
+        }
         // The time between an answer and the next request is that of the program.
         let options = ReadOptions { latencies: entry.starts, ..ReadOptions::default() };
         let load = |files: &[PathBuf]| {
@@ -103,23 +103,27 @@ impl Arguments {
             output::warn(&trace.warnings);
             Ok::<Trace, anyhow::Error>(trace)
         };
-        if !self.trace.is_empty() {
-            return load(&self.trace).map(Some);
+        match (&self.trace[..], entry.recordings) {
+            ([], usual) => usual
+                .iter()
+                .map(|name| {
+                    let usual = Path::new("data").join(name);
+                    load(std::slice::from_ref(&usual)).with_context(|| {
+                        let (figure, usual) = (entry.name, usual.display());
+                        format!(
+                            "{figure} is of {usual}, which is not here: give another recording by --trace"
+                        )
+                    })
+                })
+                .collect(),
+            (files, [_]) => Ok(vec![load(files)?]),
+            (files, _) => files.iter().map(|file| load(std::slice::from_ref(file))).collect(),
         }
-        let usual = Path::new("data").join(name);
-        let trace = load(std::slice::from_ref(&usual));
-        trace.map(Some).with_context(|| {
-            format!(
-                "{} replays {}, which is not here: give another recording by --trace",
-                entry.name,
-                usual.display()
-            )
-        })
     }
 
     /// The starts in that recording, if the figure needs them.
     fn listed(&self, entry: &Entry) -> anyhow::Result<Option<Vec<Start>>> {
-        let Some(recording) = entry.recording.filter(|_| entry.starts) else {
+        let Some(recording) = entry.recordings.first().filter(|_| entry.starts) else {
             if self.starts.is_some() {
                 return Err(Usage(format!("--starts: {} has none", entry.name)).into());
             }
@@ -135,6 +139,12 @@ impl Arguments {
         let starts = parse(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         Ok(Some(starts))
     }
+}
+
+/// Processor time of this thread, in seconds.
+fn processor_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// A figure in the list.
@@ -160,7 +170,7 @@ fn list(json: bool) -> anyhow::Result<()> {
         requests: entry.usual,
     });
     if json {
-        return output::json(&known);
+        return output::json(&known.as_slice());
     }
     let mut table = Table::new(&["name", "shows", "the paper says"]);
     for figure in known {

@@ -127,7 +127,7 @@ pub struct Load {
 const OF_A_TRACE: [&str; 4] = ["trace", "speed", "reconfigure", "reconfigure_clock"];
 
 /// Options that a volume file replaces.
-const SAID_BY_A_FILE: [&str; 22] = [
+const SAID_BY_A_FILE: [&str; 23] = [
     "drive",
     "layer",
     "bopt",
@@ -137,6 +137,7 @@ const SAID_BY_A_FILE: [&str; 22] = [
     "training",
     "over",
     "bopt_at",
+    "bopt_drive",
     "scheduler",
     "starvation_limit",
     "no_merge",

@@ -60,9 +60,13 @@ pub struct Setup {
     /// Size of the clients' volume, from the start of the drive [default: what the trace reaches, in whole GiB]
     #[arg(long, value_name = "SIZE", value_parser = whole_sectors)]
     over: Option<u64>,
-    /// Start of the BOPT on the drive: a size with its unit, or a sector [default: after the clients' volume]
+    /// Start of the BOPT on its drive: a size with its unit, or a sector; the clients' volume goes around it [default:
+    /// after the clients' volume; on a drive of its own 0]
     #[arg(long, value_name = "SIZE|SECTOR", value_parser = place)]
     bopt_at: Option<u64>,
+    /// A drive of its own for the BOPT: a name or a TOML file
+    #[arg(long, value_name = "NAME")]
+    bopt_drive: Option<String>,
     #[arg(long, value_name = "NAME", default_value = "c-look",
         help = format!("Which request comes next: {}", Policy::NAMES))]
     scheduler: Policy,
@@ -392,7 +396,8 @@ impl Setup {
         if !self.options.is_empty() {
             entry.check(&options).map_err(|refused| why(refused.to_string()))?;
         }
-        let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at };
+        let drive = self.bopt_drive.as_deref().map(Model::find).transpose()?;
+        let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at, drive };
         Ok(LayerSetup { entry, options, partition: Some(partition).filter(|_| !entry.devices.is_empty()) })
     }
 
@@ -461,8 +466,10 @@ pub fn line(experiment: &Experiment) -> String {
         || "no layer".to_owned(),
         |layer| {
             let name = layer.entry.title;
-            let bopt =
-                layer.partition.map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
+            let bopt = layer
+                .partition
+                .as_ref()
+                .map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
             let times = counted(u64::from(experiment.reconfigure), "time");
             let times = experiment.schedule.map_or(times, |schedule| schedule.to_string());
             let times = layer.entry.reconfigures().then(|| format!(", reconfigured {times}"));

@@ -118,7 +118,9 @@ fn what_does_not_fit_is_reported_with_what_would() {
     wrong(2, &["--bopt", "4 parsecs"], &["--bopt", "4 parsecs", "4GiB"]);
     wrong(2, &["--bopt", "1000"], &["--bopt", "1000 bytes", "multiple of 512"]);
     wrong(1, &["--over", "1GiB"], &["over: found 1 GiB", "at least", "the trace reaches"]);
-    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "after the clients' volume"]);
+    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "whole pages of 8 sectors"]);
+    wrong(1, &["--bopt-drive", "floppy"], &["floppy", "wd2500aaks"]);
+    wrong(1, &["--bopt-drive", "wd360gd", "--bopt", "1TiB"], &["bopt: found 1 TiB", "end of wd360gd"]);
     wrong(1, &["--drive", "quantum-atlas-10k"], &["svnserver2", "found requests up to", "at most sector"]);
     wrong(1, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
     wrong(1, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{SMALL, file, folder, json, quietly, seekless};
+use serde_json::Value;
 
 #[test]
 fn drives_are_listed_and_shown() {
@@ -196,6 +197,28 @@ fn a_place_is_a_sector_or_a_size() {
 }
 
 #[test]
+fn the_bopt_lies_within_the_clients_volume_or_on_a_drive_of_its_own() {
+    let compare = |place: &[&str]| {
+        let options = ["lab", "compare", "--trace", SMALL, "--bopt", "64MiB", "--option", "rehearse=false"];
+        let compared = json(&[&options[..], place].concat());
+        assert_eq!(compared["variants"][1]["failed"], 0, "{place:?}");
+        assert!(compared["variants"][1]["served_from_bopt_pct"].as_f64().unwrap() > 0.0, "{place:?}");
+        compared
+    };
+    let within = compare(&["--bopt-at", "8GiB"]);
+    let behind = compare(&["--bopt-at", "20GiB"]);
+    assert_eq!(within["settings"]["over_bytes"], behind["settings"]["over_bytes"]);
+    assert_eq!(within["variants"][0], behind["variants"][0], "the base has no BOPT");
+    let beside = compare(&["--bopt-drive", "wd360gd"]);
+    assert_eq!(
+        (&beside["settings"]["bopt_drive"], &within["settings"]["bopt_drive"]),
+        (&"wd360gd".into(), &Value::Null)
+    );
+    let volume = beside["variants"][1]["volume"].as_str().unwrap();
+    assert!(volume.contains("wd2500aaks") && volume.contains("wd360gd"), "{volume}");
+}
+
+#[test]
 fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
     let hash = |options: &[&str]| {
         let run = ["lab", "run", "--trace", SMALL, "--bopt", "64MiB", "--option", "rehearse=false"];
@@ -293,7 +316,7 @@ fn figures_of_papers_are_listed_and_drawn() {
     assert_eq!(list, quietly(&["lab", "figure", "--list"]));
     let all = json(&["lab", "figure"]);
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), 29);
+    assert_eq!(all.len(), 36);
     assert!(all.iter().all(|figure| list.contains(figure["name"].as_str().unwrap())), "{list}");
 
     let table = ["lab", "figure", "proximal-table-1", "--requests", "200", "--seed", "4"];

@@ -232,8 +232,7 @@ pub trait BlockDevice {
         self.below()?.estimate(op, at, how)
     }
 
-    /// Where its sectors lie on a device that has a model; `None` if they do not lie one after the other on one, or it has
-    /// none.
+    /// Where its sectors lie on devices that have models; `None` if one of those has none, or they are not in that order.
     fn model(&self) -> Option<Modelled> {
         self.below()?.model()
     }

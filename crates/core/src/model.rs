@@ -28,52 +28,86 @@ pub struct Twin {
     pub busy: Box<dyn Fn(Account) -> Nanos>,
 }
 
-/// Where a device lies on one that has a model.
+/// Where a device lies on those that have models.
 #[derive(Clone)]
 pub struct Modelled {
-    /// The model of the whole device.
-    pub model: Arc<dyn Model>,
-    /// The sectors of it that the device consists of.
-    pub at: Extent,
+    /// Pieces, each after the one before.
+    pieces: Vec<Piece>,
+}
+
+/// Sectors of a device that has a model.
+#[derive(Clone)]
+struct Piece {
+    model: Arc<dyn Model>,
+    at: Extent,
 }
 
 impl Modelled {
+    /// The first `sectors` sectors of a device that this is the model of.
+    pub fn new(model: Arc<dyn Model>, sectors: u64) -> Modelled {
+        Modelled { pieces: vec![Piece { model, at: Extent::new(0, sectors) }] }
+    }
+
+    /// All of these, one after the other.
+    pub fn joined(parts: impl IntoIterator<Item = Modelled>) -> Modelled {
+        Modelled { pieces: parts.into_iter().flat_map(|part| part.pieces).collect() }
+    }
+
+    /// Its size.
+    pub fn sectors(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.at.sectors).sum()
+    }
+
     /// The part of it from `at` on; `None` if that reaches past its end.
     pub fn part(&self, at: Extent) -> Option<Modelled> {
-        let start = self.at.start.0.checked_add(at.start.0)?;
-        let end = start.checked_add(at.sectors)?;
-        let fits = end <= self.at.end().0;
-        fits.then(|| Modelled { model: self.model.clone(), at: Extent::new(start, at.sectors) })
+        let (mut start, end) = (at.start.0, at.start.0.checked_add(at.sectors)?);
+        let (mut first, mut pieces) = (0, Vec::new());
+        for Piece { model, at } in &self.pieces {
+            let last = first + at.sectors;
+            let until = end.min(last);
+            if start < until {
+                let at = Extent::new(at.start.0 + (start - first), until - start);
+                pieces.push(Piece { model: model.clone(), at });
+                start = until;
+            }
+            first = last;
+        }
+        (end <= first).then_some(Modelled { pieces })
     }
 }
 
 impl fmt::Debug for Modelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Modelled({:?})", self.at)
+        let extents: Vec<Extent> = self.pieces.iter().map(|piece| piece.at).collect();
+        write!(f, "Modelled({extents:?})")
     }
 }
 
 /// Twins of several devices.
 pub struct Twins {
     each: Vec<(Arc<dyn Model>, Twin)>,
-    /// In the order of what they are twins of; `None` where the model is smaller than what lies on it.
-    pub devices: Vec<Option<Rc<dyn BlockDevice>>>,
+    /// In the order of what they are twins of, each in its pieces; `None` where a model is smaller than what lies on it.
+    pub devices: Vec<Option<Vec<Rc<dyn BlockDevice>>>>,
 }
 
 impl Twins {
     /// Twins of these devices, one for all that lie on one model.
     pub fn new(of: &[Modelled]) -> Twins {
-        let mut each: Vec<(Arc<dyn Model>, Twin)> = Vec::new();
-        let mut devices = Vec::new();
-        for Modelled { model, at } in of {
-            if !each.iter().any(|(known, _)| Arc::ptr_eq(known, model)) {
-                each.push((model.clone(), model.twin()));
-            }
-            let twin = each.iter().find(|(known, _)| Arc::ptr_eq(known, model)).map(|(_, twin)| &twin.device);
-            let slice = twin.and_then(|device| Slice::new(device.clone(), *at));
-            devices.push(slice.map(|slice| Rc::new(slice) as Rc<dyn BlockDevice>));
+        let mut twins = Twins { each: Vec::new(), devices: Vec::new() };
+        for modelled in of {
+            let pieces = modelled.pieces.iter().map(|piece| twins.piece(piece)).collect();
+            twins.devices.push(pieces);
         }
-        Twins { each, devices }
+        twins
+    }
+
+    fn piece(&mut self, Piece { model, at }: &Piece) -> Option<Rc<dyn BlockDevice>> {
+        let is_known = |(known, _): &(Arc<dyn Model>, Twin)| Arc::ptr_eq(known, model);
+        let index = self.each.iter().position(is_known).unwrap_or_else(|| {
+            self.each.push((model.clone(), model.twin()));
+            self.each.len() - 1
+        });
+        Some(Rc::new(Slice::new(self.each[index].1.device.clone(), *at)?))
     }
 
     /// How long all of them were busy for an account so far.
@@ -119,7 +153,7 @@ mod tests {
     }
 
     fn whole(model: &Arc<dyn Model>) -> Modelled {
-        Modelled { model: model.clone(), at: Extent::new(0, 100) }
+        Modelled::new(model.clone(), 100)
     }
 
     #[test]
@@ -128,11 +162,11 @@ mod tests {
         let part = whole(&one).part(Extent::new(60, 40)).unwrap();
         let twins = Twins::new(&[whole(&one), part, whole(&other)]);
         let flush = |index: usize| {
-            let device = twins.devices[index].clone().unwrap();
+            let device = twins.devices[index].as_ref().unwrap()[0].clone();
             Runtime::new(1).run(async move { device.flush(Hints::default()).await }).unwrap().unwrap();
         };
         assert_eq!(twins.each.len(), 2);
-        assert_eq!(twins.devices[1].as_ref().unwrap().geometry().sectors, 40);
+        assert_eq!(twins.devices[1].as_ref().unwrap()[0].geometry().sectors, 40);
         (0..3).for_each(flush);
         assert_eq!(twins.busy(Account::default()), Nanos(3));
         assert_eq!((twins.each[0].1.busy)(Account::default()), Nanos(2), "both parts count on one");
@@ -143,7 +177,28 @@ mod tests {
         let model: Arc<dyn Model> = Arc::new(Counting);
         assert!(whole(&model).part(Extent::new(90, 11)).is_none());
         assert!(whole(&model).part(Extent { start: Lba(u64::MAX), sectors: 2 }).is_none());
-        let too_large = Modelled { at: Extent::new(0, 101), ..whole(&model) };
+        let too_large = Modelled::new(model, 101);
         assert!(Twins::new(&[too_large]).devices[0].is_none());
+    }
+
+    /// An origin around a BOPT, and a part of it that lies on both sides.
+    #[test]
+    fn pieces_of_one_device_share_its_twin() {
+        let model: Arc<dyn Model> = Arc::new(Counting);
+        let [front, bopt, back] = [(0, 40), (40, 10), (50, 50)]
+            .map(|(start, sectors)| whole(&model).part(Extent::new(start, sectors)));
+        let origin = Modelled::joined([front.unwrap(), back.unwrap()]);
+        assert_eq!(origin.sectors(), 90);
+        let middle = origin.part(Extent::new(30, 30)).unwrap();
+        let at: Vec<Extent> = middle.pieces.iter().map(|piece| piece.at).collect();
+        assert_eq!(at, [Extent::new(30, 10), Extent::new(50, 20)]);
+        assert!(origin.part(Extent::new(80, 11)).is_none());
+        let twins = Twins::new(&[origin, bopt.unwrap(), middle]);
+        assert_eq!(twins.each.len(), 1);
+        let sizes = |pieces: &Vec<Rc<dyn BlockDevice>>| {
+            pieces.iter().map(|piece| piece.geometry().sectors).collect::<Vec<_>>()
+        };
+        let sizes: Vec<Vec<u64>> = twins.devices.iter().flatten().map(sizes).collect();
+        assert_eq!(sizes, [vec![40, 50], vec![10], vec![10, 20]]);
     }
 }

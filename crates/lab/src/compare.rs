@@ -259,6 +259,7 @@ fn settings(trace: &Trace, experiment: &Experiment) -> Result<Settings, LabError
         over_bytes: places.over_sectors * SECTOR_BYTES,
         bopt_bytes: places.bopt_sectors * SECTOR_BYTES,
         bopt_at_sector: places.bopt_at,
+        bopt_drive: experiment.partition().and_then(|own| Some(own.drive.as_ref()?.name().to_owned())),
         write_buffer: write_buffer.and_then(toml::Value::as_float).unwrap_or(0.0),
         background_share_pct: f64::from(experiment.queue.background_share_pct),
         schedule: experiment.schedule.unwrap_or(Schedule::Times(experiment.reconfigure)).to_string(),

@@ -51,13 +51,16 @@ pub struct LayerSetup {
     pub partition: Option<Partition>,
 }
 
-/// A part of the drive next to the clients' volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A part of a drive beside the clients' volume.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Partition {
     /// Size in sectors.
     pub sectors: u64,
-    /// Its first sector on the drive; by default right after the clients' volume.
+    /// Its first sector on its drive; by default right after the clients' volume, and the first of a drive of its own. Within
+    /// the clients' volume, in whole pages: that continues behind it.
     pub at_sector: Option<u64>,
+    /// A drive of its own.
+    pub drive: Option<Model>,
 }
 
 /// The layout of the drive, checked.
@@ -65,9 +68,9 @@ pub struct Partition {
 pub struct Places {
     /// Sectors of the clients' volume.
     pub over_sectors: u64,
-    /// Sectors below it, from sector 0: more if the layer needs room of its own there.
+    /// Sectors below it, from sector 0, and around a BOPT among them: more if the layer needs room of its own there.
     pub home_sectors: u64,
-    /// First sector of the BOPT.
+    /// First sector of the BOPT, on its drive.
     pub bopt_at: u64,
     /// Sectors of the BOPT; 0 without a layer.
     pub bopt_sectors: u64,
@@ -91,8 +94,8 @@ impl Experiment {
     }
 
     /// The part of the drive that is its layer's second device.
-    pub fn partition(&self) -> Option<Partition> {
-        self.layer.as_ref()?.partition
+    pub fn partition(&self) -> Option<&Partition> {
+        self.layer.as_ref()?.partition.as_ref()
     }
 
     /// The experiment without its layer.
@@ -156,21 +159,25 @@ impl Experiment {
         let Some(partition) = self.partition() else {
             return Ok(Places { over_sectors, home_sectors, bopt_at: home_sectors, bopt_sectors: 0 });
         };
-        let bopt_at = partition.at_sector.unwrap_or(home_sectors.next_multiple_of(PAGE_SECTORS));
-        if bopt_at >= drive {
-            let expected = format!("less than {drive} sectors, the size of {}", self.drive.name());
-            return Err(setting("bopt-at", bopt_at, expected));
+        let beside = partition.drive.as_ref();
+        let (name, size) = beside.map_or((self.drive.name(), drive), |own| (own.name(), own.sectors()));
+        let usual = if beside.is_some() { 0 } else { home_sectors.next_multiple_of(PAGE_SECTORS) };
+        let bopt_at = partition.at_sector.unwrap_or(usual);
+        if bopt_at >= size {
+            return Err(setting("bopt-at", bopt_at, format!("less than {size} sectors, the size of {name}")));
         }
-        let room = drive - bopt_at;
+        let within = beside.is_none() && bopt_at < home_sectors;
+        let room = if within { drive - home_sectors } else { size - bopt_at };
         if partition.sectors > room || partition.sectors == 0 {
-            let expected = format!(
-                "1 to {room} sectors, the room from sector {bopt_at} to the end of {}",
-                self.drive.name()
-            );
+            let expected = if within {
+                format!("1 to {room} sectors, the room on {name} beside the clients' volume")
+            } else {
+                format!("1 to {room} sectors, the room from sector {bopt_at} to the end of {name}")
+            };
             return Err(setting("bopt", partition.sectors, expected));
         }
-        if bopt_at < home_sectors {
-            let expected = format!("at least sector {home_sectors}, after the clients' volume");
+        if within && (bopt_at % PAGE_SECTORS != 0 || partition.sectors % PAGE_SECTORS != 0) {
+            let expected = format!("whole pages of {PAGE_SECTORS} sectors within the clients' volume");
             return Err(setting("bopt-at", bopt_at, expected));
         }
         Ok(Places { over_sectors, home_sectors, bopt_at, bopt_sectors: partition.sectors })
@@ -204,12 +211,26 @@ impl Experiment {
         let mut volume = Description::bare(component, places.home_sectors);
         if let Some(layer) = &self.layer {
             let mut devices = BTreeMap::new();
-            if let (Some(key), Some(_)) = (layer.entry.devices.first(), layer.partition) {
+            if let (Some(key), Some(partition)) = (layer.entry.devices.first(), &layer.partition) {
                 let window = Extent::new(places.bopt_at, places.bopt_sectors);
-                volume.slices.insert((*key).to_owned(), Window { of: "disk".to_owned(), extent: window });
+                let of = match &partition.drive {
+                    Some(drive) => {
+                        volume
+                            .components
+                            .insert(BESIDE.to_owned(), Component::new(drive.clone(), self.queue));
+                        BESIDE
+                    }
+                    None => DISK,
+                };
+                volume.slices.insert((*key).to_owned(), Window { of: of.to_owned(), extent: window });
                 devices.insert((*key).to_owned(), vec![(*key).to_owned()]);
+                if of == DISK {
+                    around(&mut volume, places.home_sectors, window);
+                }
             }
-            let (entry, options, over) = (layer.entry, layer.options.clone(), vec!["home".to_owned()]);
+            let (entry, options) = (layer.entry, layer.options.clone());
+            let over = [HOME, BEHIND].into_iter().filter(|name| volume.slices.contains_key(*name));
+            let over = over.map(str::to_owned).collect();
             let name = layer.entry.name.to_owned();
             volume
                 .layers
@@ -224,10 +245,9 @@ impl Experiment {
         self.check(None)?;
         let over = self.over_sectors.unwrap_or_else(|| {
             let partition = self.partition();
-            let end = partition.and_then(|partition| partition.at_sector);
-            let size = partition.map_or(0, |partition| partition.sectors);
-            let end = end.unwrap_or(self.drive.sectors().saturating_sub(size));
-            let home = end.min(self.drive.sectors()) / PAGE_SECTORS * PAGE_SECTORS;
+            let here = partition.filter(|partition| partition.drive.is_none());
+            let taken = here.map_or(0, |partition| partition.sectors);
+            let home = self.drive.sectors().saturating_sub(taken) / PAGE_SECTORS * PAGE_SECTORS;
             let layer = self.layer.as_ref();
             layer.map_or(home, |layer| layer.entry.sectors(&layer.options, &Sizes::of(home)).unwrap_or(home))
         });
@@ -269,6 +289,31 @@ impl Experiment {
     }
 }
 
+/// Names of the devices of an experiment's volume: the drive, the clients' part of it, and what of that lies behind the
+/// BOPT; and the BOPT's own drive.
+const DISK: &str = "disk";
+const HOME: &str = "home";
+const BEHIND: &str = "home-behind";
+const BESIDE: &str = "beside";
+
+/// Has the clients' part of the drive, `sectors` sectors, go around a window.
+fn around(volume: &mut Description, sectors: u64, window: Extent) {
+    let front = sectors.min(window.start.0);
+    if front == sectors {
+        return;
+    }
+    let mut piece = |name: &str, extent| {
+        volume.slices.insert(name.to_owned(), Window { of: DISK.to_owned(), extent });
+    };
+    let behind = Extent { start: window.end(), sectors: sectors - front };
+    if front == 0 {
+        piece(HOME, behind);
+    } else {
+        piece(HOME, Extent::new(0, front));
+        piece(BEHIND, behind);
+    }
+}
+
 /// Class in which reconfigurations of layers with these options copy: the first that is set.
 pub fn reconfigure_class<'a>(mut options: impl Iterator<Item = &'a toml::Table>) -> &'a str {
     options.find_map(|options| options.get("reconfigure_class")?.as_str()).unwrap_or("background")
@@ -291,7 +336,7 @@ mod tests {
             layer: Some(LayerSetup {
                 entry: seekless_layers::registry::find(seekless_layers::registry::DEFAULT).unwrap(),
                 options: toml::Table::new(),
-                partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
+                partition: Some(Partition { sectors: 1 << 21, at_sector: None, drive: None }),
             }),
             queue: QueueOptions::default(),
             pace: Pace::Closed { outstanding: 8 },
@@ -329,10 +374,49 @@ mod tests {
         assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
         let bopt = error_of(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
         assert!(bopt.contains("bopt: found 1 GiB") && bopt.contains("1 to 397168"), "{bopt}");
-        let within = error_of(
-            &|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8),
-            3_000_000,
-        );
-        assert!(within.contains("bopt-at") && within.contains("after the clients"), "{within}");
+        let at = |at, sectors| {
+            move |e: &mut Experiment| {
+                let partition = e.layer.as_mut().unwrap().partition.as_mut().unwrap();
+                (partition.at_sector, partition.sectors) = (Some(at), sectors);
+            }
+        };
+        let uneven = error_of(&at(9, 1 << 21), 3_000_000);
+        assert!(uneven.contains("bopt-at") && uneven.contains("whole pages of 8 sectors"), "{uneven}");
+        let large = error_of(&at(8, 488_397_168), 3_000_000);
+        assert!(large.contains("bopt: found") && large.contains("beside the clients' volume"), "{large}");
+        let beyond = error_of(&at(488_397_168, 8), 3_000_000);
+        assert!(beyond.contains("bopt-at: found") && beyond.contains("less than 488397168"), "{beyond}");
+    }
+
+    /// Wherever the BOPT is, clients see as much, of the same drive, and nothing twice.
+    #[test]
+    fn the_bopt_lies_anywhere() {
+        let slices = |at, drive: Option<&str>| {
+            let mut experiment = experiment();
+            let partition = experiment.layer.as_mut().unwrap().partition.as_mut().unwrap();
+            partition.at_sector = at;
+            partition.drive = drive.map(|name| Model::find(name).unwrap());
+            let places = experiment.places("t", 3_000_000).unwrap();
+            let volume = experiment.volume(&places);
+            assert_eq!(volume.check().unwrap(), 2 << 21, "{at:?}");
+            let line =
+                |(name, window): (&String, &Window)| format!("{name}: {} {}", window.of, window.extent);
+            volume.slices.iter().map(line).collect::<Vec<_>>()
+        };
+        let on_disk = |extent: Extent| format!("disk {extent}");
+        let (bopt, home) =
+            (|at| on_disk(Extent::new(at, 1 << 21)), |at, sectors| on_disk(Extent::new(at, sectors)));
+        let (first, behind) = (slices(Some(0), None), slices(None, None));
+        assert_eq!(first, [format!("bopt: {}", bopt(0)), format!("home: {}", home(1 << 21, 2 << 21))]);
+        assert_eq!(behind, [format!("bopt: {}", bopt(2 << 21)), format!("home: {}", home(0, 2 << 21))]);
+        let within = [
+            format!("bopt: {}", bopt(800)),
+            format!("home: {}", home(0, 800)),
+            format!("home-behind: {}", home(800 + (1 << 21), (2 << 21) - 800)),
+        ];
+        assert_eq!(slices(Some(800), None), within);
+        let beside = Extent::new(16, 1 << 21);
+        let apart = [format!("bopt: beside {beside}"), format!("home: {}", home(0, 2 << 21))];
+        assert_eq!(slices(Some(16), Some("wd360gd")), apart);
     }
 }

@@ -288,8 +288,10 @@ pub struct Settings {
     pub over_bytes: u64,
     /// Bytes of the BOPT.
     pub bopt_bytes: u64,
-    /// First sector of the BOPT on the drive.
+    /// First sector of the BOPT on its drive.
     pub bopt_at_sector: u64,
+    /// The BOPT's own drive; `None` if it is on that of the clients.
+    pub bopt_drive: Option<String>,
     /// Part of the BOPT that absorbs writes.
     pub write_buffer: f64,
     /// Number of reconfigurations.

@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 
 use seekless_core::device::io;
-use seekless_core::runtime::{self, Runtime, Stalled};
+use seekless_core::runtime::{self, Runtime};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Extent, Hints, IoFuture, Layer, Nanos, Op, Record, Zeroes,
+    Account, BlockDevice, Buffer, Extent, Hints, IoError, IoFuture, Layer, Nanos, Op, Record, Zeroes,
 };
+use seekless_drive::Work;
 use seekless_layers::replay::{Controller, Pace, Tally, replay};
 use seekless_trace::Trace;
 use seekless_volume::{Description, Volume};
@@ -76,6 +77,8 @@ pub struct Timed {
     pub requests: u64,
     /// By how much it increased the counters of the topmost layer.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Work of the drives for it, on a volume.
+    pub work: Work,
 }
 
 /// Sums over starts: cold, warm and with a layer, and what the layer counted.
@@ -206,11 +209,29 @@ impl Starts {
     /// # Errors
     /// What the volume's layers fail with when they are built.
     pub fn on(&self, volume: &Description, seed: u64) -> Result<Vec<Timed>, LabError> {
+        self.reconfigured_on(volume, None, seed)
+    }
+
+    /// As [`Starts::on`]; before the start of this number all layers are reconfigured.
+    ///
+    /// # Errors
+    /// Those, and those of the reconfigurations.
+    pub fn reconfigured_on(
+        &self,
+        volume: &Description,
+        before: Option<usize>,
+        seed: u64,
+    ) -> Result<Vec<Timed>, LabError> {
         let runtime = Runtime::new(seed);
         let played: Result<Vec<Timed>, LabError> = runtime.run(async {
             let tree = Volume::new(volume).await?;
-            let layer = tree.downwards().next().map(|(_, layer)| layer.clone());
-            Ok(self.play(tree.top.clone(), layer).await)
+            let layers: Vec<Rc<dyn Layer>> = tree.downwards().map(|(_, layer)| layer.clone()).collect();
+            let (topmost, adapts) = (layers.first().cloned(), before.map(|number| (number, layers)));
+            let mut timed = self.play(tree.top.clone(), topmost, adapts).await?;
+            for (number, start) in timed.iter_mut().enumerate() {
+                start.work = tree.account(account(number));
+            }
+            Ok(timed)
         })?;
         played
     }
@@ -226,7 +247,7 @@ impl Starts {
     ) -> Result<Vec<Timed>, LabError> {
         let played: Result<Vec<Timed>, LabError> = Runtime::new(seed).run(async {
             let Top { device, layer } = made().await?;
-            Ok(self.play(device, layer).await)
+            Ok(self.play(device, layer, None).await?)
         })?;
         played
     }
@@ -244,20 +265,26 @@ impl Starts {
     ///
     /// # Errors
     /// The simulation stalled.
-    pub fn warm(&self, seed: u64) -> Result<Vec<Timed>, Stalled> {
+    pub fn warm(&self, seed: u64) -> Result<Vec<Timed>, LabError> {
         let device = Rc::new(NullDevice { sectors: self.end_sector });
-        Runtime::new(seed).run(self.play(device, None))
+        Ok(Runtime::new(seed).run(self.play(device, None, None))??)
     }
 
-    async fn play(&self, device: Rc<dyn BlockDevice>, layer: Option<Rc<dyn Layer>>) -> Vec<Timed> {
+    async fn play(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        layer: Option<Rc<dyn Layer>>,
+        adapts: Option<(usize, Vec<Rc<dyn Layer>>)>,
+    ) -> Result<Vec<Timed>, IoError> {
         let answered = Rc::new(Cell::new(Nanos::ZERO));
         let device = Rc::new(Watched { device, answered: answered.clone() });
-        let mut clock = Clock { firsts: &self.firsts, answered, layer, began: Vec::new(), timed: Vec::new() };
+        let (began, timed, failed) = (Vec::new(), Vec::new(), Ok(()));
+        let mut clock = Clock { firsts: &self.firsts, answered, layer, adapts, began, timed, failed };
         let records = self.records.iter().copied();
         let total = self.records.len() as u64;
         replay::<NoTally>(records, total, device, Pace::Answered, &mut clock, &mut |_| ()).await;
         clock.end(total);
-        clock.timed
+        clock.failed.map(|()| clock.timed)
     }
 }
 
@@ -272,9 +299,18 @@ struct Clock<'a> {
     /// Time of the last answer.
     answered: Rc<Cell<Nanos>>,
     layer: Option<Rc<dyn Layer>>,
+    /// Layers to reconfigure before the start of this number.
+    adapts: Option<(usize, Vec<Rc<dyn Layer>>)>,
     /// Of each start that began: the time, and the counters then.
     began: Vec<(Nanos, BTreeMap<&'static str, u64>)>,
     timed: Vec<Timed>,
+    /// The reconfigurations.
+    failed: Result<(), IoError>,
+}
+
+/// The account of a start.
+fn account(number: usize) -> Account {
+    Account(u16::try_from(number).unwrap_or(u16::MAX))
 }
 
 impl Clock<'_> {
@@ -294,7 +330,16 @@ impl Clock<'_> {
             took: self.answered.get().since(*began),
             requests: index - self.firsts[self.began.len() - 1],
             counters: now.iter().map(since).collect(),
+            work: Work::default(),
         });
+    }
+
+    /// Has the layers reconfigured.
+    async fn reconfigure(&self, layers: Vec<Rc<dyn Layer>>) -> Result<(), IoError> {
+        for layer in layers {
+            layer.reconfigure(account(self.firsts.len())).await?;
+        }
+        Ok(())
     }
 }
 
@@ -302,9 +347,13 @@ impl Controller for Clock<'_> {
     async fn before(&mut self, index: u64) -> Account {
         if self.firsts.get(self.began.len()) == Some(&index) {
             self.end(index);
+            let number = self.began.len();
+            if let Some((_, layers)) = self.adapts.take_if(|(before, _)| *before == number) {
+                self.failed = self.reconfigure(layers).await;
+            }
             self.began.push((runtime::now(), self.counters()));
         }
-        Account::default()
+        account(self.began.len().saturating_sub(1))
     }
 }
 

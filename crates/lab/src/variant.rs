@@ -141,7 +141,8 @@ fn round(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-fn drive_work(work: &Work) -> DriveWork {
+/// The figures of a device's work.
+pub(crate) fn drive_work(work: &Work) -> DriveWork {
     let background = work.busy().since(work.foreground);
     DriveWork {
         head: HeadTime::of(work),

@@ -1,4 +1,4 @@
-//! Concatenation of devices: a BOPT in several pieces.
+//! Concatenation of devices: a BOPT in several pieces, an origin around a BOPT.
 //!
 //! Like a component it does not order requests: callers hold the locks. Fault model: of a request that fails, any parts
 //! may have been carried out.
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io};
 use seekless_core::{
-    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op, Zeroes,
+    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Modelled, Nanos, Op, Zeroes,
 };
 
 /// The devices, at least one.
@@ -136,6 +136,10 @@ impl BlockDevice for Joined {
     fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         let (device, there, _) = self.split(at).next()?;
         device.estimate(op, there, how)
+    }
+
+    fn model(&self) -> Option<Modelled> {
+        self.parts.iter().map(|part| part.device.model()).collect::<Option<Vec<_>>>().map(Modelled::joined)
     }
 }
 

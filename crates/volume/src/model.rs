@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use seekless_core::{BlockDevice, Extent, Model, Modelled, Twin};
+use seekless_core::{BlockDevice, Model, Modelled, Twin};
 use seekless_drive::{QueueOptions, Template};
 
 use crate::component::Component;
@@ -48,6 +48,6 @@ pub fn modelled(device: Rc<dyn BlockDevice>, drive: &Component) -> Rc<dyn BlockD
         return device;
     }
     let model = Drive { like: Template::new(&drive.drive), queue: drive.queue };
-    let model = Modelled { model: Arc::new(model), at: Extent::new(0, sectors) };
+    let model = Modelled::new(Arc::new(model), sectors);
     Rc::new(WithModel { device, model })
 }

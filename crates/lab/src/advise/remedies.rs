@@ -67,7 +67,7 @@ fn layered(base: &Experiment, entry: &'static Entry, remedy: &registry::Remedy, 
         let bytes = (room / PAGE_SECTORS * PAGE_SECTORS * SECTOR_BYTES).min(PARTITION.1);
         write!(what, ", in {}", Size(bytes)).ok()?;
         let sectors = Some(bytes / SECTOR_BYTES).filter(|_| bytes >= PARTITION.0)?;
-        Some(Partition { sectors, at_sector: None })
+        Some(Partition { sectors, at_sector: None, drive: None })
     };
     let free = remedy.freeblock.then(FreeOptions::default);
     let queue = QueueOptions { freeblock: free, ..base.queue };

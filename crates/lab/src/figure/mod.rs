@@ -40,8 +40,8 @@ pub struct Entry {
     pub counted: &'static str,
     /// Default number of those.
     pub usual: u64,
-    /// Name of the recording that it replays, if any.
-    pub recording: Option<&'static str>,
+    /// Names of the recordings that it is of: most are of none or of one.
+    pub recordings: &'static [&'static str],
     /// Whether it needs the list of the starts in it.
     pub starts: bool,
     /// Key of its rows in JSON.
@@ -68,7 +68,7 @@ impl Entry {
             drives,
             counted,
             usual: 10_000,
-            recording: None,
+            recordings: &[],
             starts: false,
             rows: "rows",
             draw,
@@ -77,12 +77,19 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 29] = [
+pub const FIGURES: [&Entry; 36] = [
+    &borg::TABLE_1,
     &borg::FIGURE_6,
     &borg::FIGURE_7,
     &borg::FIGURE_8,
+    &borg::FIGURE_9,
     &borg::FIGURE_10,
+    &borg::BOOTS,
+    &borg::FIGURE_11,
+    &borg::TABLE_4,
     &borg::FIGURE_12,
+    &borg::SEGMENTS,
+    &borg::PLACES,
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
@@ -116,10 +123,12 @@ pub struct Options {
     pub drive: Option<Spec>,
     /// Number of requests instead of the default.
     pub requests: Option<u64>,
-    /// The recording, for a figure that replays one.
-    pub trace: Option<Trace>,
-    /// The starts in it, for a figure that needs them; the recording has latencies then.
+    /// The recordings, for a figure of some.
+    pub traces: Vec<Trace>,
+    /// The starts in the first of them, for a figure that needs them; the recording has latencies then.
     pub starts: Option<Vec<Start>>,
+    /// Reads the processor time of this thread, in seconds: nothing else here knows one. Without it figures have none.
+    pub processor_s: Option<fn() -> f64>,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -140,11 +149,12 @@ pub fn draw(
         None => entry.drives.iter().map(|name| spec::find(name)).collect::<Result<_, _>>()?,
     };
     let requests = options.requests.unwrap_or(entry.usual);
-    let (others, trace, seed) = (options.drive.is_some(), options.trace.as_ref(), options.seed);
-    let starts = options.starts.as_deref();
+    let (others, traces, seed) = (options.drive.is_some(), &options.traces[..], options.seed);
+    let (starts, processor_s) = (options.starts.as_deref(), options.processor_s);
     // A recording has as many requests as it has.
-    let requests = trace.map_or(requests, |trace| requests.min(trace.records.len() as u64));
-    (entry.draw)(&Job { entry, drives, others, requests, trace, starts, seed, progress })
+    let longest = traces.iter().map(|trace| trace.records.len() as u64).max();
+    let requests = longest.map_or(requests, |most| requests.min(most));
+    (entry.draw)(&Job { entry, drives, others, requests, traces, starts, processor_s, seed, progress })
 }
 
 /// A figure in progress.
@@ -155,8 +165,9 @@ struct Job<'a> {
     /// Whether these are other drives than the paper's, which does not state anything about them.
     others: bool,
     requests: u64,
-    trace: Option<&'a Trace>,
+    traces: &'a [Trace],
     starts: Option<&'a [Start]>,
+    processor_s: Option<fn() -> f64>,
     seed: u64,
     progress: &'a dyn Fn(Progress),
 }
@@ -165,6 +176,21 @@ impl Job<'_> {
     /// The first drive: the only one of most figures.
     fn drive(&self) -> &Spec {
         &self.drives[0]
+    }
+
+    /// The first requests of the recording, as many as the figure is of.
+    fn recording(&self) -> Result<Trace, LabError> {
+        let Some(trace) = self.traces.first() else {
+            let (found, expected) = ("none".to_owned(), "files of a recording".to_owned());
+            return Err(LabError::Setting { setting: "trace", found, expected });
+        };
+        Ok(self.first_of(trace))
+    }
+
+    /// The first requests of a recording, as many as the figure is of.
+    fn first_of(&self, trace: &Trace) -> Trace {
+        let many = usize::try_from(self.requests).unwrap_or(usize::MAX).min(trace.records.len());
+        Trace { records: trace.records[..many].to_vec(), ..trace.clone() }
     }
 
     /// Reports that `done` of `of` points are simulated.

@@ -165,7 +165,8 @@ fn of_the_drive(settings: &Settings, table: &mut Table) {
     table.pair("what clients see", bytes(settings.over_bytes));
     if settings.bopt_bytes > 0 {
         let at = whole(settings.bopt_at_sector);
-        table.pair("BOPT", format!("{}, from sector {at}", bytes(settings.bopt_bytes)));
+        let of = settings.bopt_drive.as_ref().map(|drive| format!(" of {drive}")).unwrap_or_default();
+        table.pair("BOPT", format!("{}, from sector {at}{of}", bytes(settings.bopt_bytes)));
         table.pair("of it for writes", percent(settings.write_buffer * 100.0));
     }
     table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));

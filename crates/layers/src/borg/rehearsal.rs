@@ -27,6 +27,7 @@ use super::policy::Verdict;
 use super::profiler::{Access, Window};
 use super::store::{Fork, Store};
 use super::{Borg, Devices};
+use crate::joined::Joined;
 use crate::replay::{OneAccount, Pace, Tally, replay};
 
 /// Seed of the runtimes: any would do; the same one makes trials comparable.
@@ -132,6 +133,18 @@ impl BlockDevice for CountingFree {
     }
 }
 
+/// The twins of the origin and of the BOPT; `None` if a model is too small.
+fn on(twins: &Twins) -> Option<[Rc<dyn BlockDevice>; 2]> {
+    let [Some(origin), Some(bopt)] = &twins.devices[..] else { return None };
+    let joined = |pieces: &Vec<Rc<dyn BlockDevice>>| -> Option<Rc<dyn BlockDevice>> {
+        match &pieces[..] {
+            [one] => Some(one.clone()),
+            several => Some(Rc::new(Joined::new(several.to_vec())?)),
+        }
+    };
+    Some([joined(origin)?, joined(bopt)?])
+}
+
 /// The cost of copying the rest of `all` sectors.
 fn share_left(cost: Nanos, copied: u64, all: u64) -> Nanos {
     Nanos((u128::from(cost.0) * u128::from(all.saturating_sub(copied)) / u128::from(all)) as u64)
@@ -145,8 +158,8 @@ impl Rehearsal {
         }
         let drain = async {
             let twins = Twins::new(&self.models);
-            let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
-            self.open(self.fork.clone(), origin.clone(), bopt.clone()).drain_all(DRAINED).await?;
+            let Some([origin, bopt]) = on(&twins) else { return Ok(None) };
+            self.open(self.fork.clone(), origin, bopt).drain_all(DRAINED).await?;
             Ok::<_, IoError>(Some(twins.busy(DRAINED)))
         };
         Runtime::new(SEED).run(drain).ok()?.ok()?
@@ -169,13 +182,13 @@ impl Rehearsal {
         window: &Window,
     ) -> Result<Option<Trial>, IoError> {
         let twins = Twins::new(&self.models);
-        let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
+        let Some([origin, bopt]) = on(&twins) else { return Ok(None) };
         let dirty_before = fork.map().dirty();
         let copied = Rc::<Cell<u64>>::default();
         let counted = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
             Rc::new(CountingFree { device: device.clone(), copied: copied.clone() })
         };
-        let borg = self.open(fork, counted(origin), counted(bopt));
+        let borg = self.open(fork, counted(&origin), counted(&bopt));
         borg.absorbs.set(course.absorbs);
         borg.drains.set(course.drains);
         if course.reads != Reads::Kept {
@@ -203,8 +216,8 @@ impl Rehearsal {
         let (borg, twins) = if course.drains {
             // Free copies under way are not awaited: the layer on new twins drains the pages that are still dirty.
             drained = Twins::new(&self.models);
-            let [Some(origin), Some(bopt)] = &drained.devices[..] else { return Ok(None) };
-            (self.open(borg.store.fork(), origin.clone(), bopt.clone()), &drained)
+            let Some([origin, bopt]) = on(&drained) else { return Ok(None) };
+            (self.open(borg.store.fork(), origin, bopt), &drained)
         } else {
             (borg, &twins)
         };
@@ -244,7 +257,7 @@ impl Rehearsal {
 
     /// The requests of a window, from time zero on.
     fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = (Record, u32)> + use<'a> {
-        let (granularity, end) = (self.granularity, self.models[0].at.sectors);
+        let (granularity, end) = (self.granularity, self.models[0].sectors());
         let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
         window.iter().filter_map(move |access| {
             let Access { time, depth, process, name, first, pages, write } = access;

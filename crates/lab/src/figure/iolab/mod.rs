@@ -30,15 +30,15 @@ use crate::report::plot::{Form, Plot, Series};
 use crate::starts::{Start, Starts, Sums, Timed, Top, think_for};
 
 /// A figure of a recording of starts.
-const fn of_starts(recording: &'static str, entry: &Entry) -> Entry {
-    Entry { usual: 10_000_000, recording: Some(recording), starts: true, ..*entry }
+const fn of_starts(recordings: &'static [&'static str], entry: &Entry) -> Entry {
+    Entry { usual: 10_000_000, recordings, starts: true, ..*entry }
 }
 
 const COUNTED: &str = "requests of the recording";
 
 /// Accesses of the disk while a program starts.
 pub const FIGURE_2: Entry = of_starts(
-    "appstart2",
+    &["appstart2"],
     &Entry::new(
         COUNTED,
         "iolab-2",
@@ -51,7 +51,7 @@ pub const FIGURE_2: Entry = of_starts(
 );
 /// Starts of programs on Linux.
 pub const FIGURE_3: Entry = of_starts(
-    "appstart2",
+    &["appstart2"],
     &Entry::new(
         COUNTED,
         "iolab-3",
@@ -64,7 +64,7 @@ pub const FIGURE_3: Entry = of_starts(
 );
 /// Accesses of the disk while a guest boots.
 pub const FIGURE_4: Entry = of_starts(
-    "vmboot",
+    &["vmboot"],
     &Entry::new(
         COUNTED,
         "iolab-4",
@@ -77,7 +77,7 @@ pub const FIGURE_4: Entry = of_starts(
 );
 /// Boots with the prefetcher and with CDP.
 pub const FIGURE_5: Entry = of_starts(
-    "vmboot",
+    &["vmboot"],
     &Entry::new(
         COUNTED,
         "iolab-5",
@@ -90,7 +90,7 @@ pub const FIGURE_5: Entry = of_starts(
 );
 /// The hybrid drive.
 pub const FIGURE_6: Entry = of_starts(
-    "vmboot",
+    &["vmboot"],
     &Entry::new(
         COUNTED,
         "iolab-6",
@@ -116,7 +116,7 @@ pub const TABLE_1: Entry = Entry {
 };
 /// Times of the prefetcher.
 pub const TABLE_2: Entry = of_starts(
-    "appstart2",
+    &["appstart2"],
     &Entry::new(
         COUNTED,
         "iolab-table-2",
@@ -245,10 +245,8 @@ impl<'a> Recording<'a> {
         share: f64,
         change: impl FnOnce(Trace) -> Trace,
     ) -> Result<Recording<'a>, LabError> {
-        let (trace, starts) =
-            (job.trace.ok_or_else(|| lacks("trace"))?, job.starts.ok_or_else(|| lacks("starts"))?);
-        let many = usize::try_from(job.requests).unwrap_or(usize::MAX).min(trace.records.len());
-        let trace = change(Trace { records: trace.records[..many].to_vec(), ..trace.clone() });
+        let starts = job.starts.ok_or_else(|| lacks("starts"))?;
+        let trace = change(job.recording()?);
         let end = trace.records.last().map_or(Nanos::ZERO, |record| record.time);
         let starts: Vec<Start> = starts.iter().filter(|start| start.at <= end).cloned().collect();
         let drive = job.drive();

@@ -1,9 +1,17 @@
-//! Figures of the BORG paper that a recording is replayed for (Bhadkamkar et al., FAST 2009, sections 6.1, 6.2 and 6.5).
+//! Figures and tables of the BORG paper (Bhadkamkar et al., FAST 2009, sections 2 and 6), from recordings and the workload
+//! *postmark*, and two of what the paper leaves open: the size of segments and the place of the BOPT.
 //!
 //! Its layer: every plan is carried out (`rehearse = false`), pages are placed as planned, copies are overwritten in
 //! place, and the log is written in order. Four reconfigurations after equal numbers of requests, during which the
 //! recording waits: the paper replayed it 168 times as fast, but not during reconfigurations, in which clients did little.
 
+mod guests;
+mod stages;
+mod starts;
+mod sweeps;
+mod workloads;
+
+use seekless_core::SECTOR_BYTES;
 use seekless_drive::{Model, QueueOptions};
 use seekless_layers::registry;
 use seekless_trace::Trace;
@@ -18,16 +26,22 @@ use crate::report::along::Along;
 use crate::report::plot::{Form, Plot, Series};
 use crate::setup::{Clock, Pace};
 
+pub use guests::FIGURE_11;
+pub use stages::FIGURE_9;
+pub use starts::{BOOTS, TABLE_4};
+pub use sweeps::{FIGURE_12, PLACES, SEGMENTS};
+pub use workloads::TABLE_1;
+
 /// A figure of a recording, as much of it as there is.
-const fn of_recording(recording: &'static str, entry: &Entry) -> Entry {
-    Entry { usual: 10_000_000, recording: Some(recording), ..*entry }
+const fn of_recording(recordings: &'static [&'static str], entry: &Entry) -> Entry {
+    Entry { usual: 10_000_000, recordings, ..*entry }
 }
 
 const COUNTED: &str = "requests of the recording";
 
 /// Busy time by phase: Subversion server.
 pub const FIGURE_6: Entry = of_recording(
-    "svnserver2",
+    &["svnserver2"],
     &Entry::new(
         COUNTED,
         "borg-6",
@@ -41,7 +55,7 @@ pub const FIGURE_6: Entry = of_recording(
 
 /// Busy time by phase: developer.
 pub const FIGURE_7: Entry = of_recording(
-    "developer",
+    &["developer"],
     &Entry::new(
         COUNTED,
         "borg-7",
@@ -55,7 +69,7 @@ pub const FIGURE_7: Entry = of_recording(
 
 /// Busy time by phase: web server, cumulative and partial training.
 pub const FIGURE_8: Entry = of_recording(
-    "webserver2",
+    &["webserver2"],
     &Entry::new(
         COUNTED,
         "borg-8",
@@ -69,7 +83,7 @@ pub const FIGURE_8: Entry = of_recording(
 
 /// Pages moved by reconfigurations: web server, cumulative and partial training.
 pub const FIGURE_10: Entry = of_recording(
-    "webserver2",
+    &["webserver2"],
     &Entry::new(
         COUNTED,
         "borg-10",
@@ -81,40 +95,33 @@ pub const FIGURE_10: Entry = of_recording(
     ),
 );
 
-/// Sensitivity to number of reconfigurations, size of the BOPT and share of the write buffer.
-pub const FIGURE_12: Entry = of_recording(
-    "svnserver2",
-    &Entry::new(
-        COUNTED,
-        "borg-12",
-        "sensitivity to interval, size and write buffer",
-        "BORG paper (FAST 2009), section 6.5, Figure 12",
-        "Subversion: worse with longer intervals, the same from 256 MB on, better with more write buffer",
-        &["wd2500aaks"],
-        figure_12,
-    ),
-);
-
 /// The layer of a figure.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Setting {
     bopt: u64,
     write_buffer: f64,
     training: &'static str,
     reconfigure: u32,
+    /// Options of the layer besides.
+    more: Vec<(&'static str, toml::Value)>,
+    /// First byte of the BOPT, if not behind the clients' volume.
+    at: Option<u64>,
+    /// Whether it is on a drive of its own, of the same kind.
+    beside: bool,
 }
 
 impl Setting {
     /// Four reconfigurations that learn from all requests.
     const fn new(bopt: u64, write_buffer: f64) -> Setting {
-        Setting { bopt, write_buffer, training: "cumulative", reconfigure: 4 }
+        let (training, reconfigure) = ("cumulative", 4);
+        Setting { bopt, write_buffer, training, reconfigure, more: Vec::new(), at: None, beside: false }
     }
 }
 
 const GIB: u64 = 1 << 30;
+const TRAINING: Column = words("training", "training");
 /// Rows by phase.
-const PHASES: [Column; 11] = [
-    words("training", "training"),
+const PHASES: [Column; 10] = [
     words("phase", "phase"),
     numbers("requests", "requests", 0),
     numbers("vanilla_busy_s", "vanilla, s", 2),
@@ -128,7 +135,7 @@ const PHASES: [Column; 11] = [
 ];
 
 fn figure_6(job: &Job) -> Result<Shown, LabError> {
-    let compared = replayed(job, Setting::new(2 * GIB, 0.2))?;
+    let compared = replayed(job, &Setting::new(2 * GIB, 0.2))?;
     let best = saved(&compared).into_iter().fold(f64::MIN, f64::max);
     let [vanilla, borg] = between(&compared);
     let paper = vec![
@@ -138,11 +145,11 @@ fn figure_6(job: &Job) -> Result<Shown, LabError> {
         about("vanilla: mean seek", "cylinders", 704.0, vanilla.1, Within::Percent(50.0)),
         about("BORG: mean seek", "cylinders", 201.0, borg.1, Within::Percent(50.0)),
     ];
-    Ok(by_phase(job, &[("cumulative", compared)], paper))
+    Ok(by_phase(job, TRAINING, &[("cumulative", compared)], paper, &NOTES))
 }
 
 fn figure_7(job: &Job) -> Result<Shown, LabError> {
-    let compared = replayed(job, Setting::new(GIB, 0.4))?;
+    let compared = replayed(job, &Setting::new(GIB, 0.4))?;
     let each = saved(&compared);
     let [vanilla, borg] = between(&compared);
     let best = each.iter().copied().fold(f64::MIN, f64::max);
@@ -154,7 +161,7 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
         about("vanilla: mean seek", "cylinders", 1203.0, vanilla.1, Within::Percent(50.0)),
         about("BORG: mean seek", "cylinders", 782.0, borg.1, Within::Percent(50.0)),
     ];
-    Ok(by_phase(job, &[("cumulative", compared)], paper))
+    Ok(by_phase(job, TRAINING, &[("cumulative", compared)], paper, &NOTES))
 }
 
 fn figure_8(job: &Job) -> Result<Shown, LabError> {
@@ -167,14 +174,14 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
             about(says, "%", *theirs, ours.net_reduction_pct, Within::Points(10.0))
         });
     let paper = paper.collect();
-    Ok(by_phase(job, &both, paper))
+    Ok(by_phase(job, TRAINING, &both, paper, &NOTES))
 }
 
 /// With cumulative and with partial training.
 fn trained(job: &Job) -> Result<[(&'static str, Comparison); 2], LabError> {
     let setting = Setting::new(8 * GIB, 0.4);
-    let cumulative = replayed(job, setting)?;
-    let partial = replayed(job, Setting { training: "partial", ..setting })?;
+    let cumulative = replayed(job, &setting)?;
+    let partial = replayed(job, &Setting { training: "partial", ..setting })?;
     Ok([("cumulative", cumulative), ("partial", partial)])
 }
 
@@ -184,7 +191,7 @@ fn figure_10(job: &Job) -> Result<Shown, LabError> {
     let mut grid = Grid::new(
         "",
         &[
-            words("training", "training"),
+            TRAINING,
             words("reconfiguration", "reconfiguration"),
             numbers("outgoing_pages", "outgoing", 0),
             numbers("relocate_pages", "relocate", 0),
@@ -210,45 +217,6 @@ fn figure_10(job: &Job) -> Result<Shown, LabError> {
     Ok(job.shown(grid, Vec::new(), &NOTES, vec![("pages moved".to_owned(), bars)]))
 }
 
-fn figure_12(job: &Job) -> Result<Shown, LabError> {
-    let columns = [
-        words("varied", "varied"),
-        words("value", "value"),
-        numbers("reduction_pct", "saved between, %", 1),
-        numbers("net_reduction_pct", "net, %", 1),
-    ];
-    let half = |bopt| Setting::new(bopt, 0.5);
-    let intervals =
-        [18, 9, 6, 3, 1].map(|times| (format!("{times}"), Setting { reconfigure: times, ..half(GIB) }));
-    let sizes = [GIB / 4, GIB / 2, GIB, 2 * GIB, 4 * GIB, 8 * GIB];
-    let sizes = sizes.map(|bopt| (format!("{} MiB", bopt >> 20), half(bopt)));
-    let shares = [0_u8, 20, 40, 50, 60, 80, 100];
-    let shares = shares.map(|share| (format!("{share} %"), Setting::new(4 * GIB, f64::from(share) / 100.0)));
-    let sweeps: [(&str, Vec<(String, Setting)>); 3] = [
-        ("reconfigurations", intervals.to_vec()),
-        ("BOPT", sizes.to_vec()),
-        ("write buffer", shares.to_vec()),
-    ];
-    let (mut grid, mut pictures) = (Grid::new("", &columns), Vec::new());
-    let all = sweeps.iter().map(|(_, settings)| settings.len()).sum();
-    for (varied, settings) in sweeps {
-        let [mut saved, mut net] = [Vec::new(), Vec::new()];
-        for (value, setting) in &settings {
-            job.progress(grid.rows.len(), all);
-            let compared = replayed(job, *setting)?;
-            let [one, other] = [compared.reduction_pct, compared.net_reduction_pct];
-            saved.push(Some(one));
-            net.push(Some(other));
-            grid.row([varied.into(), value.as_str().into(), one.into(), other.into()]);
-        }
-        let along = settings.iter().enumerate().map(|(at, (value, _))| (at as f64, value.clone())).collect();
-        let series = [("between reconfigurations", saved), ("net", net)];
-        let series = series.map(|(name, values)| Series { name: name.to_owned(), values });
-        pictures.push((varied.to_owned(), bars(along, "busy time saved, %", series.into())));
-    }
-    Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
-}
-
 const NOTES: [&str; 2] = [
     "The paper's layer: no plan is rehearsed, pages are placed as planned, copies are overwritten in place. Four \
      reconfigurations, unless varied, after equal numbers of requests; the recording waits meanwhile.",
@@ -257,47 +225,65 @@ const NOTES: [&str; 2] = [
 ];
 
 /// The recording without the layer and with it.
-fn replayed(job: &Job, setting: Setting) -> Result<Comparison, LabError> {
-    let Some(trace) = job.trace else {
-        let (found, expected) = ("none".to_owned(), "files of a recording".to_owned());
-        return Err(LabError::Setting { setting: "trace", found, expected });
-    };
-    let many = usize::try_from(job.requests).unwrap_or(usize::MAX).min(trace.records.len());
-    let trace = Trace { records: trace.records[..many].to_vec(), ..trace.clone() };
-    let options = toml::toml! {
-        rehearse = false
-        placement = "planned"
-        overwrite = "in-place"
-        eager = false
-    };
-    let mut options: toml::Table = options;
-    options.insert("write_buffer".to_owned(), setting.write_buffer.into());
-    options.insert("training".to_owned(), setting.training.into());
-    let entry = registry::find("borg").ok_or_else(|| LabError::Setting {
-        setting: "layer",
-        found: "no borg".to_owned(),
-        expected: "it in the registry".to_owned(),
-    })?;
-    let partition = Some(Partition { sectors: setting.bopt / seekless_core::SECTOR_BYTES, at_sector: None });
-    let experiment = Experiment {
-        drive: Model::from(job.drive().clone()),
-        over_sectors: None,
-        layer: Some(LayerSetup { entry, options, partition }),
-        queue: QueueOptions::default(),
-        pace: Pace::Closed { outstanding: 8 },
-        reconfigure: setting.reconfigure,
-        schedule: None,
-        clock: Clock::Stop,
-        seed: job.seed,
-        bounds: false,
-    };
-    compare(&trace, &experiment, job.progress)
+fn replayed(job: &Job, setting: &Setting) -> Result<Comparison, LabError> {
+    compared(job, &job.recording()?, setting)
 }
 
-/// Busy time by phase.
-fn by_phase(job: &Job, each: &[(&'static str, Comparison)], paper: Vec<Statement>) -> Shown {
-    let (mut grid, mut pictures) = (Grid::new("", &PHASES), Vec::new());
-    for (training, compared) in each {
+/// A trace without the layer and with it.
+fn compared(job: &Job, trace: &Trace, setting: &Setting) -> Result<Comparison, LabError> {
+    compare(trace, &setting.experiment(job)?, job.progress)
+}
+
+impl Setting {
+    /// The experiment of this layer.
+    fn experiment(&self, job: &Job) -> Result<Experiment, LabError> {
+        let options: toml::Table = toml::toml! {
+            rehearse = false
+            placement = "planned"
+            overwrite = "in-place"
+            eager = false
+        };
+        let more = self.more.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let own = [("write_buffer", self.write_buffer.into()), ("training", self.training.into())];
+        let own = own.map(|(key, value): (&str, toml::Value)| (key.to_owned(), value));
+        let options = options.into_iter().chain(own).chain(more).collect();
+        let entry = registry::find("borg").ok_or_else(|| LabError::Setting {
+            setting: "layer",
+            found: "no borg".to_owned(),
+            expected: "it in the registry".to_owned(),
+        })?;
+        let drive = Model::from(job.drive().clone());
+        let partition = Partition {
+            sectors: self.bopt / SECTOR_BYTES,
+            at_sector: self.at.map(|at| at / SECTOR_BYTES),
+            drive: self.beside.then(|| drive.clone()),
+        };
+        Ok(Experiment {
+            drive,
+            over_sectors: None,
+            layer: Some(LayerSetup { entry, options, partition: Some(partition) }),
+            queue: QueueOptions::default(),
+            pace: Pace::Closed { outstanding: 8 },
+            reconfigure: self.reconfigure,
+            schedule: None,
+            clock: Clock::Stop,
+            seed: job.seed,
+            bounds: false,
+        })
+    }
+}
+
+/// Busy time by phase, of runs that differ in what the first column says.
+fn by_phase(
+    job: &Job,
+    varied: Column,
+    each: &[(&'static str, Comparison)],
+    paper: Vec<Statement>,
+    notes: &[&str],
+) -> Shown {
+    let columns: Vec<Column> = std::iter::once(varied).chain(PHASES).collect();
+    let (mut grid, mut pictures) = (Grid::new("", &columns), Vec::new());
+    for (value, compared) in each {
         let [vanilla, borg] = &compared.variants[..] else { continue };
         let (mut names, mut busy) = (Vec::new(), [Vec::new(), Vec::new()]);
         for (base, phase) in vanilla.phases.iter().zip(&borg.phases) {
@@ -307,7 +293,7 @@ fn by_phase(job: &Job, each: &[(&'static str, Comparison)], paper: Vec<Statement
             }
             let saved = Some(phase.reduction_pct).filter(|_| phase.vanilla_busy_s > 0.0);
             grid.row([
-                Cell::from(*training),
+                Cell::from(*value),
                 phase.name.as_str().into(),
                 phase.requests.into(),
                 base.work.head.busy_s.into(),
@@ -322,9 +308,9 @@ fn by_phase(job: &Job, each: &[(&'static str, Comparison)], paper: Vec<Statement
         }
         let series = ["vanilla", "BORG"].into_iter().zip(busy);
         let series = series.map(|(name, values)| Series { name: name.to_owned(), values }).collect();
-        pictures.push(((*training).to_owned(), bars(names, "busy time, s", series)));
+        pictures.push(((*value).to_owned(), bars(names, "busy time, s", series)));
     }
-    job.shown(grid, paper, &NOTES, pictures)
+    job.shown(grid, paper, notes, pictures)
 }
 
 /// Bars side by side.
