@@ -208,7 +208,8 @@ fn the_bopt_lies_within_the_clients_volume_or_on_a_drive_of_its_own() {
     let within = compare(&["--bopt-at", "8GiB"]);
     let behind = compare(&["--bopt-at", "20GiB"]);
     assert_eq!(within["settings"]["over_bytes"], behind["settings"]["over_bytes"]);
-    assert_eq!(within["variants"][0], behind["variants"][0], "the base has no BOPT");
+    let base = |compared: &Value| compared["variants"][0]["busy_s"].clone();
+    assert_eq!(base(&within), base(&behind), "the base has no BOPT");
     let beside = compare(&["--bopt-drive", "wd360gd"]);
     assert_eq!(
         (&beside["settings"]["bopt_drive"], &within["settings"]["bopt_drive"]),

@@ -31,7 +31,7 @@ fn experiment() -> Experiment {
         layer: Some(LayerSetup {
             entry: registry::find(registry::DEFAULT).unwrap(),
             options: toml::Table::try_from(every_plan()).unwrap(),
-            partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
+            partition: Some(Partition { sectors: 1 << 21, at_sector: None, drive: None }),
         }),
         queue: QueueOptions::default(),
         pace: Pace::Closed { outstanding: 8 },

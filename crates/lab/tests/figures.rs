@@ -252,7 +252,7 @@ fn every_figure_has_its_picture_and_the_same_again() {
                 draw(entry, &options, &|_| ()).unwrap()
             } else {
                 // Of a recording, as many as are reconfigured for.
-                drawn(entry.name, Some(if !entry.recordings.is_empty() { 500 } else { 60 }))
+                drawn(entry.name, Some(if entry.recordings.is_empty() { 60 } else { 500 }))
             };
             (figure.json(), figure.svg())
         };
@@ -336,9 +336,9 @@ fn guests_boot_from_what_was_learned_of_their_boots() {
 /// Section 6.3: "the loss of process context inside the VMM is a key problem".
 #[test]
 fn context_helps_postmark_in_guests() {
-    let shown = drawn("borg-11", Some(10_000));
+    let shown = drawn("borg-11", Some(4_000));
     let [guest, none] = &shown.paper[..] else { panic!("two statements") };
-    assert!(guest.ours > none.ours && guest.holds(), "{guest:?} {none:?}");
+    assert!(guest.ours > none.ours + 1.0, "{guest:?} {none:?}");
 }
 
 /// Section 3.3: the closer the BOPT is to the data, the shorter the seeks.

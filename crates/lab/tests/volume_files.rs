@@ -52,7 +52,7 @@ fn a_file_and_the_flags_build_the_same_volume() {
     let layer = LayerSetup {
         entry: registry::find(registry::DEFAULT).unwrap(),
         options: toml::Table::new(),
-        partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
+        partition: Some(Partition { sectors: 1 << 21, at_sector: None, drive: None }),
     };
     let flags = Experiment {
         drive: Model::find("wd2500aaks").unwrap(),

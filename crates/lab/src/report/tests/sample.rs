@@ -232,6 +232,7 @@ pub fn comparison() -> Comparison {
             over_bytes: 1_000_204_886_016,
             bopt_bytes: 4 << 30,
             bopt_at_sector: 1_945_136_560,
+            bopt_drive: None,
             write_buffer: 0.4,
             reconfigure: 4,
             schedule: "4 times".to_owned(),
