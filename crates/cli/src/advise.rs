@@ -7,8 +7,9 @@ use seekless_trace::Trace;
 
 use crate::input::Input;
 use crate::output;
+use crate::parse::speed;
 use crate::progress::Progress;
-use crate::setup::{DEFAULT_DRIVE, speed};
+use crate::setup::DEFAULT_DRIVE;
 use crate::table::Table;
 use crate::text::{count, factor, number, percent, seconds, span};
 use crate::trace;

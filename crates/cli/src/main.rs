@@ -20,6 +20,7 @@ mod lab;
 mod log;
 mod manual;
 mod output;
+mod parse;
 mod progress;
 mod record;
 mod report;

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::Usage;
 use crate::output;
+use crate::parse::{number_or_text, option};
 use crate::progress::Progress;
-use crate::setup::{number_or_text, option};
 use crate::table::Table;
 use crate::text::number;
 

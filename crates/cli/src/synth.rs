@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::convert::{Writing, WrittenTrace, provenance};
 use crate::output;
+use crate::parse::whole_sectors;
 use crate::progress::Progress;
-use crate::setup::whole_sectors;
 use crate::text::seconds;
 use crate::workload::{Span, requests_line};
 

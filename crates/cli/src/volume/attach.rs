@@ -11,7 +11,8 @@ use seekless_volume::live::{Attach, Question};
 
 use super::status::query;
 use crate::output;
-use crate::setup::{option, typed};
+use crate::parse::option;
+use crate::setup::typed;
 
 /// Examples.
 pub const HELP: &str = "\

@@ -1,7 +1,7 @@
 //! `PostMark` in four guests: Figure 11.
 //!
-//! The guests' requests are recorded on the bare disk, and replayed on it and on the layer, which is told the process
-//! of each request, or only the guest, as a monitor would know it, or nothing.
+//! The guests' requests are recorded on the bare disk, and replayed on it and on the layer, which knows the process
+//! of each request, or only the guest, as a monitor would, or nothing.
 
 use seekless_core::{Names, ProcessId, SECTOR_BYTES};
 use seekless_drive::QueueOptions;
@@ -41,11 +41,11 @@ fn figure_11(job: &Job) -> Result<Shown, LabError> {
         let guest = record.extent.start.0 / (GUEST / SECTOR_BYTES);
         record.origin.process = ProcessId(guest as u32 + 1);
     }
-    let told = Setting::new(GIB, 0.4);
-    let none = Setting { more: vec![("edges", "global".into())], ..told.clone() };
+    let known = Setting::new(GIB, 0.4);
+    let none = Setting { more: vec![("edges", "global".into())], ..known.clone() };
     let each = [
-        ("process", compared(job, &by_process, &told)?),
-        ("guest", compared(job, &by_guest, &told)?),
+        ("process", compared(job, &by_process, &known)?),
+        ("guest", compared(job, &by_guest, &known)?),
         ("none", compared(job, &by_guest, &none)?),
     ];
     let mean = |number: usize| {
