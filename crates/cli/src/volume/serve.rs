@@ -66,7 +66,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     log::choose(arguments.log);
     if arguments.mounted {
         // Before there are threads.
-        mounted::protect().iter().for_each(|missing| log::log(Level::Warning, missing));
+        for missing in mounted::protect() {
+            log::log(Level::Warning, &missing);
+        }
     }
     let io = arguments.io.map(|io| match io {
         Io::Uring => Kind::Uring,
