@@ -187,7 +187,7 @@ impl Sample {
     fn text(&self) -> String {
         let mut text = String::new();
         let clients = counted(self.clients as u64, "client");
-        let file: String = output::plain(&self.file).chars().rev().take(40).collect();
+        let file: String = output::plain(&self.file).chars().rev().take(30).collect();
         let file: String = file.chars().rev().collect();
         let _ =
             writeln!(text, "{file}  up {:.0} s, {clients}, in the last {:.1} s:\n", self.up_s, self.seconds);
@@ -216,7 +216,7 @@ impl Sample {
         }
         text.push('\n');
         for layer in &self.layers {
-            let name: String = output::plain(&layer.name).chars().take(20).collect();
+            let name: String = output::plain(&layer.name).chars().take(16).collect();
             let hits = layer.hits.map(|hits| format!(", {:.1} % hits", hits * 100.0)).unwrap_or_default();
             let background = layer.background_bytes_per_s;
             let background = background.map(|bytes| format!(", background {}/s", Size(bytes as u64)));
