@@ -31,6 +31,7 @@ use crate::tools::{NoTools, Tools};
 pub use crate::below::{Below, Over, Sizes};
 
 /// Properties of a kind of layer.
+#[allow(clippy::struct_excessive_bools)] // independent properties, each with a name
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in volume files and on the command line.
@@ -41,6 +42,8 @@ pub struct Entry {
     pub does: &'static str,
     /// Whether it is transparent: keeps the volume's order below it, so that it attaches and detaches at any time.
     pub transparent: bool,
+    /// Whether it takes on the size of a device below that grows while it is in use: it keeps nothing that depends on it.
+    pub grows: bool,
     /// Documentation page.
     pub readme: &'static str,
     /// The devices that `over` names.
@@ -150,6 +153,7 @@ impl Entry {
             title: name,
             does,
             transparent: true,
+            grows: false,
             readme: "",
             over: Over::One,
             devices: &[],
@@ -311,6 +315,7 @@ pub const LAYERS: [Entry; 15] = [
     },
     cdp::ENTRY,
     Entry {
+        grows: true,
         readme: include_str!("fault/delay/README.md"),
         check: |table| parse_options(table, delay::Options::check).map(drop),
         defaults: defaults::<delay::Options>,
@@ -322,6 +327,7 @@ pub const LAYERS: [Entry; 15] = [
         })
     },
     Entry {
+        grows: true,
         readme: include_str!("fault/error/README.md"),
         check: |table| parse_options(table, error::Options::check).map(drop),
         defaults: defaults::<error::Options>,
@@ -464,6 +470,7 @@ pub const LAYERS: [Entry; 15] = [
         )
     },
     Entry {
+        grows: true,
         readme: include_str!("scrub/README.md"),
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
@@ -476,6 +483,7 @@ pub const LAYERS: [Entry; 15] = [
         })
     },
     Entry {
+        grows: true,
         readme: include_str!("split/README.md"),
         edges: split::EDGES,
         check: |table| parse_options(table, split::Options::check).map(drop),

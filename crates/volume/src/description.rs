@@ -181,6 +181,30 @@ impl Description {
 }
 
 impl<C> Description<C> {
+    /// This volume with other components: those that `with` makes of its own.
+    pub fn with_components<D>(self, mut with: impl FnMut(&str, C) -> Option<D>) -> Description<D> {
+        let Description { file, components, slices, layers, top, exports, .. } = self;
+        let Description { control, metrics, tls, explore, clients, .. } = self;
+        let components = components.into_iter().filter_map(|(name, component)| {
+            let component = with(&name, component)?;
+            Some((name, component))
+        });
+        let components = components.collect();
+        Description {
+            file,
+            components,
+            slices,
+            layers,
+            top,
+            exports,
+            control,
+            metrics,
+            tls,
+            explore,
+            clients,
+        }
+    }
+
     /// This volume with one more layer, named after its kind, at the top.
     pub fn with_layer(mut self, entry: &'static Entry, options: toml::Table) -> Description<C> {
         let (name, over) = (entry.name.to_owned(), std::mem::replace(&mut self.top, entry.name.to_owned()));

@@ -96,33 +96,9 @@ fn described(run: &Run) -> Result<Description<Live>, LiveError> {
         let component = component.as_table_mut().at(|| "a component without keys")?;
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts).at(place)?);
     }
-    let Description {
-        file,
-        components,
-        slices,
-        layers,
-        top,
-        exports,
-        control,
-        metrics,
-        tls,
-        clients,
-        explore,
-    } = file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
-    let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
-    Ok(Description {
-        file,
-        components,
-        slices,
-        layers,
-        top,
-        exports,
-        control,
-        metrics,
-        tls,
-        explore,
-        clients,
-    })
+    let recorded =
+        file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
+    Ok(recorded.with_components(|_, again| Some(again.0)))
 }
 
 /// Replays a file of recorded inputs; returns the volume file that was served, and the result.

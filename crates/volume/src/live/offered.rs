@@ -88,23 +88,8 @@ pub fn read(served: &Description<Live>, text: &str) -> Result<Description<Offere
 
 /// The description of the new text, with the components that are open.
 pub fn settle(offered: Description<Offered>, served: &mut Description<Live>) -> Description<Live> {
-    let Description {
-        file,
-        components,
-        slices,
-        layers,
-        top,
-        exports,
-        control,
-        metrics,
-        tls,
-        explore,
-        clients,
-    } = offered;
-    let components = components.into_iter().filter_map(|(name, component)| match component {
-        Offered::Kept(_) => served.components.remove(&name).map(|live| (name, live)),
-        Offered::New(live) => Some((name, *live)),
-    });
-    let components = components.collect();
-    Description { file, components, slices, layers, top, exports, control, metrics, tls, explore, clients }
+    offered.with_components(|name, component| match component {
+        Offered::Kept(_) => served.components.remove(name),
+        Offered::New(live) => Some(*live),
+    })
 }

@@ -14,9 +14,6 @@ use super::events::Event;
 use super::running::Running;
 use crate::description::{Description, Leaf};
 
-/// Layers that take on the size of a device below that grows while they are in use: they keep nothing that depends on it.
-const GROWING: [&str; 4] = ["delay", "error", "scrub", "split"];
-
 /// A component that grew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resized {
@@ -98,7 +95,7 @@ fn can_grow(description: &Description<Live>, component: &str) -> Result<(), Live
             !above.contains(*name) && layer.below().any(|below| above.contains(below))
         };
         let Some((name, layer)) = description.layers.iter().find(on) else { return Ok(()) };
-        if GROWING.contains(&layer.entry.name) {
+        if layer.entry.grows {
             above.insert(name.clone());
             continue;
         }
@@ -112,17 +109,5 @@ fn can_grow(description: &Description<Live>, component: &str) -> Result<(), Live
             "layer.{name}: found {}, which keeps the size of the devices below it, expected {expected}",
             layer.entry.name
         )));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use seekless_layers::registry;
-
-    #[test]
-    fn layers_that_grow_are_there_and_transparent() {
-        for name in super::GROWING {
-            assert!(registry::find(name).is_some_and(|entry| entry.transparent), "{name}");
-        }
     }
 }

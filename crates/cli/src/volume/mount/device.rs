@@ -125,7 +125,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Undoes it; what is gone already is left out.
+    /// Takes away what is still there of it.
     pub fn detach(&self) -> anyhow::Result<()> {
         if self.node.exists() && self.is_ours() {
             succeed(Command::new("losetup").arg("--detach").arg(&self.node))?;

@@ -1,7 +1,7 @@
 //! Statistics of the recordings beside those of the paper's: Table 1.
 
 use seekless_core::SECTOR_BYTES;
-use seekless_trace::{Stats, StatsOptions, Trace, characterise};
+use seekless_trace::{StatsOptions, Trace, characterise};
 
 use super::{COUNTED, GIB, bars, of_recording};
 use crate::error::LabError;
@@ -86,26 +86,16 @@ fn name(trace: &Trace) -> String {
 fn of(trace: &Trace) -> [f64; 8] {
     let sectors = trace.end_sector().next_multiple_of(GIB / SECTOR_BYTES);
     let options = StatsOptions { device_sectors: Some(sectors), ..StatsOptions::default() };
-    let Stats {
-        device_gib,
-        read_gib_total,
-        read_gib_unique,
-        write_gib_total,
-        write_gib_unique,
-        device_accessed_pct,
-        top20_share_pct,
-        partial_determinism_pct,
-        ..
-    } = characterise(&trace.records, &trace.names, &trace.volumes, &options);
+    let stats = characterise(&trace.records, &trace.names, &trace.volumes, &options);
     [
-        device_gib,
-        read_gib_total,
-        read_gib_unique,
-        write_gib_total,
-        write_gib_unique,
-        device_accessed_pct,
-        top20_share_pct,
-        partial_determinism_pct,
+        stats.device_gib,
+        stats.read_gib_total,
+        stats.read_gib_unique,
+        stats.write_gib_total,
+        stats.write_gib_unique,
+        stats.device_accessed_pct,
+        stats.top20_share_pct,
+        stats.partial_determinism_pct,
     ]
 }
 
