@@ -14,6 +14,7 @@ pub mod fault;
 pub mod hybrid;
 mod joined;
 pub mod launch;
+mod list;
 pub mod lld;
 pub mod mapper;
 mod overlay;

@@ -5,6 +5,7 @@ use seekless_core::{Extent, Hints, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
+use crate::borg;
 
 /// The part of a page between ```toml and ```.
 fn example(readme: &str) -> toml::Table {
