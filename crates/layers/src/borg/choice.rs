@@ -70,7 +70,7 @@ pub(super) struct Choice<'a> {
     parts: &'a [Part],
     /// The requests since the last choice.
     whole: &'a Window,
-    /// How many there were since the first choice.
+    /// Requests profiled in total, `whole` included.
     past: u64,
     /// Requests that a course is expected to last.
     life: u64,

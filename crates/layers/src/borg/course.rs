@@ -9,7 +9,7 @@ use super::planner::PlannerName;
 pub(super) struct Course {
     /// Fate of the read cache.
     pub reads: Reads,
-    /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are.
+    /// Whether writes to pages without a copy are absorbed. Those to pages with a copy go to the BOPT in any case.
     pub absorbs: bool,
     /// Fate of what the log holds.
     pub log: Log,

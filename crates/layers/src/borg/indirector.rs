@@ -7,7 +7,7 @@
 //! clean: to the origin as a whole; some dirty: these from the BOPT and the others from the origin, joined. Rules for a
 //! write: mapped pages in place, or logged anew if the options say so; the others into the write buffer as far as there
 //! is room, else to the origin. Part of an unmapped page goes to the origin, part of a mapped page to its copy in place
-//! (section 5.3).
+//! (section 5.3), unless pages are logged anew: then part of a clean one is joined with the rest and absorbed.
 //!
 //! A copy that is not stable yet is not overwritten in place, since recovery validates it by its checksum. It is
 //! absorbed anew; a partial write is joined with the rest of the page.

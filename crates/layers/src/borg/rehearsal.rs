@@ -1,8 +1,8 @@
 //! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
 //!
 //! The store's entries are forked onto twins of the origin and the BOPT, in their own runtime. There the same mover
-//! carries a course out, and requests that were held out from planning are played at their recorded times; then what is
-//! dirty is drained. What to make of the busy times is decided in `choice`.
+//! carries a course out, and requests that were held out from planning are played as clients that wait for their answers
+//! would issue them; then dirty pages are drained. What to make of the busy times is decided in `choice`.
 //!
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
 //! trial does not end, there is no result, and the layer goes on as without a model.
