@@ -1,4 +1,4 @@
-//! The list of layers: an entry each.
+//! The list of layers, an entry each: what `ls` shows, for programs.
 
 use std::future::ready;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The registry of layers. `ls` is the feature list; its list is the same for programs.
+//! The registry of layers: what an entry says of one, and how its options are read. The entries are in `list`.
 
 use std::fmt;
 use std::future::Future;

@@ -106,11 +106,6 @@ impl Trace {
         uses
     }
 
-    /// Drops the records of all other devices. Times are not changed.
-    pub fn keep_device(&mut self, device: u32) {
-        self.records.retain(|record| record.device == device);
-    }
-
     fn count(&self, wanted: impl Fn(Op) -> bool) -> usize {
         self.records.iter().filter(|record| wanted(record.op)).count()
     }

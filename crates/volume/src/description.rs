@@ -181,27 +181,24 @@ impl Description {
 }
 
 impl<C> Description<C> {
-    /// This volume with other components: those that `with` makes of its own.
+    /// This volume with other components: those that `with` makes of its own; those without one are left out.
     pub fn with_components<D>(self, mut with: impl FnMut(&str, C) -> Option<D>) -> Description<D> {
-        let Description { file, components, slices, layers, top, exports, .. } = self;
-        let Description { control, metrics, tls, explore, clients, .. } = self;
-        let components = components.into_iter().filter_map(|(name, component)| {
+        let components = self.components.into_iter().filter_map(|(name, component)| {
             let component = with(&name, component)?;
             Some((name, component))
         });
-        let components = components.collect();
         Description {
-            file,
-            components,
-            slices,
-            layers,
-            top,
-            exports,
-            control,
-            metrics,
-            tls,
-            explore,
-            clients,
+            components: components.collect(),
+            file: self.file,
+            slices: self.slices,
+            layers: self.layers,
+            top: self.top,
+            exports: self.exports,
+            control: self.control,
+            metrics: self.metrics,
+            tls: self.tls,
+            explore: self.explore,
+            clients: self.clients,
         }
     }
 

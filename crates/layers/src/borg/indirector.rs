@@ -4,10 +4,13 @@
 //! result is assembled.
 //!
 //! Rules for a read: all pages mapped: to the BOPT; none mapped: to the origin unchanged; some mapped and all of these
-//! clean: to the origin as a whole; some dirty: these from the BOPT and the others from the origin, joined. Rules for a
-//! write: mapped pages in place, or logged anew if the options say so; the others into the write buffer as far as there
-//! is room, else to the origin. Part of an unmapped page goes to the origin, part of a mapped page to its copy in place
-//! (section 5.3), unless pages are logged anew: then part of a clean one is joined with the rest and absorbed.
+//! clean: to the origin as a whole; some dirty: these from the BOPT and the others from the origin, joined.
+//!
+//! Rules for a write, page by page. Without a copy: absorbed if the write may absorb and the log has room, else to the
+//! origin. Whole, with a copy: absorbed anew, or with `overwrite = "in-place"`, or without room, to the copy. A part,
+//! with a copy: joined with the rest and absorbed anew if the copy is not stable, or, unless `overwrite = "in-place"`,
+//! if it is proven and clean and there is room; else to the copy in place (section 5.3). An unproven copy that would be
+//! overwritten is dropped first.
 //!
 //! A copy that is not stable yet is not overwritten in place, since recovery validates it by its checksum. It is
 //! absorbed anew; a partial write is joined with the rest of the page.

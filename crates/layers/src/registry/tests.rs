@@ -1,11 +1,12 @@
 //! What holds of every layer in the registry.
 
 use seekless_core::runtime::Runtime;
-use seekless_core::{Extent, Hints, Slice};
+use seekless_core::{Buffer, Extent, Hints, Slice, Switch, Top};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
 use crate::borg;
+use crate::under_test::filled;
 
 /// The part of a page between ```toml and ```.
 fn example(readme: &str) -> toml::Table {
@@ -106,6 +107,36 @@ fn every_layer_knows_its_commands_and_no_others() {
             }
         })
         .unwrap();
+}
+
+#[test]
+fn a_layer_that_grows_takes_requests_behind_its_old_end() {
+    let growing: Vec<&Entry> = LAYERS.iter().filter(|entry| entry.grows).collect();
+    assert!(!growing.is_empty());
+    for entry in growing {
+        Runtime::new(1)
+            .run(async {
+                let disk: Rc<dyn BlockDevice> =
+                    Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+                let first = |sectors| Rc::new(Slice::new(disk.clone(), Extent::new(0, sectors)).unwrap());
+                let switch = Rc::new(Switch::new(first(1 << 22)));
+                let below = Below {
+                    over: vec![Rc::new(Top::over(switch.clone()))],
+                    devices: std::collections::BTreeMap::new(),
+                    create: true,
+                    timing_only: false,
+                };
+                let built = entry.build(below, &example(entry.readme)).await.expect(entry.name);
+                assert_eq!(built.device.geometry().sectors, 1 << 22, "{}", entry.name);
+                switch.swap(async { Ok(first(1 << 23) as Rc<dyn BlockDevice>) }).await.unwrap();
+                assert_eq!(built.device.geometry().sectors, 1 << 23, "{}", entry.name);
+                let (at, data) = (Extent::new((1 << 23) - 8, 8), filled(7, 8));
+                built.device.write(at, data.clone(), Hints::default()).await.expect(entry.name);
+                let read = built.device.read(at, Buffer::zeroed(4096), Hints::default()).await;
+                assert!(read.expect(entry.name).to_vec() == data.to_vec(), "{}", entry.name);
+            })
+            .unwrap();
+    }
 }
 
 #[test]

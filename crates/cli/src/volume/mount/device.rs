@@ -125,7 +125,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Takes away what is still there of it.
+    /// Detaches the loop device and unmounts nbdfuse, as far as they are still there, and waits for its end.
     pub fn detach(&self) -> anyhow::Result<()> {
         if self.node.exists() && self.is_ours() {
             succeed(Command::new("losetup").arg("--detach").arg(&self.node))?;
