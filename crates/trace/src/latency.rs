@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use seekless_core::{Latency, Nanos, Op, Record};
 
-use crate::format::Queued;
+use crate::format::TracedRequest;
 
 /// Many times the queue depth of any device; 4 MiB of records.
 pub const MAX_WAITING: usize = 1 << 16;
@@ -55,7 +55,7 @@ impl Completions {
     }
 
     /// Adds a completion.
-    pub fn completed(&mut self, at: Nanos, done: &Queued) {
+    pub fn completed(&mut self, at: Nanos, done: &TracedRequest) {
         self.now = at;
         self.since_completion = 0;
         let (first, end) = (done.extent.start.0, done.extent.end().0);

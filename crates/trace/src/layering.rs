@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashSet;
 use seekless_core::{Extent, Nanos};
 
-use crate::format::{Queued, Remapped};
+use crate::format::{Remapped, TracedRequest};
 
 /// A remap and its queue event are microseconds apart, unless the process is preempted between.
 const TIMEOUT: Nanos = Nanos(1_000_000_000);
@@ -72,7 +72,7 @@ impl Layering {
     }
 
     /// Whether a queued request repeats a counted one.
-    pub fn repeats(&mut self, time: Nanos, request: &Queued) -> bool {
+    pub fn repeats(&mut self, time: Nanos, request: &TracedRequest) -> bool {
         self.forget(time);
         let known = self.expected.iter().position(|expected| {
             expected.extent == request.extent
@@ -120,10 +120,18 @@ mod tests {
     const PARTITION: u32 = 8 << 20 | 2;
     const DISK: u32 = 8 << 20;
 
-    fn queued(device: u32, start: u64, sectors: u64) -> Queued {
+    fn queued(device: u32, start: u64, sectors: u64) -> TracedRequest {
         let extent = Extent::new(start, sectors);
         let (flags, latency) = (Flags::default(), Latency::UNKNOWN);
-        Queued { device, op: Op::Read, extent, flags, process: ProcessId(1), stream: StreamId(0), latency }
+        TracedRequest {
+            device,
+            op: Op::Read,
+            extent,
+            flags,
+            process: ProcessId(1),
+            stream: StreamId(0),
+            latency,
+        }
     }
 
     fn remap(from: (u32, u64), to: (u32, u64), seen_at: u32) -> Remapped {

@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 pub mod compressed;
-pub mod counted;
 mod error;
 pub mod format;
 mod latency;
@@ -19,6 +18,7 @@ mod merge;
 mod options;
 mod paths;
 pub mod reader;
+pub mod request_events;
 pub mod stats;
 mod surveyed;
 mod volumes;

@@ -16,14 +16,14 @@ use rustc_hash::FxHashMap;
 use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record};
 
 use crate::compressed;
-use crate::counted::Counted;
 use crate::error::TraceError;
-use crate::format::{self, Event, EventKind, Format, Opened, Queued};
+use crate::format::{self, Event, EventKind, Format, Opened, TracedRequest};
 use crate::latency::Completions;
 use crate::layering::Layering;
 use crate::merge::Merge;
 use crate::options::ReadOptions;
 use crate::paths::{expand, recordings};
+use crate::request_events::RequestEvents;
 use crate::volumes::Volumes;
 
 /// Most volumes named in the error of an unknown one.
@@ -33,7 +33,7 @@ const MAX_LISTED: usize = 8;
 pub struct Reader {
     format: &'static Format,
     merge: Merge,
-    counted: Counted,
+    request_events: RequestEvents,
     layering: Layering,
     names: Names,
     volumes: Volumes,
@@ -132,7 +132,7 @@ impl Reader {
         Ok(Reader {
             format,
             merge: Merge::new(files),
-            counted: Counted::default(),
+            request_events: RequestEvents::default(),
             layering: Layering::default(),
             names: Names::default(),
             volumes,
@@ -183,9 +183,9 @@ impl Reader {
             if let Some(record) = self.completions.as_mut().and_then(|completions| completions.next(false)) {
                 return Some(record);
             }
-            let held = self.counted.next();
+            let held = self.request_events.next();
             let Some(event) = held.or_else(|| self.read()) else {
-                if self.counted.end() {
+                if self.request_events.end() {
                     continue;
                 }
                 return self.completions.as_mut().and_then(|completions| completions.next(true));
@@ -201,7 +201,9 @@ impl Reader {
         while self.failure.is_none() {
             match self.merge.next() {
                 Ok(Some(event)) => {
-                    if let Some(event) = self.counted.take(event).or_else(|| self.counted.next()) {
+                    if let Some(event) =
+                        self.request_events.take(event).or_else(|| self.request_events.next())
+                    {
                         return Some(event);
                     }
                 }
@@ -248,7 +250,7 @@ impl Reader {
         *number == Some(device)
     }
 
-    fn record(&mut self, time: Nanos, request: &Queued) -> Record {
+    fn record(&mut self, time: Nanos, request: &TracedRequest) -> Record {
         let start = *self.start.get_or_insert(time);
         let process = request.process;
         let name = self.current_names.get(&process).copied().unwrap_or_default();
@@ -270,7 +272,7 @@ impl Reader {
         if skipped > 0 {
             self.warnings.push(format!("{skipped} malformed records were skipped"));
         }
-        self.warnings.extend(self.counted.warnings(self.start.is_some()));
+        self.warnings.extend(self.request_events.warnings(self.start.is_some()));
         let repeated = self.layering.repeated();
         if repeated > 0 {
             self.warnings.push(format!(

@@ -13,7 +13,7 @@ use seekless_core::{Latency, Nanos, Op, ProcessId};
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, MILLISECOND, SECOND, blocks, number, volume};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 use crate::volumes::Volumes;
 
 /// The entry in the table of formats.
@@ -124,7 +124,7 @@ impl Biosnoop {
             if self.value(words, "LAT(ms)").is_some() { Latency::of(took) } else { Latency::UNKNOWN };
         events.request(
             arrived,
-            Queued { flags: flags(rwbs, op), process, latency, ..plain(device, op, extent) },
+            TracedRequest { flags: flags(rwbs, op), process, latency, ..plain(device, op, extent) },
         );
         Ok(())
     }

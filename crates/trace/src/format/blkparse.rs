@@ -11,7 +11,7 @@ use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
 use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
 use super::text::{EventQueue, LineFormat, Text, plain, whole_lines};
-use super::{EventKind, Format, Naming, OpenUnits, Queued, Remapped, Sample};
+use super::{EventKind, Format, Naming, OpenUnits, Remapped, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -141,10 +141,10 @@ impl RequestLine<'_> {
         }
     }
 
-    fn parsed(&self) -> Option<Queued> {
+    fn parsed(&self) -> Option<TracedRequest> {
         let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) }?;
         let (flags, process) = (flags(self.rwbs, op), self.process);
-        Some(Queued { flags, process, ..plain(self.device, op, self.extent) })
+        Some(TracedRequest { flags, process, ..plain(self.device, op, self.extent) })
     }
 }
 

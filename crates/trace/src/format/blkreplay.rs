@@ -9,7 +9,7 @@ use seekless_core::{Latency, Nanos, Op};
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, SECOND, at_least, number, sectors, split};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -60,7 +60,7 @@ impl LineFormat for Blkreplay {
     }
 }
 
-fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
+fn record(line: &str) -> Result<(Nanos, TracedRequest), Flaw> {
     let mut parts = split(line, b';');
     let [time, start, count, op] = at_least(line, &mut parts, "seconds ; sector ; sectors ; R|W")?;
     let time = fields::time(time, SECOND, "a time in seconds")?;
@@ -75,5 +75,5 @@ fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
         None | Some("") => Latency::UNKNOWN,
         Some(latency) => fields::latency(latency, SECOND, "a latency in seconds")?,
     };
-    Ok((time, Queued { flags: flags(op, request), latency, ..plain(0, request, extent) }))
+    Ok((time, TracedRequest { flags: flags(op, request), latency, ..plain(0, request, extent) }))
 }

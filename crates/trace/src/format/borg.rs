@@ -8,7 +8,7 @@ use seekless_core::ProcessId;
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -32,7 +32,7 @@ impl LineFormat for Borg {
         let extent = sectors(number(start, "a sector")?, number(size, "a number of sectors")?)?;
         let process = ProcessId(number(pid, "the number of a process")?);
         events.process(time, process, name);
-        events.request(time, Queued { process, ..plain(0, op, extent) });
+        events.request(time, TracedRequest { process, ..plain(0, op, extent) });
         Ok(())
     }
 }

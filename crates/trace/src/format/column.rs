@@ -22,7 +22,7 @@ use seekless_core::{Extent, Latency, Nanos, Op, PAGE_BYTES, ProcessId, SECTOR_BY
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, MILLISECOND, blocks, bytes, number, volume};
 use super::text::{EventQueue, plain};
-use super::{Content, Naming, Queued, TimeUnit, scsi};
+use super::{Content, Naming, TimeUnit, TracedRequest, scsi};
 use crate::volumes::Volumes;
 
 /// A column.
@@ -337,7 +337,7 @@ impl Rows {
         }
         let latency = row.latency.unwrap_or(Latency::UNKNOWN);
         self.requests += 1;
-        events.request(time, Queued { flags, process, latency, ..plain(device, op, extent) });
+        events.request(time, TracedRequest { flags, process, latency, ..plain(device, op, extent) });
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use seekless_core::Nanos;
 
 use super::fields::{self, Flaw, MICROSECOND, columns, direction, number, sectors};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -42,7 +42,7 @@ impl LineFormat for Validate {
         let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
         let latency = fields::latency(service, MICROSECOND, "a service time in microseconds")?;
         let next = fields::time(next, MICROSECOND, "a time to the next arrival in microseconds")?;
-        events.request(self.now, Queued { latency, ..plain(0, op, extent) });
+        events.request(self.now, TracedRequest { latency, ..plain(0, op, extent) });
         self.now = Nanos(self.now.0.saturating_add(next.0));
         Ok(())
     }

@@ -7,7 +7,7 @@ use seekless_core::{ProcessId, SECTOR_BYTES};
 
 use super::fields::{self, Flaw, blocks, columns, device_of, direction, number};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -39,7 +39,7 @@ impl LineFormat for Fiu {
         let minor: u32 = number(minor, "a minor number")?;
         let process = ProcessId(number(pid, "the number of a process")?);
         events.process(time, process, name);
-        events.request(time, Queued { process, ..plain(device_of(major, minor)?, op, extent) });
+        events.request(time, TracedRequest { process, ..plain(device_of(major, minor)?, op, extent) });
         Ok(())
     }
 }

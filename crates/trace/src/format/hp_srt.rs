@@ -14,7 +14,7 @@ use seekless_core::{Latency, Nanos, Op, record::Flags};
 use super::binary::{Binary, RecordFormat, array};
 use super::fields::{Flaw, MICROSECOND, SECOND, bytes, number, quoted};
 use super::text::{EventQueue, plain};
-use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Sample, TracedRequest};
 use crate::error::TraceError;
 
 /// The entry in the table of formats.
@@ -111,7 +111,7 @@ impl RecordFormat for HpSrt {
         let op = if field(11) & FLAG_READ == 0 { Op::Write } else { Op::Read };
         let flags = if field(11) & FLAG_ASYNC == 0 { Flags::SYNC } else { Flags::default() };
         let latency = Latency::of(Nanos(u64::from(field(5)) * MICROSECOND));
-        events.request(time, Queued { flags, latency, ..plain(disk, op, extent) });
+        events.request(time, TracedRequest { flags, latency, ..plain(disk, op, extent) });
         Ok(())
     }
 

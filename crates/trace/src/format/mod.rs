@@ -65,18 +65,18 @@ pub enum EventKind {
     /// The process has this name from here on.
     Named(ProcessId, Box<str>),
     /// A request was queued at a device.
-    Queued(Queued),
+    Queued(TracedRequest),
     /// A request was passed from one device to another below it.
     Remapped(Remapped),
     /// A request was issued to the drive: an earlier one, or several merged ones.
-    Issued(Queued),
+    Issued(TracedRequest),
     /// A request was completed by the device: an earlier one, or several merged ones.
-    Completed(Queued),
+    Completed(TracedRequest),
 }
 
 /// A request, before its process has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queued {
+pub struct TracedRequest {
     /// Device.
     pub device: u32,
     /// Operation.

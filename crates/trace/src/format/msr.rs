@@ -6,7 +6,7 @@
 
 use super::fields::{self, Flaw, bytes, columns, direction, number, split, volume};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 use crate::volumes::Volumes;
 
 /// Nanoseconds per unit of Windows filetime.
@@ -62,7 +62,7 @@ impl LineFormat for Msr {
         let disk: u32 = number(disk, "the number of a disk")?;
         let device = self.volume(host, disk)?;
         let latency = fields::latency(response, FILETIME, "a response time in units of 100 ns")?;
-        events.request(time, Queued { latency, ..plain(device, op, extent) });
+        events.request(time, TracedRequest { latency, ..plain(device, op, extent) });
         Ok(())
     }
 }

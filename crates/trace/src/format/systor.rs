@@ -7,7 +7,7 @@ use seekless_core::Latency;
 
 use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number, split};
 use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
-use super::{Format, Naming, OpenUnits, Queued, Sample};
+use super::{Format, Naming, OpenUnits, Sample, TracedRequest};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -37,7 +37,7 @@ impl LineFormat for Systor {
             response => fields::latency(response, SECOND, "a response time in seconds, or nothing")?,
         };
         let device = number(lun, "the number of a unit")?;
-        events.request(time, Queued { latency, ..plain(device, op, extent) });
+        events.request(time, TracedRequest { latency, ..plain(device, op, extent) });
         Ok(())
     }
 }

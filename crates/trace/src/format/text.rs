@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Flags};
 
 use super::fields::Flaw;
-use super::{Content, Decoder, Event, EventKind, Queued};
+use super::{Content, Decoder, Event, EventKind, TracedRequest};
 use crate::error::TraceError;
 
 /// Many times the longest line of any format.
@@ -52,14 +52,14 @@ pub(super) struct EventQueue {
 }
 
 /// A request without a process.
-pub(super) fn plain(device: u32, op: Op, extent: Extent) -> Queued {
+pub(super) fn plain(device: u32, op: Op, extent: Extent) -> TracedRequest {
     let (flags, process, latency) = (Flags::default(), ProcessId::default(), Latency::UNKNOWN);
-    Queued { device, op, extent, flags, process, stream: StreamId::default(), latency }
+    TracedRequest { device, op, extent, flags, process, stream: StreamId::default(), latency }
 }
 
 impl EventQueue {
     /// Adds a request.
-    pub fn request(&mut self, time: Nanos, request: Queued) {
+    pub fn request(&mut self, time: Nanos, request: TracedRequest) {
         if request.extent.sectors == 0 && request.op != Op::Flush {
             self.empty += 1;
         } else {

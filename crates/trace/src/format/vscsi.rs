@@ -12,7 +12,7 @@ use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 use super::binary::{Binary, RecordFormat, le16, le32, le64};
 use super::fields::{Flaw, MICROSECOND, sectors};
 use super::text::{EventQueue, plain};
-use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample, scsi};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Sample, TracedRequest, scsi};
 
 /// The entry of version 1 in the table of formats.
 pub const FORMAT_1: Format = Format {
@@ -108,7 +108,8 @@ impl RecordFormat for Vscsi {
             Some(Op::Flush) => events.request(time, plain(0, Op::Flush, Extent::default())),
             Some(op) => {
                 let extent = sectors(le64(bytes, SECTOR), sectors_long)?;
-                events.request(time, Queued { latency: layout.latency(bytes), ..plain(0, op, extent) });
+                events
+                    .request(time, TracedRequest { latency: layout.latency(bytes), ..plain(0, op, extent) });
             }
             None => self.others += 1,
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, StreamId, record::Flags};
 
 use crate::error::TraceError;
-use crate::format::{EventKind, Queued, Remapped};
+use crate::format::{EventKind, Remapped, TracedRequest};
 
 /// Bytes needed to recognize the format.
 pub const MAGIC_BYTES: usize = 4;
@@ -283,7 +283,7 @@ impl RawRecord<'_> {
         (self.action >> 16) & category != 0
     }
 
-    fn queued(&self) -> Result<Option<Queued>, Flaw> {
+    fn queued(&self) -> Result<Option<TracedRequest>, Flaw> {
         if self.is(category::PASSTHROUGH) {
             return Ok(None);
         }
@@ -299,7 +299,7 @@ impl RawRecord<'_> {
             return Ok(None);
         };
         let extent = self.extent()?;
-        Ok(Some(Queued {
+        Ok(Some(TracedRequest {
             device: self.device,
             op,
             extent,

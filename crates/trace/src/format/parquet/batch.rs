@@ -6,7 +6,7 @@ use ::parquet::data_type::ByteArray;
 use seekless_core::record::Flags;
 use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId};
 
-use super::super::Queued;
+use super::super::TracedRequest;
 use super::super::fields::{self, Flaw, quoted, sectors};
 use super::super::text::{EventQueue, plain};
 use super::column::{Kind, Values};
@@ -84,7 +84,7 @@ impl Batch {
             events.process(time, process, &String::from_utf8_lossy(name));
         }
         let flags = self.flags(row);
-        events.request(time, Queued { flags, process, stream, latency, ..plain(device, op, extent) });
+        events.request(time, TracedRequest { flags, process, stream, latency, ..plain(device, op, extent) });
         Ok(())
     }
 

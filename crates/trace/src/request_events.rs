@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use seekless_core::ProcessId;
 
-use crate::format::{Event, EventKind, Queued};
+use crate::format::{Event, EventKind, TracedRequest};
 
 /// More than a device has in flight, and than a tracer notes of processes before the first request.
 const MAX_HELD: usize = 1 << 16;
@@ -22,14 +22,14 @@ enum Kind {
 
 /// Turns the events that count into queue events, and leaves out those that repeat them.
 #[derive(Default)]
-pub(crate) struct Counted {
+pub(crate) struct RequestEvents {
     kind: Option<Kind>,
     held: VecDeque<Event>,
     /// Queue events after it was decided that there are none.
     late: u64,
 }
 
-impl Counted {
+impl RequestEvents {
     /// Takes an event, and returns it if that counts and none is held before it.
     #[inline]
     pub fn take(&mut self, event: Event) -> Option<Event> {
@@ -88,7 +88,7 @@ impl Counted {
             (EventKind::Issued(_), _) => return None,
             // Its process is the one that happened to run.
             (EventKind::Completed(request), Kind::Completed) => {
-                EventKind::Queued(Queued { process: ProcessId::default(), ..request })
+                EventKind::Queued(TracedRequest { process: ProcessId::default(), ..request })
             }
             (kind, _) => kind,
         };
