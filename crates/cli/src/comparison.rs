@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use seekless_lab::outcome::{Bounds, Comparison, Reconfiguration, Settings, Side, Sides, Variant};
+use seekless_lab::outcome::{Bounds, Comparison, Reconfiguration, Settings, Side, TrafficFigures, Variant};
 use seekless_lab::workload::answers::Response;
 
 use crate::table::Table;
@@ -199,8 +199,8 @@ fn counters(variant: &Variant) -> String {
 
 /// Traffic above and below a layer; empty where nothing was counted.
 fn traffic(variant: &Variant) -> String {
-    let Some(traffic) = &variant.sides else { return String::new() };
-    let Sides { above, below, background, layer, .. } = traffic;
+    let Some(traffic) = &variant.traffic else { return String::new() };
+    let TrafficFigures { above, below, background, layer, .. } = traffic;
     let of = if *layer == variant.name { layer.clone() } else { format!("{}, layer {layer}", variant.name) };
     let mut table = Table::new(&["", ">above", ">below", ">background", ""]);
     for (name, value, meaning) in SIDE_FIGURES {

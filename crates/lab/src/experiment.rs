@@ -69,7 +69,7 @@ pub struct Places {
     /// Sectors of the clients' volume.
     pub over_sectors: u64,
     /// Sectors below it, from sector 0, and around a BOPT among them: more if the layer needs room of its own there.
-    pub home_sectors: u64,
+    pub origin_sectors: u64,
     /// First sector of the BOPT, on its drive.
     pub bopt_at: u64,
     /// Sectors of the BOPT; 0 without a layer.
@@ -155,19 +155,19 @@ impl Experiment {
             let expected = format!("1 to {drive} sectors, the size of {}", self.drive.name());
             return Err(setting("over", over_sectors, expected));
         }
-        let home_sectors = self.home_sectors(trace, over_sectors)?;
+        let origin_sectors = self.origin_sectors(trace, over_sectors)?;
         let Some(partition) = self.partition() else {
-            return Ok(Places { over_sectors, home_sectors, bopt_at: home_sectors, bopt_sectors: 0 });
+            return Ok(Places { over_sectors, origin_sectors, bopt_at: origin_sectors, bopt_sectors: 0 });
         };
         let beside = partition.drive.as_ref();
         let (name, size) = beside.map_or((self.drive.name(), drive), |own| (own.name(), own.sectors()));
-        let usual = if beside.is_some() { 0 } else { home_sectors.next_multiple_of(PAGE_SECTORS) };
+        let usual = if beside.is_some() { 0 } else { origin_sectors.next_multiple_of(PAGE_SECTORS) };
         let bopt_at = partition.at_sector.unwrap_or(usual);
         if bopt_at >= size {
             return Err(setting("bopt-at", bopt_at, format!("less than {size} sectors, the size of {name}")));
         }
-        let within = beside.is_none() && bopt_at < home_sectors;
-        let room = if within { drive - home_sectors } else { size - bopt_at };
+        let within = beside.is_none() && bopt_at < origin_sectors;
+        let room = if within { drive - origin_sectors } else { size - bopt_at };
         if partition.sectors > room || partition.sectors == 0 {
             let expected = if within {
                 format!("1 to {room} sectors, the room on {name} beside the clients' volume")
@@ -180,11 +180,11 @@ impl Experiment {
             let expected = format!("whole pages of {PAGE_SECTORS} sectors within the clients' volume");
             return Err(setting("bopt-at", bopt_at, expected));
         }
-        Ok(Places { over_sectors, home_sectors, bopt_at, bopt_sectors: partition.sectors })
+        Ok(Places { over_sectors, origin_sectors, bopt_at, bopt_sectors: partition.sectors })
     }
 
     /// Sectors below the layer for it to provide at least `over` above.
-    fn home_sectors(&self, trace: &str, over: u64) -> Result<u64, LabError> {
+    fn origin_sectors(&self, trace: &str, over: u64) -> Result<u64, LabError> {
         let Some(layer) = self.layer.as_ref().filter(|layer| layer.entry.sectors.is_some()) else {
             return Ok(over);
         };
@@ -208,7 +208,7 @@ impl Experiment {
     /// The volume of the experiment: a drive, and over its first sectors the layer, if any.
     pub fn volume(&self, places: &Places) -> Description {
         let component = Component::new(self.drive.clone(), self.queue);
-        let mut volume = Description::bare(component, places.home_sectors);
+        let mut volume = Description::bare(component, places.origin_sectors);
         if let Some(layer) = &self.layer {
             let mut devices = BTreeMap::new();
             if let (Some(key), Some(partition)) = (layer.entry.devices.first(), &layer.partition) {
@@ -225,7 +225,7 @@ impl Experiment {
                 volume.slices.insert((*key).to_owned(), Window { of: of.to_owned(), extent: window });
                 devices.insert((*key).to_owned(), vec![(*key).to_owned()]);
                 if of == DISK {
-                    around(&mut volume, places.home_sectors, window);
+                    around(&mut volume, places.origin_sectors, window);
                 }
             }
             let (entry, options) = (layer.entry, layer.options.clone());
@@ -351,8 +351,12 @@ mod tests {
     #[test]
     fn the_bopt_lies_behind_what_clients_see() {
         let places = experiment().places("t", 3_000_000).unwrap();
-        let expected =
-            Places { over_sectors: 2 << 21, home_sectors: 2 << 21, bopt_at: 2 << 21, bopt_sectors: 1 << 21 };
+        let expected = Places {
+            over_sectors: 2 << 21,
+            origin_sectors: 2 << 21,
+            bopt_at: 2 << 21,
+            bopt_sectors: 1 << 21,
+        };
         assert_eq!(places, expected);
     }
 

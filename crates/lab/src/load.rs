@@ -147,16 +147,16 @@ pub fn run_workload(
         let (top, limit) = (volume.top.clone(), limit(load, run));
         let observed = carry_out(load, top, limit, run.keep).await;
         drop(movers);
-        let sides = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
-        let sides = sides.unwrap_or_default();
-        Ok((observed, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
+        let traffic = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
+        let traffic = traffic.unwrap_or_default();
+        Ok((observed, volume.all(), traffic, done.get(), volume.joules(), volume.arms(), volume.counted()))
     })?;
-    let (observed, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) =
+    let (observed, work, traffic, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) =
         result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
-        served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
+        served_from_bopt_pct: 100.0 * traffic.hits as f64 / (traffic.pages as f64).max(1.0),
         reconfigurations,
         reconfigurations_failed,
         layers,

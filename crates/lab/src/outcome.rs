@@ -79,7 +79,8 @@ pub struct Phase {
     /// Share of pages served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
     /// Traffic above and below the layer; `null` without one.
-    pub sides: Option<Sides>,
+    #[serde(rename = "sides")]
+    pub traffic: Option<TrafficFigures>,
     /// Mean response time of the phase's requests, in milliseconds; zero if none succeeded.
     pub mean_response_ms: f64,
     /// 99th percentile of their response times, to two digits, in milliseconds.
@@ -128,7 +129,7 @@ pub struct BoundPct {
 /// Traffic above a layer, and below it to its devices. A seek is a request that does not start where the last one of
 /// its side ended, whatever a queue and a drive made of it later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Sides {
+pub struct TrafficFigures {
     /// Requests of clients, at addresses of the volume.
     pub above: Side,
     /// Requests below for clients, at addresses of the components.
@@ -215,7 +216,8 @@ pub struct Variant {
     /// Share of pages served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
     /// Traffic above and below the layer; `null` without one.
-    pub sides: Option<Sides>,
+    #[serde(rename = "sides")]
+    pub traffic: Option<TrafficFigures>,
     /// Disk busy time saved compared with the base in the N phases after the first reconfiguration (the paper's
     /// figure).
     pub reduction_pct: f64,

@@ -34,7 +34,7 @@ pub struct Played {
     /// Work of each stretch.
     work: Vec<Work>,
     /// The topmost layer that counts its traffic, and the traffic of each stretch.
-    sides: Option<(String, Vec<LayerTraffic>)>,
+    traffic: Option<(String, Vec<LayerTraffic>)>,
     /// Reconfigurations, in order of time.
     pub reconfigured: Vec<Done>,
     /// Reconfigurations that never started.
@@ -59,7 +59,7 @@ pub struct Part {
     /// Work of the drives.
     pub work: Work,
     /// Traffic of the topmost layer that counts it.
-    pub sides: Option<LayerTraffic>,
+    pub traffic: Option<LayerTraffic>,
     /// Response times of its requests.
     pub times: RoughTimes,
 }
@@ -134,7 +134,7 @@ impl Played {
         errors.extend(write_back);
         let accounts = || (0..stretches.len()).map(|index| Account(index as u16));
         let counts = tree.downwards().find(|(_, layer)| layer.traffic(Account::default()).is_some());
-        let sides = counts.map(|(name, layer)| {
+        let traffic = counts.map(|(name, layer)| {
             let each = accounts().map(|account| layer.traffic(account).unwrap_or_default());
             (name.to_owned(), each.collect())
         });
@@ -146,7 +146,7 @@ impl Played {
         }
         Played {
             work: accounts().map(|account| tree.account(account)).collect(),
-            sides,
+            traffic,
             arms: tree.arms().max(1),
             cost,
             layers: tree.counted(),
@@ -162,7 +162,7 @@ impl Played {
 
     /// The layer that counted its traffic, if any.
     pub fn counting_layer(&self) -> Option<&str> {
-        self.sides.as_ref().map(|(name, _)| name.as_str())
+        self.traffic.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// The whole run.
@@ -184,7 +184,8 @@ impl Played {
 
     /// Adds stretches up into `count` parts.
     fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
-        let none = Part { sides: self.sides.as_ref().map(|_| LayerTraffic::default()), ..Part::default() };
+        let none =
+            Part { traffic: self.traffic.as_ref().map(|_| LayerTraffic::default()), ..Part::default() };
         let mut parts = vec![none; count];
         for (index, stretch) in self.stretches.iter().enumerate() {
             let part = &mut parts[place(stretch)];
@@ -192,7 +193,7 @@ impl Played {
             if let Some(times) = self.replayed.answers.of(Account(index as u16)) {
                 part.times.add_all(times);
             }
-            if let (Some(sum), Some((_, each))) = (&mut part.sides, &self.sides) {
+            if let (Some(sum), Some((_, each))) = (&mut part.traffic, &self.traffic) {
                 sum.add(&each[index]);
             }
         }

@@ -32,14 +32,14 @@ impl Shown<'_> {
         let settled: Vec<usize> = whole.iter().copied().filter(|&index| is(index, 'N')).collect();
         let during = whole.iter().filter(|&&index| is(index, 'R'));
         let reconfiguring: u64 = during.map(|&index| self.requests_of(index, requests)).sum();
-        let sides = self.sides(&all);
+        let traffic = self.traffic(&all);
         let (end, answers) = (played.replayed.load.end, &played.replayed.answers.all);
         Variant {
             name: self.name.to_owned(),
             volume: self.volume.clone(),
             work: drive_work(&all.work),
-            served_from_bopt_pct: sides.as_ref().map_or(0.0, hit_pct),
-            sides,
+            served_from_bopt_pct: traffic.as_ref().map_or(0.0, hit_pct),
+            traffic,
             reduction_pct: self.reduction(base, &settled, Work::busy),
             net_reduction_pct: self.reduction(base, &whole, Work::busy),
             foreground_reduction_pct: self.reduction(base, &whole, |work| work.foreground),
@@ -62,8 +62,8 @@ impl Shown<'_> {
         }
     }
 
-    fn sides(&self, part: &Part) -> Option<outcome::Sides> {
-        Some(sides_of(self.played.counting_layer()?, part.sides.as_ref()?))
+    fn traffic(&self, part: &Part) -> Option<outcome::TrafficFigures> {
+        Some(traffic_of(self.played.counting_layer()?, part.traffic.as_ref()?))
     }
 
     fn requests_of(&self, index: usize, all: u64) -> u64 {
@@ -84,7 +84,7 @@ impl Shown<'_> {
 
     fn phase(&self, index: usize, base: &Part, requests: u64) -> outcome::Phase {
         let part = &self.parts[index];
-        let sides = self.sides(part);
+        let traffic = self.traffic(part);
         outcome::Phase {
             name: self.phases[index].name.clone(),
             first_request: self.phases[index].first_request,
@@ -92,8 +92,8 @@ impl Shown<'_> {
             work: drive_work(&part.work),
             vanilla_busy_s: base.work.busy().seconds(),
             reduction_pct: saved(part.work.busy(), base.work.busy()),
-            served_from_bopt_pct: sides.as_ref().map_or(0.0, hit_pct),
-            sides,
+            served_from_bopt_pct: traffic.as_ref().map_or(0.0, hit_pct),
+            traffic,
             mean_response_ms: round(part.times.mean_ms()),
             p99_response_ms: round(part.times.p99_ms()),
             bounds: None,
@@ -157,16 +157,16 @@ pub(crate) fn drive_work(work: &Work) -> DriveWork {
     }
 }
 
-fn sides_of(layer: &str, sides: &LayerTraffic) -> outcome::Sides {
-    outcome::Sides {
-        above: side(&sides.above),
-        below: side(&sides.below),
-        background: side(&sides.background),
-        pages: sides.pages,
-        hits: sides.hits,
-        splits: sides.splits,
-        absorbed_pages: sides.absorbed,
-        drained_pages: sides.drained,
+fn traffic_of(layer: &str, traffic: &LayerTraffic) -> outcome::TrafficFigures {
+    outcome::TrafficFigures {
+        above: side(&traffic.above),
+        below: side(&traffic.below),
+        background: side(&traffic.background),
+        pages: traffic.pages,
+        hits: traffic.hits,
+        splits: traffic.splits,
+        absorbed_pages: traffic.absorbed,
+        drained_pages: traffic.drained,
         layer: layer.to_owned(),
     }
 }
@@ -183,8 +183,8 @@ fn side(traffic: &Traffic) -> outcome::Side {
     }
 }
 
-fn hit_pct(sides: &outcome::Sides) -> f64 {
-    percent(sides.hits, sides.pages)
+fn hit_pct(traffic: &outcome::TrafficFigures) -> f64 {
+    percent(traffic.hits, traffic.pages)
 }
 
 fn reconfiguration(done: &Done) -> outcome::Reconfiguration {

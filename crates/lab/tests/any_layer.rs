@@ -143,7 +143,7 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
         assert!(longest * 1.002 >= variant.response_ms.all.spread.p999 && longest > 0.0);
     }
     let stack = &comparison.variants[1];
-    assert_eq!(stack.sides.as_ref().unwrap().layer, "borg");
+    assert_eq!(stack.traffic.as_ref().unwrap().layer, "borg");
     assert!(stack.reconfigurations.iter().all(|one| one.layer == "borg"));
     assert!(stack.layers["cache"]["hits"] + stack.layers["cache"]["misses"] > 0);
     assert!(

@@ -48,12 +48,13 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     page.section("The drive");
     the_drive(&mut page, comparison);
     for variant in &comparison.variants {
-        if let Some(sides) = &variant.sides {
-            let layer = sections::display_name(&sides.layer);
-            let of = if sides.layer == variant.name { layer } else { format!("{layer} in {}", variant.name) };
+        if let Some(traffic) = &variant.traffic {
+            let layer = sections::display_name(&traffic.layer);
+            let of =
+                if traffic.layer == variant.name { layer } else { format!("{layer} in {}", variant.name) };
             page.section(&format!("Both sides of {of}"));
             page.html(sections::BOTH_SIDES);
-            page.tables(&sections::sides(sides));
+            page.tables(&sections::traffic(traffic));
         }
     }
     page.section("Response times");

@@ -7,7 +7,7 @@ use seekless_trace::Stats;
 
 use super::table::Table;
 use super::text::{bytes, escape, number, percent, seconds, whole};
-use crate::outcome::{Bounds, Comparison, Phase, Settings, Side, Sides, Variant};
+use crate::outcome::{Bounds, Comparison, Phase, Settings, Side, TrafficFigures, Variant};
 use crate::workload::answers::Response;
 
 /// A figure: its name, and its value of a variant or side.
@@ -273,7 +273,7 @@ pub const BOTH_SIDES: &str = "<p>Above: requests of clients. Below: requests to 
      ended.</p>";
 
 /// Traffic above and below a layer.
-pub fn sides(sides: &Sides) -> [Table; 2] {
+pub fn traffic(traffic: &TrafficFigures) -> [Table; 2] {
     let figures: [Figure<Side>; 7] = [
         ("requests", |each| whole(each.requests)),
         ("read", |each| bytes(each.blocks_read * 512)),
@@ -283,7 +283,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
         ("mean seek of the others", |each| bytes(each.mean_seek_bytes as u64)),
         ("seeks per block read", |each| percent(each.nonsequential_pct)),
     ];
-    let layer = display_name(&sides.layer);
+    let layer = display_name(&traffic.layer);
     let head = ["figure", "above", "below", "background"];
     let mut table = Table::new(
         &format!(
@@ -292,15 +292,15 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
         &head,
     );
     for (name, value) in figures {
-        let values = [&sides.above, &sides.below, &sides.background].map(value);
+        let values = [&traffic.above, &traffic.below, &traffic.background].map(value);
         table.row(std::iter::once(name.to_owned()).chain(values));
     }
     let mut pages = Table::new(&format!("What {layer} did between"), &["figure", "value"]);
-    pages.pair("pages asked for", whole(sides.pages));
-    pages.pair("of them hits: from or into the BOPT", whole(sides.hits));
-    pages.pair("pages absorbed into the write buffer", whole(sides.absorbed_pages));
-    pages.pair("dirty pages drained to the origin", whole(sides.drained_pages));
-    pages.pair("requests split over several places", whole(sides.splits));
+    pages.pair("pages asked for", whole(traffic.pages));
+    pages.pair("of them hits: from or into the BOPT", whole(traffic.hits));
+    pages.pair("pages absorbed into the write buffer", whole(traffic.absorbed_pages));
+    pages.pair("dirty pages drained to the origin", whole(traffic.drained_pages));
+    pages.pair("requests split over several places", whole(traffic.splits));
     [table, pages]
 }
 

@@ -4,7 +4,7 @@ use seekless_trace::Stats;
 use seekless_trace::stats::{HeatMap, ProcessUse, RankPoint, SizeBucket, WorkingSet};
 
 use crate::outcome::{
-    Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Side, Sides, Stage, Variant,
+    Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Side, Stage, TrafficFigures, Variant,
 };
 
 pub const HOSTILE: &str = "</script><script>alert(\"1\")</script><img src=x onerror='a'>&\u{1}";
@@ -146,8 +146,8 @@ pub fn side(seeks: u64, mean_seek_bytes: f64) -> Side {
     }
 }
 
-pub fn sides() -> Sides {
-    Sides {
+pub fn traffic() -> TrafficFigures {
+    TrafficFigures {
         above: side(14_450, 3_780_000_000.0),
         below: side(9_321, 353_700_000.0),
         background: side(12_666, 16_100_000.0),
@@ -200,7 +200,7 @@ pub fn comparison() -> Comparison {
         name: "borg".to_owned(),
         work: work(1_096.9),
         served_from_bopt_pct: 58.3,
-        sides: Some(sides()),
+        traffic: Some(traffic()),
         reduction_pct: 46.1,
         net_reduction_pct: 31.4,
         foreground_reduction_pct: 43.9,
