@@ -53,9 +53,10 @@ pub struct FileComponent {
     cached: bool,
     /// Whether a flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
-    /// Held while syncing where the system reports an error to one of several callers only.
+    /// Held by a flush, and with the page cache by a FUA write: one at a time, since the system reports an error of
+    /// write-back to one caller only.
     syncing: RangeLocks,
-    /// Flushes issued to the system.
+    /// Number of the last flush that was issued to the system.
     syncs: Cell<u64>,
     /// Number of the last flush that succeeded.
     synced: Cell<u64>,

@@ -1,7 +1,9 @@
 //! The memory that requests hold: a share for each client, and a common pool.
 //!
-//! Invariants: clients hold at most [`COMMON`] beyond their own shares, and those of one peer at most half of it: so no
-//! peer keeps another from it. Each client can always finish a request that fits its share, whatever the others hold.
+//! The first [`OWN`] bytes that a client holds are its own share; what it holds beyond that is taken from the pool.
+//!
+//! Invariants: all clients together take at most [`COMMON`] from the pool, and the clients of one peer at most half of
+//! that, so no peer takes all of it. Each client can always finish a request that fits its share, whatever others hold.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,48 +19,51 @@ const COMMON: u64 = 256 << 20;
 /// See the file's header.
 #[derive(Default)]
 pub struct Budget {
+    /// Bytes taken from the pool.
     used: Cell<u64>,
-    by: RefCell<BTreeMap<Peer, u64>>,
+    /// The same for each peer that has taken any.
+    by_peer: RefCell<BTreeMap<Peer, u64>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Budget {
-    /// Grows what a client of `peer` holds from `from` to `to` bytes, if the pool has room.
+    /// Lets a client of `peer`, which holds `from` bytes, hold `to` bytes; false, and nothing changes, if the pool has
+    /// too little room.
     pub fn grow(&self, peer: Peer, from: u64, to: u64) -> bool {
         let more = beyond(to) - beyond(from);
         if more == 0 {
             return true;
         }
-        let (mut by, used) = (self.by.borrow_mut(), self.used.get() + more);
-        let of_one = by.get(&peer).copied().unwrap_or(0) + more;
+        let (mut by_peer, used) = (self.by_peer.borrow_mut(), self.used.get() + more);
+        let of_one = by_peer.get(&peer).copied().unwrap_or(0) + more;
         let fits = used <= COMMON && of_one <= COMMON / 2;
         if fits {
             self.used.set(used);
-            by.insert(peer, of_one);
+            by_peer.insert(peer, of_one);
         }
         fits
     }
 
-    /// Shrinks what a client holds from `from` to `to` bytes.
+    /// Records that a client of `peer`, which held `from` bytes, now holds `to` bytes; wakes those that wait for that.
     pub fn shrink(&self, peer: Peer, from: u64, to: u64) {
         let less = beyond(from) - beyond(to);
         if less == 0 {
             return;
         }
         self.used.set(self.used.get() - less);
-        let mut by = self.by.borrow_mut();
-        let left = by.get(&peer).copied().unwrap_or(0) - less;
+        let mut by_peer = self.by_peer.borrow_mut();
+        let left = by_peer.get(&peer).copied().unwrap_or(0) - less;
         if left == 0 {
-            by.remove(&peer);
+            by_peer.remove(&peer);
         } else {
-            by.insert(peer, left);
+            by_peer.insert(peer, left);
         }
-        drop(by);
+        drop(by_peer);
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes this waker when a client holds less.
-    pub fn wake(&self, waker: &Waker) {
+    /// Wakes this waker once, when a client holds less.
+    pub fn wake_on_shrink(&self, waker: &Waker) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|other| other.will_wake(waker)) {
             waiting.push(waker.clone());
@@ -88,6 +93,6 @@ mod tests {
         budget.shrink(one, OWN + COMMON / 2 - 10, 0);
         budget.shrink(other, OWN + COMMON / 2, 0);
         budget.shrink(third, OWN + 10, 0);
-        assert!(budget.used.get() == 0 && budget.by.borrow().is_empty());
+        assert!(budget.used.get() == 0 && budget.by_peer.borrow().is_empty());
     }
 }

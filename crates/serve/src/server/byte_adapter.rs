@@ -19,14 +19,14 @@ use super::write_tracker::WriteTracker;
 
 /// A range of bytes of a device; empty only for requests without a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub struct ByteRange {
     /// First byte.
     pub start: u64,
     /// End, exclusive.
     pub end: u64,
 }
 
-impl Bytes {
+impl ByteRange {
     fn len(self) -> u64 {
         self.end - self.start
     }
@@ -95,7 +95,7 @@ impl ByteAdapter {
     }
 
     /// Locks the blocks of a write, if needed.
-    async fn lock(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<GateGuard<'_>>) {
+    async fn lock(&self, at: ByteRange, how: &Hints) -> (Option<Guard>, Option<GateGuard<'_>>) {
         let blocks = at.touched(self.block);
         if !at.are_whole(self.block) {
             debug_assert!(self.unaligned_clients.get() > 0, "no client has a permit for unaligned writes");
@@ -129,12 +129,12 @@ impl ByteAdapter {
     }
 
     /// Whether this is whole blocks that the device takes in one request.
-    pub fn takes(&self, at: Bytes) -> bool {
+    pub fn takes(&self, at: ByteRange) -> bool {
         at.are_whole(self.block) && self.fits(at.touched(self.block))
     }
 
     /// Reads these bytes; `into` has room for all blocks that they touch.
-    pub async fn read(&self, at: Bytes, mut into: Buffer, how: Hints) -> Result<Buffer, IoError> {
+    pub async fn read(&self, at: ByteRange, mut into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let blocks = at.touched(self.block);
         if self.fits(blocks) {
             into = self.device.read(blocks, into, how).await?;
@@ -150,7 +150,7 @@ impl ByteAdapter {
     }
 
     /// Writes `from`; partial blocks need a permit.
-    pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
+    pub async fn write(&self, at: ByteRange, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _held = self.lock(at, &how).await;
         let _writing = self.writes.begin_write(at.touched(self.block));
         if at.are_whole(self.block) {
@@ -160,7 +160,7 @@ impl ByteAdapter {
     }
 
     /// Writes zeroes; partial blocks need a permit.
-    pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
+    pub async fn write_zeroes(&self, at: ByteRange, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
         let _held = self.lock(at, &how).await;
         let _writing = self.writes.begin_write(at.touched(self.block));
         let Some(whole) = at.within(self.block) else {
@@ -170,7 +170,7 @@ impl ByteAdapter {
             self.device.write_zeroes(part, how.clone(), zeroes).await?;
         }
         let (start, end) = (whole.start.0 * SECTOR_BYTES, whole.end().0 * SECTOR_BYTES);
-        let edges = [Bytes { end: start, ..at }, Bytes { start: end, ..at }];
+        let edges = [ByteRange { end: start, ..at }, ByteRange { start: end, ..at }];
         for edge in edges.into_iter().filter(|edge| edge.start < edge.end) {
             self.overwrite(edge, Buffer::zeroed(edge.len()), &how).await?;
         }
@@ -178,9 +178,9 @@ impl ByteAdapter {
     }
 
     /// Discards the blocks that lie wholly within these bytes.
-    pub async fn discard(&self, at: Bytes, how: Hints) -> Result<(), IoError> {
+    pub async fn discard(&self, at: ByteRange, how: Hints) -> Result<(), IoError> {
         let Some(whole) = at.within(self.block) else { return Ok(()) };
-        let bytes = Bytes { start: whole.start.0 * SECTOR_BYTES, end: whole.end().0 * SECTOR_BYTES };
+        let bytes = ByteRange { start: whole.start.0 * SECTOR_BYTES, end: whole.end().0 * SECTOR_BYTES };
         let _held = self.lock(bytes, &how).await;
         for part in self.parts(whole) {
             self.device.discard(part, how.clone()).await?;
@@ -189,7 +189,7 @@ impl ByteAdapter {
     }
 
     /// Read-modify-write of partial blocks; the caller holds their lock.
-    async fn overwrite(&self, at: Bytes, from: Buffer, how: &Hints) -> Result<(), IoError> {
+    async fn overwrite(&self, at: ByteRange, from: Buffer, how: &Hints) -> Result<(), IoError> {
         let block = self.block;
         let blocks = at.touched(block);
         let edge = async |start: u64| {

@@ -19,7 +19,7 @@ use seekless_core::runtime::{now, sleep, spawn};
 
 use super::client_slots::ClientSlot;
 use super::peer::Peer;
-use super::request::{PIECE, Payload, Plan, Session};
+use super::request::{PAYLOAD_PIECE, Payload, Plan, Session};
 use super::send_queue::SendQueue;
 use super::{Export, Offer, Server};
 use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
@@ -213,13 +213,13 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
             return Ok(());
         }
         let plan = session.plan(&request);
-        if !session.send_queue.admit(plan.holds(&request)).await {
+        if !session.send_queue.admit(plan.held_bytes(&request)).await {
             return Ok(());
         }
-        let mut payload = Payload { holds: plan.holds(&request), ..Payload::default() };
+        let mut payload = Payload { held_bytes: plan.held_bytes(&request), ..Payload::default() };
         let received = receive_payload(session, plan, &request, input, &mut payload).await;
         if !matches!(received, Ok(true)) {
-            session.send_queue.reply(payload.holds, |_| {});
+            session.send_queue.reply(payload.held_bytes, |_| {});
             return received.map(drop).map_err(|error| disconnect_reason(input, &error));
         }
         poll_once_then_spawn(Box::pin(session.clone().execute_and_reply(request, plan, payload))).await;
@@ -229,7 +229,7 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
 /// Why a client is gone, or disconnected because a request was incomplete; ends the connection.
 fn disconnect_reason(input: &Input, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::TimedOut {
-        input.end();
+        input.disconnect();
         return "it sent a part of a request, and the remainder did not arrive in time".to_owned();
     }
     format!("it is gone: {error}")
@@ -249,7 +249,7 @@ async fn receive_payload(
     input: &mut Input,
     payload: &mut Payload,
 ) -> io::Result<bool> {
-    let (whole, least) = (request.payload, payload.holds);
+    let (whole, least) = (request.payload, payload.held_bytes);
     if whole == 0 {
         return Ok(true);
     }
@@ -260,16 +260,16 @@ async fn receive_payload(
     payload.bytes = session.send_queue.memory(least as usize);
     let mut got = 0;
     loop {
-        let to = got + PIECE.min((whole - payload.written) as usize - got);
+        let to = got + PAYLOAD_PIECE.min((whole - payload.written) as usize - got);
         let filled = input.fill(std::mem::take(&mut payload.bytes), got, to).await?;
         let Some(bytes) = filled else { return Ok(false) };
         (payload.bytes, got) = (bytes, to);
         let left = whole - payload.written - got as u64;
-        let next = left.min(PIECE as u64);
+        let next = left.min(PAYLOAD_PIECE as u64);
         if left == 0 {
             return Ok(true);
         } else if session.send_queue.grow_request(next) {
-            payload.holds += next;
+            payload.held_bytes += next;
             continue;
         }
         let (start, part) = (request.offset + payload.written, std::mem::take(&mut payload.bytes));
@@ -278,8 +278,8 @@ async fn receive_payload(
         }
         payload.written += got as u64;
         got = 0;
-        session.send_queue.shrink_request(payload.holds - least);
-        payload.holds = least;
+        session.send_queue.shrink_request(payload.held_bytes - least);
+        payload.held_bytes = least;
         input.expect(Some(payload_deadline(left)));
     }
 }

@@ -58,7 +58,7 @@ async fn lines(reactor: Rc<Reactor>, socket: Arc<OwnedFd>, answer: Rc<impl Fn(St
                 let refusal =
                     format!("found a line of {LONGEST} bytes without an end, expected a shorter one");
                 send(&reactor, &socket, format!("{{\"error\":\"{refusal}\"}}")).await;
-                return input.end();
+                return input.disconnect();
             }
             let more = input.more().await.unwrap_or(false);
             if !more || input.rest().len() == before {

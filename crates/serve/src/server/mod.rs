@@ -37,7 +37,7 @@ use client_slots::{ClientSlots, Handshakes};
 use peer::Peer;
 
 pub use address::{Address, AddressError};
-pub use byte_adapter::{ByteAdapter, Bytes, UnalignedPermit};
+pub use byte_adapter::{ByteAdapter, ByteRange, UnalignedPermit};
 pub use client_slots::CLIENTS;
 pub use control::{ControlReply, Reply, control};
 pub use export::Export;

@@ -8,7 +8,7 @@ use seekless_core::{
     Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op, Origin, StreamId, Ticket, Zeroes, runtime,
 };
 
-use super::byte_adapter::{Bytes, UnalignedPermit};
+use super::byte_adapter::{ByteRange, UnalignedPermit};
 use super::export::Export;
 use super::send_queue::{Large, ROOM, SendQueue};
 use super::status::block_status;
@@ -27,7 +27,7 @@ const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
 const USUAL_LARGEST: u64 = 32 << 20;
 
 /// The range of a request without one.
-const NOTHING: Bytes = Bytes { start: 0, end: 0 };
+const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
 
 /// Promotes a request of class `Free` to the background class after the deadline.
 fn deadline(ticket: Ticket) -> runtime::Task<()> {
@@ -55,9 +55,9 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Carry it out.
-    Execute(Bytes),
+    Execute(ByteRange),
     /// Receive its payload, and carry it out.
-    Receive(Bytes),
+    Receive(ByteRange),
     /// Reply with an error.
     Refuse(Errno, &'static str),
 }
@@ -65,18 +65,18 @@ pub enum Plan {
 impl Plan {
     /// Bytes that a request holds until it is answered, as known from its header: for a payload, at most a client's own
     /// share.
-    pub fn holds(self, request: &Request) -> u64 {
+    pub fn held_bytes(self, request: &Request) -> u64 {
         match self {
             Plan::Execute(_) if request.command == Command::Read => request.length,
-            Plan::Receive(_) => request.payload.min(PIECE as u64),
+            Plan::Receive(_) => request.payload.min(PAYLOAD_PIECE as u64),
             _ => 0,
         }
     }
 }
 
 /// Longer payloads are received this many bytes at a time; a piece fits into a client's own share ([`budget::OWN`]).
-pub const PIECE: usize = 1 << 20;
-const _: () = assert!(PIECE as u64 <= budget::OWN);
+pub const PAYLOAD_PIECE: usize = 1 << 20;
+const _: () = assert!(PAYLOAD_PIECE as u64 <= budget::OWN);
 
 /// The payload of a request.
 #[derive(Default)]
@@ -88,7 +88,7 @@ pub struct Payload {
     /// Error of writing some of those.
     pub failed: Option<IoError>,
     /// Bytes that the request holds until it is answered.
-    pub holds: u64,
+    pub held_bytes: u64,
 }
 
 impl Session {
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// The byte range of a request.
-    fn byte_range(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
+    fn byte_range(&self, request: &Request) -> Result<ByteRange, (Errno, &'static str)> {
         let info = &self.export.info;
         let invalid = |why| Err((Errno::Invalid, why));
         let writes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
@@ -142,7 +142,7 @@ impl Session {
         } else if moves && request.length > self.largest() {
             return invalid("it is larger than the largest request");
         }
-        let at = Bytes { start: request.offset, end: request.offset + request.length };
+        let at = ByteRange { start: request.offset, end: request.offset + request.length };
         Ok(at)
     }
 
@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// Waits for the client's permit for unaligned writes, if these bytes are not whole blocks. The client keeps it.
-    async fn ensure_permit(&self, at: Bytes) {
+    async fn ensure_permit(&self, at: ByteRange) {
         let device = &self.export.device;
         if at.are_whole(device.block()) || self.unaligned_permit.borrow().is_some() {
             return;
@@ -165,7 +165,7 @@ impl Session {
 
     /// Carries a request out, and queues its reply.
     pub async fn execute_and_reply(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
-        let holds = payload.holds;
+        let held_bytes = payload.held_bytes;
         let timed = op(request.command).map(|op| self.export.meter.begin(op, request.length));
         let result = match plan {
             Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
@@ -174,7 +174,7 @@ impl Session {
             }
             Plan::Execute(at) | Plan::Receive(at) => {
                 // All of it, or of a long write what was not written as it arrived.
-                let left = Bytes { start: at.start + payload.written, ..at };
+                let left = ByteRange { start: at.start + payload.written, ..at };
                 let executed = match payload.failed {
                     Some(error) => Err(error),
                     None => self.execute(&request, left, payload.bytes).await,
@@ -195,9 +195,9 @@ impl Session {
             timed.end(result.is_err());
         }
         if let Ok(Answer::Large(before, reply)) = result {
-            return self.send_queue.reply_large(holds, |out| out.extend(before), reply);
+            return self.send_queue.reply_large(held_bytes, |out| out.extend(before), reply);
         }
-        self.send_queue.reply(holds, |out| match &result {
+        self.send_queue.reply(held_bytes, |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
@@ -214,11 +214,11 @@ impl Session {
 
     /// Writes a part of a payload, beginning at byte `start`.
     pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
-        let at = Bytes { start, end: start + bytes.len() as u64 };
+        let at = ByteRange { start, end: start + bytes.len() as u64 };
         self.execute(request, at, bytes).await.map(drop)
     }
 
-    async fn execute(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
+    async fn execute(&self, request: &Request, at: ByteRange, payload: Vec<u8>) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
@@ -280,7 +280,12 @@ impl Session {
         status.map_err(|error| (errno(&error), error.to_string()))
     }
 
-    async fn status_of(&self, request: &Request, at: Bytes, contexts: &[Context]) -> Result<Answer, IoError> {
+    async fn status_of(
+        &self,
+        request: &Request,
+        at: ByteRange,
+        contexts: &[Context],
+    ) -> Result<Answer, IoError> {
         let Export { device, origin, .. } = &self.export;
         let only_first = request.flags & CMD_FLAG_REQ_ONE != 0;
         let mut status = Vec::new();
@@ -290,7 +295,7 @@ impl Session {
         Ok(Answer::Status(status))
     }
 
-    async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
+    async fn read(&self, request: &Request, at: ByteRange, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;

@@ -91,7 +91,7 @@ impl SendQueue {
                 return Poll::Ready(!self.closed.get());
             }
             self.receiver.replace(Some(context.waker().clone()));
-            self.budget.wake(context.waker());
+            self.budget.wake_on_shrink(context.waker());
             Poll::Pending
         })
         .await

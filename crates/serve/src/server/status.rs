@@ -9,7 +9,7 @@
 use seekless_core::device::{Content, Place};
 use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
 
-use super::byte_adapter::{ByteAdapter, Bytes};
+use super::byte_adapter::{ByteAdapter, ByteRange};
 use crate::nbd::Context;
 use crate::nbd::constants::{STATE_HOLE, STATE_ZERO};
 
@@ -41,11 +41,11 @@ pub async fn block_status(
     device: &ByteAdapter,
     origin: Option<OriginPlace>,
     context: Context,
-    at: Bytes,
+    at: ByteRange,
     first_only: bool,
 ) -> Result<Vec<(u64, u32)>, IoError> {
     let most = if context == Context::Allocation { STATUS_BYTES } else { PAGED_STATUS_BYTES };
-    let blocks = Bytes { end: at.end.min(at.start.saturating_add(most)), ..at }.touched(device.block());
+    let blocks = ByteRange { end: at.end.min(at.start.saturating_add(most)), ..at }.touched(device.block());
     let mut parts = Parts { at, runs: Vec::new(), most: if first_only { 1 } else { PARTS }, full: false };
     match context {
         Context::Allocation => {
@@ -85,7 +85,7 @@ fn doublings(count: u32) -> u32 {
 /// Collects consecutive extents, merging equal neighbours.
 struct Parts {
     /// The range not covered yet.
-    at: Bytes,
+    at: ByteRange,
     runs: Vec<(u64, u32)>,
     most: usize,
     full: bool,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn parts(start: u64, end: u64, most: usize) -> Parts {
-        Parts { at: Bytes { start, end }, runs: Vec::new(), most, full: false }
+        Parts { at: ByteRange { start, end }, runs: Vec::new(), most, full: false }
     }
 
     #[test]

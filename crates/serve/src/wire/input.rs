@@ -14,13 +14,14 @@ use seekless_core::runtime::sleep_until;
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Op, Reactor};
 
-/// Bytes of a receive, at most.
-const PIECE: usize = 128 << 10;
+/// Bytes of the buffer. Long pieces are received into the memory of the caller instead ([`Input::fill`]).
+const BUFFER_BYTES: usize = 128 << 10;
 
 /// See the file's header.
 pub struct Input {
     reactor: Rc<Reactor>,
     socket: Arc<OwnedFd>,
+    /// The buffer; bytes from `start` to `end` are received and not taken.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -33,7 +34,7 @@ pub struct Input {
 impl Input {
     /// An empty buffer.
     pub fn new(reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>) -> Input {
-        let (reactor, socket, bytes) = (reactor.clone(), socket.clone(), vec![0; PIECE]);
+        let (reactor, socket, bytes) = (reactor.clone(), socket.clone(), vec![0; BUFFER_BYTES]);
         Input { reactor, socket, bytes, start: 0, end: 0, tunnel: None, until: None }
     }
 
@@ -53,7 +54,7 @@ impl Input {
     }
 
     /// Ends the connection, in both directions.
-    pub fn end(&self) {
+    pub fn disconnect(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
@@ -72,7 +73,7 @@ impl Input {
 
     /// Decrypts from now on.
     pub fn decrypt(&mut self, tunnel: Rc<Tunnel>) {
-        self.tunnel = Some((tunnel, vec![0; PIECE]));
+        self.tunnel = Some((tunnel, vec![0; BUFFER_BYTES]));
     }
 
     /// Receives once through the tunnel, which may yield nothing yet; false at the end of the stream.
@@ -99,8 +100,8 @@ impl Input {
         }
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let room = self.end..PIECE;
-        assert!(!room.is_empty(), "what does not fit into {PIECE} bytes was not taken");
+        let room = self.end..BUFFER_BYTES;
+        assert!(!room.is_empty(), "what does not fit into {BUFFER_BYTES} bytes was not taken");
         let memory = Memory::of(std::mem::take(&mut self.bytes)).cut(room);
         let before = std::mem::take(&mut self.end);
         let (received, memory) = self.receive(memory).await?;

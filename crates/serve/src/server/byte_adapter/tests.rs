@@ -67,22 +67,22 @@ fn slow() -> Rc<ByteAdapter> {
     ByteAdapter::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
 }
 
-fn any(most: u64) -> Bytes {
+fn any(most: u64) -> ByteRange {
     let mut rng = rng("places");
     let start = rng.bits() % SIZE;
     let len = 1 + rng.bits() % if rng.bits() % 4 == 0 { most } else { 600 };
-    Bytes { start, end: (start + len).min(SIZE) }
+    ByteRange { start, end: (start + len).min(SIZE) }
 }
 
 /// Reads into a buffer that is not zeroed.
-async fn read(device: &ByteAdapter, at: Bytes) -> Result<Buffer, IoError> {
+async fn read(device: &ByteAdapter, at: ByteRange) -> Result<Buffer, IoError> {
     let room = at.touched(device.block()).bytes() as usize;
     device.read(at, Buffer::from_vec(vec![0xa5; room]), Hints::default()).await
 }
 
 #[test]
 fn any_bytes_are_written_zeroed_and_read() {
-    let all = Bytes { start: 0, end: SIZE };
+    let all = ByteRange { start: 0, end: SIZE };
     Runtime::new(1)
         .run(async {
             let (device, mut model) = (slow(), vec![0_u8; SIZE as usize]);
@@ -122,7 +122,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
         .run(async {
             let device = slow();
             // Some began when no client could write partial blocks; they and a writer of its half share the last block.
-            let late = Bytes { start: SIZE - 4096, end: SIZE };
+            let late = ByteRange { start: SIZE - 4096, end: SIZE };
             let early = (0..20).map(|_| {
                 let device = device.clone();
                 spawn(async move {
@@ -133,7 +133,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             let early: Vec<_> = early.collect();
             sleep(Nanos(1)).await;
             let permit = device.allow_unaligned().await;
-            let half = Bytes { start: SIZE - 2048, ..late };
+            let half = ByteRange { start: SIZE - 2048, ..late };
             device.write(half, Buffer::from_vec(vec![55; 2048]), Hints::default()).await.unwrap();
             for writer in early {
                 writer.await;
@@ -145,7 +145,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
                 let device = device.clone();
                 spawn(async move {
                     for byte in (writer..3 * 4096).step_by(7) {
-                        let at = Bytes { start: byte, end: byte + 1 };
+                        let at = ByteRange { start: byte, end: byte + 1 };
                         let value = Buffer::from_vec(vec![writer as u8 + 1]);
                         device.write(at, value, Hints::default()).await.unwrap();
                     }
@@ -155,10 +155,10 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
                 let device = device.clone();
                 async move {
                     for value in 1..=50_u8 {
-                        let at = Bytes { start: 3 * 4096, end: 4 * 4096 };
+                        let at = ByteRange { start: 3 * 4096, end: 4 * 4096 };
                         let bytes = Buffer::from_vec(vec![value; 4096]);
                         device.write(at, bytes, Hints::default()).await.unwrap();
-                        let across = Bytes { start: 4 * 4096 - 100, end: 4 * 4096 + 100 };
+                        let across = ByteRange { start: 4 * 4096 - 100, end: 4 * 4096 + 100 };
                         device.write_zeroes(across, Hints::default(), Zeroes::default()).await.unwrap();
                     }
                 }
@@ -167,7 +167,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
                 writer.await;
             }
             whole.await;
-            let found = read(&device, Bytes { start: 0, end: 5 * 4096 }).await.unwrap().to_vec();
+            let found = read(&device, ByteRange { start: 0, end: 5 * 4096 }).await.unwrap().to_vec();
             assert!((0..3 * 4096).all(|byte| found[byte] == (byte % 7) as u8 + 1), "a byte is lost");
             assert_eq!(found[3 * 4096..4 * 4096 - 100], [50; 4096 - 100]);
             assert!(found[4 * 4096 - 100..].iter().all(|byte| *byte == 0));
@@ -187,7 +187,7 @@ fn what_is_written_during_a_query_is_reported_as_data() {
                 async move { device.extents(Extent::new(0, 64)).await.unwrap() }
             });
             sleep(Nanos(500)).await;
-            let (at, bytes) = (Bytes { start: 8192, end: 16384 }, Buffer::zeroed(8192));
+            let (at, bytes) = (ByteRange { start: 8192, end: 16384 }, Buffer::zeroed(8192));
             device.write(at, bytes, Hints::default()).await.unwrap();
             let during = query.await;
             let after = device.extents(Extent::new(0, 64)).await.unwrap();
