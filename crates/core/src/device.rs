@@ -306,8 +306,8 @@ pub trait Layer: BlockDevice {
         Readiness::default()
     }
 
-    /// Takes these requests, which are still to come, for all that it has learnt from its requests: so an experiment
-    /// finds what its layout could reach if it knew the future.
+    /// Replaces all that it has learned from requests by these, which are still to come: so an experiment finds what it
+    /// could reach if it knew the future.
     fn foresee(&self, _requests: &[Record]) {}
 
     /// Raises background work that others wait for to this class.
@@ -343,7 +343,7 @@ pub trait Layer: BlockDevice {
     /// Writes all data back to their origin: afterwards the layer can be removed. A layer that owns the order of the
     /// data below cannot be detached.
     fn detach(&self) -> IoFuture<'_, ()> {
-        let why = "it owns the order of what is below: copy out";
+        let why = "it owns the order of the data below it: to give it up, copy the data to another volume";
         Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
     }
 }

@@ -1,4 +1,12 @@
 //! The tree of a volume: slices on components, layers over those, and the top.
+//!
+//! Which function builds what, and for which caller:
+//!
+//! - [`build`]: a whole tree, for the laboratory and its explorations.
+//! - [`build_with_seams`]: the tree of an export with switches, for a server that starts.
+//! - [`below`]: the devices below one layer, for the tools and for creating layers.
+//! - [`below_guarded`]: the same over devices that are being served, for a layer that is attached.
+//! - [`leaf`]: one component or slice, for a layer that is attached over it or detached from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,18 +54,7 @@ pub async fn build<C>(
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
-    build_device(description, &description.top, components, bytes, &|_| true).await
-}
-
-/// As [`build`], for the device `name` only. On-disk state of layers must exist, except on components for which
-/// `is_new` holds.
-pub async fn build_device<C>(
-    description: &Description<C>,
-    name: &str,
-    components: BTreeMap<String, Rc<dyn BlockDevice>>,
-    bytes: Bytes,
-    is_new: &dyn Fn(&str) -> bool,
-) -> Result<Tree, IoError> {
+    let (name, is_new) = (&description.top[..], &|_: &str| true);
     // Layers decide what a failed flush means; a bare component reports it to its clients once, as a disk does.
     let layered = description.layers.contains_key(name);
     let components = if layered { guarded(components) } else { components };
@@ -67,7 +64,8 @@ pub async fn build_device<C>(
     Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers })
 }
 
-/// The devices that `layer` lies on, built as in [`build_device`].
+/// The devices that `layer` lies on. On-disk state of layers below it must exist, except on components for which
+/// `is_new` holds.
 pub async fn below<C>(
     description: &Description<C>,
     layer: &description::Layer,
@@ -82,7 +80,8 @@ pub async fn below<C>(
 }
 
 /// Builds the device `name` over these components, which are guarded if it is a layer ([`guarded`]), with a switch
-/// wherever a layer can be attached later. The switches and layers are added to `seams`; the topmost switch is returned.
+/// wherever a layer can be attached later. `is_new` is as in [`below`]. The switches and layers are added to `seams`;
+/// the topmost switch is returned.
 pub async fn build_with_seams<C>(
     description: &Description<C>,
     name: &str,

@@ -78,8 +78,8 @@ pub fn is_read_only(description: &Description<Live>, export: &description::Expor
         || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
 }
 
-/// Size of a device in bytes, given that of its whole sectors: another server's export may end within a sector, and so
-/// does a device of that size at its beginning.
+/// Exact size in bytes of the device `top`, whose whole sectors have `bytes` bytes. It is less if the component below
+/// is another server's export that ends within a sector, and `top` has all of its sectors.
 pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
     let origin = description.origin_of(top).filter(|(_, start)| *start == Lba(0));
     let component = origin.and_then(|(origin, _)| description.components.get(&origin));
