@@ -87,7 +87,7 @@ fn recording(name: &str) -> Vec<Access> {
     let trace = load(&files, &ReadOptions::default()).expect("the recordings ship");
     let access = |record: &seekless_core::Record| {
         Access::new(
-            Arrival { time: record.time, depth: 0 },
+            Arrival { paused: record.time, depth: 0 },
             record.origin,
             record.extent,
             record.op != Op::Read,

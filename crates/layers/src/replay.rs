@@ -32,8 +32,9 @@ pub enum Pace {
         /// How much faster than recorded.
         speed: f64,
     },
-    /// As clients that wait for answers: a request is issued when no more are outstanding than were when it came, after
-    /// the time that then passed without a request or an answer, which the recorded times add up.
+    /// As clients that wait for their answers. A *pause* is the time from the last request or answer to the next
+    /// request, and the time of a record is the sum of all pauses up to it. A request is issued after its pause, which
+    /// begins as soon as no more requests are outstanding than were when it was recorded.
     Answered,
 }
 

@@ -10,7 +10,7 @@
 use seekless_core::Nanos;
 
 use super::analyzer::{Edges, Graph};
-use super::course::{Course, Log, Reads, Recipe};
+use super::course::{Course, LogFate, Reads, Recipe};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::profiler::Window;
@@ -36,14 +36,15 @@ pub(super) struct Known {
     pub window: Window,
 }
 
-/// Predicted busy times of a course and of the present one, over the requests of both parts.
+/// Predicted busy times of the chosen course and of the present one: over the requests of both parts, or for
+/// [`Course::FREE`] over all requests since the last choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prediction {
-    /// By the requests as it is, and draining.
-    pub unplanned: Nanos,
-    /// By the requests with the course, and draining.
-    pub planned: Nanos,
-    /// By the moves of the course.
+    /// By the requests with the present course, and draining.
+    pub present: Nanos,
+    /// By the requests with the chosen course, and draining.
+    pub chosen: Nanos,
+    /// By the moves of the chosen course.
     pub moves: Nanos,
     /// Requests that were played.
     pub requests: u64,
@@ -55,7 +56,7 @@ pub(super) struct Chosen {
     pub course: Course,
     pub prediction: Prediction,
     /// The best course with a plan of all that was read, whether it was chosen or not.
-    pub planned: Option<Course>,
+    pub best_with_plan: Option<Course>,
 }
 
 /// A course with its trials, one for each part.
@@ -74,8 +75,8 @@ pub(super) struct Choice<'a> {
     past: u64,
     /// Requests that a course is expected to last.
     life: u64,
-    /// Busy time of draining what is dirty now.
-    owed: Nanos,
+    /// Busy time of draining what is dirty now, which every course has to, unless it is overwritten before.
+    drain_backlog: Nanos,
     tried: Vec<Tried>,
 }
 
@@ -87,8 +88,8 @@ impl<'a> Choice<'a> {
         whole: &'a Window,
         past: u64,
     ) -> Option<Choice<'a>> {
-        let owed = rehearsal.drain()?;
-        Some(Choice { rehearsal, parts, whole, past, life: whole.requests(), owed, tried: Vec::new() })
+        let (drain_backlog, life) = (rehearsal.drain()?, whole.requests());
+        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, tried: Vec::new() })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
@@ -96,41 +97,41 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
-        for (absorbs, log) in [(true, Log::Kept), (true, Log::Drained), (false, Log::Drained)] {
+        for (absorbs, log) in [(true, LogFate::Kept), (true, LogFate::Drained), (false, LogFate::Drained)] {
             self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
         let without_plan = self.best().course;
         for recipe in Recipe::tried(&self.rehearsal.options) {
             self.add(Course { reads: Reads::Planned(recipe), ..without_plan })?;
         }
-        let planned = self.best_planned();
-        if let Some((last, planned)) = last.zip(planned) {
-            self.expect_to_last(last, planned, without_plan)?;
+        let best_with_plan = self.best_with_plan();
+        if let Some((last, with_plan)) = last.zip(best_with_plan) {
+            self.expect_to_last(last, with_plan, without_plan)?;
         }
-        if let Some(best @ Course { reads: Reads::Planned(recipe), .. }) = self.best_planned() {
+        if let Some(best @ Course { reads: Reads::Planned(recipe), .. }) = self.best_with_plan() {
             for least_reads in [2, 3, 5] {
                 self.add(Course { reads: Reads::Planned(Recipe { least_reads, ..recipe }), ..best })?;
             }
         }
         if let best @ Course { reads: Reads::Planned(recipe), .. } = self.best().course {
-            let other = if best.log == Log::Kept { Log::Drained } else { Log::Kept };
+            let other = if best.log == LogFate::Kept { LogFate::Drained } else { LogFate::Kept };
             self.add(Course { log: other, ..best })?;
             self.add(Course { absorbs: !best.absorbs, ..best })?;
             let reads = Reads::Planned(Recipe { placement: Placement::Planned, ..recipe });
             self.add(Course { reads, ..self.best().course })?;
         }
-        if let Some(chosen) = self.drained_for_free(planned)? {
+        if let Some(chosen) = self.drained_for_free(best_with_plan)? {
             return Some(chosen);
         }
         let best = self.best();
-        Some(Chosen { course: best.course, prediction: self.prediction(best), planned })
+        Some(Chosen { course: best.course, prediction: self.prediction(best), best_with_plan })
     }
 
-    /// The course that absorbs writes and drains them where no request notices, if no plan was chosen and it costs less
-    /// than the best without one. Neither was planned from requests, so they are tried on all since the last choice: the
-    /// longer the log is drained, the more of it is.
+    /// The choice of [`Course::FREE`], if it wins; inner `None` if not. It is compared only if the best course so far
+    /// has no plan. It is tried on all requests since the last choice, not on the two parts: a course without a plan
+    /// was made from none of them, and what draining saves shows only over a long time.
     #[allow(clippy::option_option)] // none could be tried, or it does not win
-    fn drained_for_free(&self, planned: Option<Course>) -> Option<Option<Chosen>> {
+    fn drained_for_free(&self, best_with_plan: Option<Course>) -> Option<Option<Chosen>> {
         let best = self.best().course;
         let has_plan = matches!(best.reads, Reads::Planned(_));
         if has_plan || !self.rehearsal.can_drain_for_free() {
@@ -146,12 +147,12 @@ impl<'a> Choice<'a> {
             return Some(None);
         }
         let prediction = Prediction {
-            unplanned: now_trial.requests + now_trial.draining,
-            planned: free_trial.requests + free_trial.draining,
+            present: now_trial.requests + now_trial.draining,
+            chosen: free_trial.requests + free_trial.draining,
             moves: free_trial.moves,
             requests: self.whole.requests(),
         };
-        Some(Some(Chosen { course: free, prediction, planned }))
+        Some(Some(Chosen { course: free, prediction, best_with_plan }))
     }
 
     /// Cost of a course over all requests since the last choice, in nanoseconds.
@@ -160,24 +161,23 @@ impl<'a> Choice<'a> {
         i128::from((trial.requests + trial.draining + trial.moves).0) - saved
     }
 
-    /// What draining what is dirty now no longer costs.
+    /// The part of the backlog's cost that a trial saved: pages that it overwrote need not be drained any more.
     fn saved(&self, trial: &Trial) -> i128 {
-        // What was overwritten need not be drained any more.
         let dirty = self.rehearsal.fork.map().dirty().max(1) as i128;
-        i128::from(self.owed.0) * i128::from(trial.overwritten_pages) / dirty
+        i128::from(self.drain_backlog.0) * i128::from(trial.overwritten_pages) / dirty
     }
 
     /// Sets how long a course is expected to last: as long as plans have lasted so far. If a plan gains a part p of what
     /// a new one does, one window later, then p, its square and so on are expected of the next windows: p / (1 - p) in
     /// all. But nothing is expected to last longer than all that is known.
-    fn expect_to_last(&mut self, last: &Plan, planned: Course, without_plan: Course) -> Option<()> {
+    fn expect_to_last(&mut self, last: &Plan, with_plan: Course, without_plan: Course) -> Option<()> {
         let emptied = self.normal(Course { reads: Reads::Emptied, ..without_plan });
         self.add(emptied)?;
         let requests = |tried: &[Trial]| tried.iter().map(|trial| trial.requests.0 as f64).sum::<f64>();
-        let aged = |part: &Part| self.rehearsal.trial(planned, Some(last), &part.later);
+        let aged = |part: &Part| self.rehearsal.trial(with_plan, Some(last), &part.later);
         let aged = requests(&self.parts.iter().map(aged).collect::<Option<Vec<Trial>>>()?);
         let of = |course| self.tried.iter().find(|tried| tried.course == course);
-        let (off, new) = (requests(&of(emptied)?.trials), requests(&of(planned)?.trials));
+        let (off, new) = (requests(&of(emptied)?.trials), requests(&of(with_plan)?.trials));
         let lasting = if new < off { ((off - aged) / (off - new)).clamp(0.0, 1.0) } else { 0.0 };
         let windows = lasting / (1.0 - lasting).max(1e-3);
         let windows = windows.min(self.past as f64 / self.whole.requests().max(1) as f64);
@@ -186,9 +186,9 @@ impl<'a> Choice<'a> {
     }
 
     /// The course that costs least among those with a plan.
-    fn best_planned(&self) -> Option<Course> {
-        let planned = self.tried.iter().filter(|tried| matches!(tried.course.reads, Reads::Planned(_)));
-        planned.min_by_key(|tried| self.sum(tried)).map(|tried| tried.course)
+    fn best_with_plan(&self) -> Option<Course> {
+        let with_plan = self.tried.iter().filter(|tried| matches!(tried.course.reads, Reads::Planned(_)));
+        with_plan.min_by_key(|tried| self.sum(tried)).map(|tried| tried.course)
     }
 
     /// Cost on all parts.
@@ -215,7 +215,7 @@ impl<'a> Choice<'a> {
     fn normal(&self, course: Course) -> Course {
         let is_empty = self.rehearsal.fork.map().mapped() == 0;
         let reads = if is_empty && course.reads == Reads::Emptied { Reads::Kept } else { course.reads };
-        Course { reads, log: if is_empty { Log::Kept } else { course.log }, ..course }
+        Course { reads, log: if is_empty { LogFate::Kept } else { course.log }, ..course }
     }
 
     /// The first is the present course; another one has to win in each part.
@@ -230,7 +230,7 @@ impl<'a> Choice<'a> {
         self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }
 
-    /// Cost of a course over its expected life, in nanoseconds, without what is owed whatever the course.
+    /// Cost of a course over its expected life, in nanoseconds, without the backlog that every course has to drain.
     fn cost(&self, trial: &Trial, part: &Part) -> i128 {
         let lasts = |nanos: Nanos| {
             i128::from(nanos.0) * i128::from(self.life) / i128::from(part.later.requests().max(1))
@@ -241,8 +241,8 @@ impl<'a> Choice<'a> {
     fn prediction(&self, tried: &Tried) -> Prediction {
         let busy = |tried: &Tried| tried.trials.iter().map(|trial| trial.requests + trial.draining).sum();
         Prediction {
-            unplanned: busy(&self.tried[0]),
-            planned: busy(tried),
+            present: busy(&self.tried[0]),
+            chosen: busy(tried),
             moves: tried.trials.last().map_or(Nanos::ZERO, |trial| trial.moves),
             requests: self.parts.iter().map(|part| part.later.requests()).sum(),
         }

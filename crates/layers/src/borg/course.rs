@@ -12,7 +12,7 @@ pub(super) struct Course {
     /// Whether writes to pages without a copy are absorbed. Those to pages with a copy go to the BOPT in any case.
     pub absorbs: bool,
     /// Fate of what the log holds.
-    pub log: Log,
+    pub log: LogFate,
     /// Whether the log is drained all along, where no request notices.
     pub drains: bool,
 }
@@ -40,7 +40,7 @@ pub(super) struct Recipe {
 
 /// Fate of what the log holds, at a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Log {
+pub(super) enum LogFate {
     /// It stays.
     Kept,
     /// Segments are drained until half of it is free, those that are best to drain first.
@@ -53,20 +53,20 @@ impl Course {
     /// The course of a layer that does not rehearse.
     pub fn unrehearsed(options: &Options) -> Course {
         let reads = Reads::Planned(Recipe::of(options));
-        Course { reads, absorbs: options.absorb, log: Log::Half, drains: false }
+        Course { reads, absorbs: options.absorb, log: LogFate::Half, drains: false }
     }
 
     /// Nothing moves, writes are absorbed and drained as before.
     pub fn as_it_is(absorbs: bool, drains: bool) -> Course {
-        Course { reads: Reads::Kept, absorbs, log: Log::Kept, drains }
+        Course { reads: Reads::Kept, absorbs, log: LogFate::Kept, drains }
     }
 
     /// The layer stands aside: everything goes to the origin.
     pub const OFF: Course =
-        Course { reads: Reads::Emptied, absorbs: false, log: Log::Drained, drains: false };
+        Course { reads: Reads::Emptied, absorbs: false, log: LogFate::Drained, drains: false };
 
     /// Writes are absorbed, and drained where no request notices.
-    pub const FREE: Course = Course { reads: Reads::Kept, absorbs: true, log: Log::Kept, drains: true };
+    pub const FREE: Course = Course { reads: Reads::Kept, absorbs: true, log: LogFate::Kept, drains: true };
 }
 
 impl Recipe {

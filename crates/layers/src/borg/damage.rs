@@ -52,7 +52,7 @@ pub async fn damage(below: &Below, options: Options, kind: &str) -> Result<Strin
     }
     let bopt = below.device("bopt")?;
     let target = Target { device: &*bopt, borg: examined(below, options).await? };
-    let newer = target.borg.store.super_page();
+    let newer = target.borg.store.super_page_at();
     match kind {
         "super-newer" => target.flip(newer, 60 * 8).await,
         "super-older" => target.flip(1 - newer, 60 * 8).await,

@@ -10,7 +10,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
 
 use super::Borg;
-use super::mover::{BATCH, Mover};
+use super::mover::{Mover, ROUND};
 use super::pace::Throttle;
 use super::policy::Maintenance;
 
@@ -44,17 +44,17 @@ impl Borg {
         Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
     }
 
-    /// Evicts all pages, and marks the BOPT as detached: from then on the layer passes requests through.
+    /// Evicts all pages, and gives up the BOPT: from then on the layer passes requests through.
     pub(super) async fn detach_now(&self, account: Account) -> Result<(), IoError> {
         self.empty(account, |_| true).await?;
-        if !self.store.is_detached() && !self.store.is_empty() {
+        if !self.store.is_given_up() && !self.store.is_empty() {
             let why = "pages were written as the last ones left: hold the writers back first";
             return Err(IoError::new(ErrorKind::Timeout, "borg", None, why));
         }
         self.store.erase(&Hints::default()).await
     }
 
-    /// Marks the BOPT as detached, with the clean copies in it: nothing is moved. A new one can be created there.
+    /// Gives up the BOPT, with the clean copies in it: nothing is moved. A new one can be created there.
     pub(super) async fn give_up_now(&self) -> Result<(), IoError> {
         let dirty = self.store.dirty();
         if dirty > 0 {
@@ -96,7 +96,7 @@ impl Borg {
             self.boost_free_copies(Class::Background);
         }
         self.drain_for_free_if_due();
-        if self.idle.borrow().maintaining || self.store.is_detached() {
+        if self.idle.borrow().maintaining || self.store.is_given_up() {
             return;
         }
         let Some((due, borg)) = self.due().zip(self.me.upgrade()) else { return };
@@ -133,7 +133,7 @@ impl Borg {
 
     /// Starts to drain where no request notices, if the course has it so and there is enough to drain.
     fn drain_for_free_if_due(&self) {
-        if !self.has_to_drain_for_free() || self.idle.borrow().draining_for_free || self.store.is_detached() {
+        if !self.has_to_drain_for_free() || self.idle.borrow().draining_for_free || self.store.is_given_up() {
             return;
         }
         let Some(borg) = self.me.upgrade() else { return };
@@ -155,11 +155,11 @@ impl Borg {
 
     /// Drains pages that are dirty now, where no request notices.
     async fn drain_for_free(self: &Rc<Self>) -> Result<(), IoError> {
-        let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::for_free);
+        let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_class_free);
         let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
         mover.allow_abort();
         let mut pages = self.store.pages_where(|entry| entry.dirty);
-        pages.truncate(BATCH);
+        pages.truncate(ROUND);
         mover.outgoing(&pages).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
@@ -170,7 +170,7 @@ impl Borg {
         let Some(mover) = mover else { return Ok(()) };
         loop {
             let before = self.store.room();
-            let pages = self.best_to_drain(goal, BATCH, |_| true);
+            let pages = self.best_to_drain(goal, ROUND, |_| true);
             mover.outgoing(&pages).await?;
             self.store.checkpoint(&mover.with_ticket()).await?;
             let now = self.store.room();

@@ -118,7 +118,7 @@ impl Borg {
     /// Whether there is nothing to do: no copy is dirty or unproven, and both copies of all metadata are current.
     fn has_no_idle_work(&self) -> bool {
         let store = &self.store;
-        store.is_detached() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
+        store.is_given_up() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
     }
 
     /// Compares, drains and duplicates until done or a client request arrives.
@@ -134,7 +134,7 @@ impl Borg {
             self.drain_pages(&mover, self.dirty_pages()).await?;
             let mut more = true;
             while more && mover.pace.may_continue(1).await {
-                more = self.store.duplicate_batch(&mover.with_ticket()).await?;
+                more = self.store.duplicate_some(&mover.with_ticket()).await?;
             }
             Ok(())
         };

@@ -84,7 +84,7 @@ impl Borg {
         let (arrival, _outstanding) = self.arrivals.arrive(runtime::now());
         let _guard = self.lock_pages(at, Mode::Shared, &how).await;
         self.ensure_not_refused()?;
-        self.note(at, &how, false, arrival);
+        self.request_arrived(at, &how, false, arrival);
         if self.store.unproven() > 0 {
             Box::pin(self.compare_for(at, &how)).await?;
         }
@@ -164,20 +164,20 @@ impl Borg {
         let lock = self.lock_for_write(at, &how).await;
         let absorbs = lock.absorbs;
         self.ensure_not_refused()?;
-        self.note(at, &how, true, arrival);
-        // Whether entries may change, which needs a session. Copies that are not proven count too: they may be absorbed
-        // anew. On a new BOPT no write waits for the session: until it has begun, all go to the origin.
+        self.request_arrived(at, &how, true, arrival);
+        // Whether entries may change, for which the store's session has to be begun. Copies that are not proven count
+        // too: they may be absorbed anew. On a new BOPT no write waits for that: until then all go to the origin.
         let changes = absorbs && self.store.layout().write_buffer > 0 || self.has_copies(at);
         if changes && self.store.is_new() {
             self.store.begin_in_background(how.account);
-        } else if changes && !self.store.is_detached() {
+        } else if changes && !self.store.is_given_up() {
             self.store.begin_writing(&how).await?;
         } else {
             self.begin_for_origin(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
         if arrival.depth == 0 {
-            self.store.place_batch(at.page_count(), &how);
+            self.store.choose_batch_place(at.page_count(), &how);
         }
         let (pieces, absorbed) = self.sort(at, &from, &joined, absorbs);
         self.tally(&how, |traffic| {
@@ -244,14 +244,14 @@ impl Borg {
             }
             let summed = self.summed_in_place(at, &joined);
             if !summed.is_empty() {
-                self.store.give_up_sums(&summed, &how).await?;
+                self.store.forget_sums(&summed, &how).await?;
                 continue;
             }
             let (unproven, clean) = self.clean_in_place(at, &joined);
             if unproven.is_empty() && clean.is_empty() {
                 return Ok(joined);
             }
-            self.give_up(&unproven, &how).await?;
+            self.drop_unproven(&unproven, &how).await?;
             self.store.mark_dirty(&clean, &how).await?;
         }
     }
@@ -289,7 +289,7 @@ impl Borg {
 
     /// Whether all pages of a write can be absorbed now.
     fn can_absorb(&self, at: Extent) -> bool {
-        !self.store.is_detached() && self.store.has_room(at.page_count())
+        !self.store.is_given_up() && self.store.has_room(at.page_count())
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
@@ -364,7 +364,7 @@ impl Borg {
             let stable = slot.is_some_and(|slot| store.is_stable(slot));
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
             let anew = !stable || (whole.is_some() && logged);
-            let absorbed = whole.filter(|_| anew && !store.is_detached() && (slot.is_some() || absorbs));
+            let absorbed = whole.filter(|_| anew && !store.is_given_up() && (slot.is_some() || absorbs));
             let absorbed = absorbed.and_then(|whole| store.append(page, whole));
             let piece = match (absorbed, slot) {
                 (Some(appended), _) => {

@@ -58,7 +58,7 @@ impl Borg {
             return Ok(());
         };
         keeping.recalled.set(saved.requests);
-        if self.stands_aside {
+        if self.rehearses {
             let (absorbs, drains) = saved.course.unwrap_or_default();
             self.absorbs.set(absorbs);
             self.drains.set(drains);
@@ -126,7 +126,7 @@ impl Borg {
     /// What there is to keep; `None` while it is in use elsewhere.
     fn saved(&self) -> Option<Saved> {
         let saved = self.learned.borrow().saved()?;
-        let course = self.stands_aside.then(|| (self.absorbs.get(), self.drains.get()));
+        let course = self.rehearses.then(|| (self.absorbs.get(), self.drains.get()));
         Some(Saved { course, watch: self.watch.get().state(), paused: self.arrivals.paused(), ..saved })
     }
 }

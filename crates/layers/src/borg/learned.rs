@@ -83,20 +83,20 @@ impl Learned {
         (self.profiler.take(), analyzer, last)
     }
 
-    /// Returns the analyzer.
-    pub fn analyzed(&mut self, analyzer: Analyzer) {
+    /// Puts the analyzer back after its use elsewhere.
+    pub fn set_analyzer(&mut self, analyzer: Analyzer) {
         self.analyzer = Some(analyzer);
         self.changes += 1;
     }
 
     /// Records a new plan.
-    pub fn planned(&mut self, plan: Plan) {
+    pub fn set_last_plan(&mut self, plan: Plan) {
         self.last_plan = plan;
         self.changes += 1;
     }
 
     /// Records a rehearsal, and whether its plan was declined.
-    pub fn rehearsed(&mut self, prediction: Prediction, declined: bool) {
+    pub fn set_rehearsal(&mut self, prediction: Prediction, declined: bool) {
         self.rehearsal = (prediction, self.rehearsal.1 + u64::from(declined));
         self.changes += 1;
     }

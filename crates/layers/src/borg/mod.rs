@@ -88,7 +88,7 @@ pub struct Borg {
     /// On-disk state of the BOPT, and the map.
     store: Rc<Store>,
     options: Options,
-    /// Profile and plan count pages in units of two to this power: single pages up to 16 TiB, above which page numbers
+    /// Profile and plan count in units of two to this power pages: single pages up to 16 TiB, above which page numbers
     /// do not fit into 32 bits.
     granularity: u32,
     /// Locks of pages, taken by requests and movers.
@@ -112,8 +112,8 @@ pub struct Borg {
     absorbs: Cell<bool>,
     /// Whether the log is drained all along, where no request notices.
     drains: Cell<bool>,
-    /// Whether rehearsals decide: until one did, the layer stands aside.
-    stands_aside: bool,
+    /// Whether rehearsals choose the course: until one did, everything goes to the origin.
+    rehearses: bool,
     /// Requests as they come and are answered.
     arrivals: Arrivals,
     /// Writes under way that lock pages.
@@ -167,8 +167,8 @@ impl Borg {
     fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
         let Devices { origin, bopt, ledger } = devices;
         let pages = origin.geometry().sectors.div_ceil(PAGE_SECTORS);
-        // A layer that rehearses stands aside until it knows that something else is better.
-        let stands_aside = options.rehearse && origin.model().is_some() && bopt.model().is_some();
+        // Until a rehearsal finds something better, everything goes to the origin.
+        let rehearses = options.rehearse && origin.model().is_some() && bopt.model().is_some();
         Rc::new_cyclic(|me| Borg {
             origin,
             bopt,
@@ -188,9 +188,9 @@ impl Borg {
             keeping: Keeping::default(),
             ledger,
             timing_only,
-            absorbs: Cell::new(options.absorb && !stands_aside),
+            absorbs: Cell::new(options.absorb && !rehearses),
             drains: Cell::default(),
-            stands_aside,
+            rehearses,
             arrivals: Arrivals::default(),
             page_writes: Cell::new(0),
             canary: options.canary(),
@@ -239,8 +239,8 @@ impl Borg {
         self.store.map_bytes()
     }
 
-    /// Passes a request to the profiler and the ledger.
-    fn note(&self, at: Extent, how: &Hints, write: bool, arrival: Arrival) {
+    /// Passes a request that arrived to the ledger, the profiler, the watch and idle-time work.
+    fn request_arrived(&self, at: Extent, how: &Hints, write: bool, arrival: Arrival) {
         self.ledger.borrow_mut().above(at, how, write);
         let now = runtime::now();
         self.idle.borrow_mut().request(now, how.account);
@@ -253,7 +253,7 @@ impl Borg {
         self.start_idle_work();
     }
 
-    /// The units of the profile that an extent touches, as if they were pages.
+    /// The units of the profile that an extent touches, as an extent with a page for each unit.
     fn units(&self, at: Extent) -> Extent {
         let (pages, granularity) = (at.pages(), self.granularity);
         let (first, end) = (pages.start >> granularity, pages.end.div_ceil(1 << granularity));
@@ -370,7 +370,7 @@ impl Layer for Borg {
             ("pages_mapped", store.mapped() as u64),
             ("pages_dirty", store.dirty() as u64),
             ("write_buffer_free", store.room()),
-            ("map_pages_written", store.map_pages()),
+            ("map_pages_written", store.metadata_pages()), // and headers of batches
             ("longest_wait_for_a_mover_us", self.longest_wait().0 / 1_000),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
@@ -382,8 +382,8 @@ impl Layer for Borg {
             ("graph_bytes", learned.graph_bytes()),
             ("plans_declined", declined),
             ("rehearsed_requests", predicted.requests),
-            ("rehearsed_busy_as_it_is_us", predicted.unplanned.0 / 1_000),
-            ("rehearsed_busy_as_planned_us", predicted.planned.0 / 1_000),
+            ("rehearsed_busy_as_it_is_us", predicted.present.0 / 1_000),
+            ("rehearsed_busy_as_planned_us", predicted.chosen.0 / 1_000),
             ("rehearsed_moves_us", predicted.moves.0 / 1_000),
             ("learned_bytes", store.learned_bytes()),
             ("learned_room_bytes", store.learned_room()),

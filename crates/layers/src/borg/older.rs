@@ -61,7 +61,7 @@ impl BlockDevice for Older {
 
 impl Layer for Older {
     fn counters(&self) -> Counters {
-        let known = [("metadata_not_readable", self.0.store.given_up().len() as u64)];
+        let known = [("metadata_not_readable", self.0.store.unreadable().len() as u64)];
         known.into_iter().chain(self.0.counters()).collect()
     }
 }

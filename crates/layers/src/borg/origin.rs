@@ -242,11 +242,11 @@ impl Borg {
             self.origin_state.borrow_mut().refused.get_or_insert_with(|| error.clone());
             return Err(error);
         }
-        self.give_up(&differing, how).await
+        self.drop_unproven(&differing, how).await
     }
 
     /// Unmaps clean copies; the caller holds their locks. Nothing changes if this fails.
-    pub(super) async fn give_up(&self, pages: &[u64], how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn drop_unproven(&self, pages: &[u64], how: &Hints) -> Result<(), IoError> {
         self.store.begin_mapping(how).await?;
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let mut update = self.store.update(&how).await;
@@ -270,11 +270,11 @@ impl Mover<'_> {
         let borg = self.borg;
         let mut pages = borg.store.pages_where(|entry| !entry.proven);
         pages.sort_unstable();
-        for batch in pages.chunks(self.pace.batch(TOGETHER)) {
-            if !self.pace.may_continue(batch.len()).await {
+        for round in pages.chunks(self.pace.round_size(TOGETHER)) {
+            if !self.pace.may_continue(round.len()).await {
                 return Ok(false);
             }
-            for page in self.compare_batch(batch).await? {
+            for page in self.compare_round(round).await? {
                 if !self.pace.may_continue(1).await {
                     return Ok(false);
                 }
@@ -286,22 +286,22 @@ impl Mover<'_> {
     }
 
     /// Compares copies without locks; returns those that were in use meanwhile.
-    async fn compare_batch(&self, batch: &[u64]) -> Result<Vec<u64>, IoError> {
+    async fn compare_round(&self, round: &[u64]) -> Result<Vec<u64>, IoError> {
         let borg = self.borg;
-        self.begin_copies(batch);
+        self.begin_copies(round);
         let read = async |pages: &[u64]| {
             let places = borg.places_of(pages);
             let copies = self.read(&*borg.bopt, places.into_iter()).await?;
             Ok((self.read(&*borg.origin, pages.iter().copied()).await?, copies))
         };
-        let batch = borg.store.unproven_of(batch.iter().copied());
-        let compared = borg.compare_by_halves(batch, read).await?;
+        let round = borg.store.unproven_of(round.iter().copied());
+        let compared = borg.compare_by_halves(round, read).await?;
         let locked = self.lock_valid(compared.iter().map(|(page, _, _)| *page));
         let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
         let (compared, used): (Vec<Compared>, Vec<Compared>) =
             compared.into_iter().partition(|(page, _, _)| valid.contains(page));
         let judged = borg.apply_comparison(&compared, &locked.how).await;
-        borg.movers.unlocked();
+        borg.movers.locks_released();
         judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
     }
 

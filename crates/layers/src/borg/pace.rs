@@ -14,8 +14,8 @@ use super::Borg;
 
 /// A mover waits for a pause at most this many times the pause's length.
 const TIMEOUT_FACTOR: u64 = 100;
-/// Pages of a batch that may be stopped early: some seconds of a disk.
-const SHORT_BATCH: usize = 512;
+/// Pages of a round that may be stopped early: some seconds of a disk.
+const SHORT_ROUND: usize = 512;
 /// Interval at which a waiting mover checks for a stop request.
 const POLL_INTERVAL: Nanos = Nanos::from_millis(100);
 
@@ -85,10 +85,10 @@ impl<'a> Pace<'a> {
         self.throttle == Throttle::Idle && (self.must_stop() || runtime::now() < rested)
     }
 
-    /// Pages of a batch, at most `most`: those that may move in a second.
-    pub fn batch(&self, most: usize) -> usize {
+    /// Pages of a round, at most `most`: those that may move in a second.
+    pub fn round_size(&self, most: usize) -> usize {
         let most = match self.throttle {
-            Throttle::Idle | Throttle::Overdue | Throttle::Until(_) => most.min(SHORT_BATCH),
+            Throttle::Idle | Throttle::Overdue | Throttle::Until(_) => most.min(SHORT_ROUND),
             Throttle::Unthrottled | Throttle::Throttled => most,
         };
         match self.rate() {

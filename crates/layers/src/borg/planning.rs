@@ -69,7 +69,7 @@ impl Borg {
             if placed { plan.with_slots(granularity) } else { plan }
         };
         let plan = runtime::offload(planning, |_| cost).await;
-        self.learned.borrow_mut().planned(plan.clone());
+        self.learned.borrow_mut().set_last_plan(plan.clone());
         report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
         let verdict = self.judge(report.planned_pages.max(profiled));
@@ -113,20 +113,27 @@ impl Borg {
         let choosing = move || {
             let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
-            Some((chosen.course, plan(chosen.course), chosen.planned.and_then(plan), chosen.prediction))
+            Some((
+                chosen.course,
+                plan(chosen.course),
+                chosen.best_with_plan.and_then(plan),
+                chosen.prediction,
+            ))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, planned, prediction)) = chosen else { return as_it_is };
-        self.learned.borrow_mut().planned(planned.unwrap_or_default());
+        let Some((course, plan, best_plan, prediction)) = chosen else { return as_it_is };
+        self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
-        self.learned.borrow_mut().rehearsed(prediction, course == present);
+        self.learned.borrow_mut().set_rehearsal(prediction, course == present);
         // Judged after all waiting.
         let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
         Planning { course, plan, verdict }
     }
 
-    /// What was known after three fifths of a window with its fourth, after four fifths with the last, and after all.
+    /// Divides a window into fifths. Returns two parts, and what is known after the whole window: the first part has
+    /// what is known after three fifths, to be judged on the fourth fifth; the second what is known after four fifths,
+    /// to be judged on the last one.
     async fn divide(&self, window: Window, mut analyzer: Analyzer) -> ([Part; 2], Known) {
         let (training, requests) = (self.options.training, window.requests());
         let analysis = move || {
@@ -146,7 +153,7 @@ impl Borg {
             (parts, all, analyzer)
         };
         let (parts, all, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
-        self.learned.borrow_mut().analyzed(analyzer);
+        self.learned.borrow_mut().set_analyzer(analyzer);
         (parts, all)
     }
 
@@ -173,7 +180,7 @@ impl Borg {
             (graph, window, analyzer)
         };
         let (graph, window, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
-        self.learned.borrow_mut().analyzed(analyzer);
+        self.learned.borrow_mut().set_analyzer(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         (graph, window)

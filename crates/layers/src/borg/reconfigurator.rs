@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 
 use super::Borg;
-use super::course::{Course, Log, Reads};
+use super::course::{Course, LogFate, Reads};
 use super::mover::{Move, Mover};
 use super::options::MoveClass;
 use super::pace::Throttle;
@@ -57,16 +57,17 @@ impl Borg {
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
-    /// The pages that leave: those of the read cache that are not planned, unless the plan only adds; and those of the
-    /// log, as the course has it. Of these the others may stay: they are overwritten in place.
+    /// The pages to evict. Of the read cache: those without a target, if the plan replaces what is there, or the course
+    /// empties it. Of the log, as the course has it: none; all; or those of the segments that are best to drain until
+    /// half of it is free, except pages with a target. Pages that stay in the log may be overwritten in place there.
     fn leaving(&self, targets: &FxHashMap<u64, Slot>, course: Course, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let layout = self.store.layout();
         let half = u64::from(layout.write_buffer) * u64::from(layout.segment) / 2;
         let logged = match course.log {
-            Log::Kept => Vec::new(),
-            Log::Half => self.best_to_drain(half, usize::MAX, |page| !planned(page)),
-            Log::Drained => self.store.pages_where(|entry| layout.is_logged(entry.slot)),
+            LogFate::Kept => Vec::new(),
+            LogFate::Half => self.best_to_drain(half, usize::MAX, |page| !planned(page)),
+            LogFate::Drained => self.store.pages_where(|entry| layout.is_logged(entry.slot)),
         };
         let replaces = verdict == Verdict::Replace || course.reads == Reads::Emptied;
         let replaces = replaces && course.reads != Reads::Kept;

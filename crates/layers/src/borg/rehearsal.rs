@@ -18,7 +18,7 @@ use seekless_core::{
     Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins, Zeroes,
 };
 
-use super::course::{Course, Log, Reads};
+use super::course::{Course, LogFate, Reads};
 use super::mover::Mover;
 use super::options::Options;
 use super::pace::Throttle;
@@ -168,7 +168,7 @@ impl Rehearsal {
     /// Carries out a course, with its plan if it has one, and plays `window`; `None` without a result. A course that
     /// drains the log begins with an empty one.
     pub fn trial(&self, course: Course, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
-        let is_drained = course.log == Log::Drained;
+        let is_drained = course.log == LogFate::Drained;
         let fork =
             if is_drained { self.drained.get_or_init(|| self.fork.drained()) } else { &self.fork }.clone();
         Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
@@ -223,11 +223,11 @@ impl Rehearsal {
         };
         let dirty = borg.store.pages_where(|entry| entry.dirty);
         let cached = borg.store.layout().cached_slots();
-        let is_owed = |page: &u64| {
+        let was_dirty_before = |page: &u64| {
             let slot = borg.store.lookup(*page).map(|entry| entry.slot);
             slot.is_some_and(|slot| slot < cached || self.fork.holds_dirty(*page, slot))
         };
-        let (owed, new): (Vec<u64>, Vec<u64>) = dirty.into_iter().partition(is_owed);
+        let (old, new): (Vec<u64>, Vec<u64>) = dirty.into_iter().partition(was_dirty_before);
         if !new.is_empty() {
             if let Some(mover) = Mover::start(&borg, DRAINED, Throttle::Unthrottled).await? {
                 mover.outgoing(&new).await?;
@@ -237,9 +237,9 @@ impl Rehearsal {
         if course.drains && !new.is_empty() {
             // A page that was drained was read and written; of those that are left, some were read, or written too.
             let copied = copied.get().saturating_sub(2 * drained_sectors);
-            draining = share_left(draining, copied, 2 * (owed.len() + new.len()) as u64 * PAGE_SECTORS);
+            draining = share_left(draining, copied, 2 * (old.len() + new.len()) as u64 * PAGE_SECTORS);
         }
-        let overwritten_pages = dirty_before.saturating_sub(owed.len()) as u64;
+        let overwritten_pages = dirty_before.saturating_sub(old.len()) as u64;
         Ok(Some(Trial { moves, requests, draining, overwritten_pages }))
     }
 
@@ -258,14 +258,14 @@ impl Rehearsal {
     /// The requests of a window, from time zero on.
     fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = (Record, u32)> + use<'a> {
         let (granularity, end) = (self.granularity, self.models[0].sectors());
-        let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
+        let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.paused);
         window.iter().filter_map(move |access| {
-            let Access { time, depth, process, name, first, pages, write } = access;
+            let Access { paused, depth, process, name, first, pages, write } = access;
             let sectors = |units: u32| (u64::from(units) << granularity) * PAGE_SECTORS;
             // The last unit may reach past the end.
             let sectors_left = end.checked_sub(sectors(first))?;
             let record = Record {
-                time: time - begin,
+                time: paused - begin,
                 device: 0,
                 op: if write { Op::Write } else { Op::Read },
                 extent: Extent::new(sectors(first), sectors(pages).min(sectors_left)),

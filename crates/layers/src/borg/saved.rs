@@ -71,7 +71,7 @@ impl Saved {
     /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let Prediction { unplanned, planned, moves, requests } = self.rehearsal.0;
+        let Prediction { present, chosen, moves, requests } = self.rehearsal.0;
         let numbers = [
             VERSION,
             self.course.map_or(0, |(absorbs, drains)| 1 + u64::from(absorbs) + 2 * u64::from(drains)),
@@ -80,8 +80,8 @@ impl Saved {
             self.paused.0,
             self.requests,
             u64::from(self.plans),
-            unplanned.0,
-            planned.0,
+            present.0,
+            chosen.0,
             moves.0,
             requests,
             self.rehearsal.1,
@@ -116,9 +116,8 @@ impl Saved {
         code.ensure(course <= 4, "a course")?;
         let watch = (code.number()?, code.number()?);
         let (paused, requests, plans) = (Nanos(code.number()?), code.number()?, code.word()?);
-        let [unplanned, planned, moves] =
-            [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
-        let prediction = Prediction { unplanned, planned, moves, requests: code.number()? };
+        let [present, chosen, moves] = [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
+        let prediction = Prediction { present, chosen, moves, requests: code.number()? };
         let declined = code.number()?;
         let counts = [watch.0, watch.1, requests, paused.0, u64::from(plans), declined];
         code.ensure(counts.iter().all(|count| *count < MOST), "fewer requests and plans")?;

@@ -41,7 +41,7 @@ impl Tools for BorgTools {
     fn dump(&self, below: Below, table: toml::Table) -> Work<toml::Table> {
         Box::pin(async move {
             let borg = examined(&below, borg_options(table)?).await?;
-            if let Some(damage) = borg.store.given_up().first() {
+            if let Some(damage) = borg.store.unreadable().first() {
                 return Err(IoError::new(
                     ErrorKind::Corrupt,
                     "borg",
@@ -84,7 +84,7 @@ impl Tools for BorgTools {
             begin(&*to).await?;
             let borg = examined(&below, options).await?;
             let mut state = borg.store.state();
-            let mut given_up = borg.store.given_up();
+            let mut given_up = borg.store.unreadable();
             let clean = state.copies.iter().filter(|(.., dirty)| !dirty).count();
             let copies = copy_dirty(&borg, &state, &*to, layout, &mut given_up).await?;
             if clean > 0 {

@@ -41,7 +41,7 @@ pub trait Record {
     fn next(&self) -> Option<u32>;
 
     /// The last record that was durable before this one was written.
-    fn stable(&self) -> u64;
+    fn durable_before(&self) -> u64;
 }
 
 /// The records of a log.
@@ -54,8 +54,8 @@ pub struct Walk<R> {
 
 impl<R: Record> Walk<R> {
     /// The last record that is known to have been durable; 0 if none is.
-    pub fn stable(&self) -> u64 {
-        self.records.iter().map(R::stable).max().unwrap_or(0)
+    pub fn durable(&self) -> u64 {
+        self.records.iter().map(R::durable_before).max().unwrap_or(0)
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
             self.2
         }
 
-        fn stable(&self) -> u64 {
+        fn durable_before(&self) -> u64 {
             self.0 / 2
         }
     }
@@ -147,7 +147,7 @@ mod tests {
             walked(8, Fill::InOrder, anchor, &[(2, None), (1, Some(5)), (6, Some(3)), (1, None)]);
         let place = |segment, offset| Place { segment, offset };
         assert_eq!(asked, [place(3, 2), place(3, 5), place(5, 0)], "one page is left of 3 and of 5");
-        assert_eq!((walk.records.len(), walk.end, walk.stable()), (3, None, 6), "3 was entered before");
+        assert_eq!((walk.records.len(), walk.end, walk.durable()), (3, None, 6), "3 was entered before");
         let (walk, _) = walked(8, Fill::InOrder, anchor, &[(1, None)]);
         assert_eq!((walk.records.len(), walk.end), (1, Some(place(3, 4))));
         assert!(walked(8, Fill::InOrder, place(3, 7), &[(1, None)]).1.is_empty(), "no record has room there");

@@ -146,7 +146,7 @@ impl Log {
     }
 
     /// Seals the open record; if that fills its segment, the log continues in `next`.
-    pub fn seal(&mut self, next: Option<u32>, stable: u64, forgets: bool) -> Option<Rc<Sealed>> {
+    pub fn seal(&mut self, next: Option<u32>, durable_before: u64, forgets: bool) -> Option<Rc<Sealed>> {
         let (segment, offset) = self.place.filter(|_| !self.is_empty())?;
         let fills = self.fills();
         let (sequence, entries) = (self.sequence, std::mem::take(&mut self.entries));
@@ -154,7 +154,7 @@ impl Log {
         let key = Key { identity: self.identity, epoch: self.epoch, sequence, segment, offset };
         let summary = Summary {
             key,
-            stable,
+            durable_before,
             next: next.unwrap_or(NONE),
             moved,
             deleted: if forgets { Vec::new() } else { deleted },

@@ -1,7 +1,7 @@
 //! Opening: the checkpoint, and the log after it.
 //!
 //! The log is followed summary by summary: each names the place of the next one, which has the next sequence. A summary
-//! that a later one calls stable was durable, with its blocks; the blocks of the others are read, and the first with a
+//! that a later one records as durable counts, with its blocks; the blocks of the others are read, and the first with a
 //! wrong checksum ends the log: it was being written at the power failure.
 //!
 //! A record with one rotten sector is repaired by its parity, and only that is written (see
@@ -159,10 +159,10 @@ async fn follow(
         summary_at(below, layout, &key, options).await
     };
     let walk = walk::walk(layout.segment, walk::Fill::InOrder, anchor, head.sequence + 1, find).await?;
-    let stable = walk.stable();
+    let durable = walk.durable();
     let mut log = walk.records;
     for index in 0..log.len() {
-        if log[index].key.sequence > stable
+        if log[index].key.sequence > durable
             && !is_whole(below, layout, &mut log[index], options, canary).await?
         {
             edge("the log ends with an incomplete segment");
@@ -221,8 +221,8 @@ impl walk::Record for Summary {
         Some(self.next).filter(|next| *next != NONE)
     }
 
-    fn stable(&self) -> u64 {
-        self.stable
+    fn durable_before(&self) -> u64 {
+        self.durable_before
     }
 }
 

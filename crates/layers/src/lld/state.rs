@@ -288,8 +288,8 @@ impl State {
         let next = if fills { self.segments.take() } else { None };
         self.segments.get_mut(segment).written = self.log.sequence;
         let more = u64::from(mutant::is("lld: one record more is committed than is durable"));
-        let stable = (self.durable + more).min(self.log.sequence - 1);
-        let sealed = self.log.seal(next, stable, forgets)?;
+        let durable_before = (self.durable + more).min(self.log.sequence - 1);
+        let sealed = self.log.seal(next, durable_before, forgets)?;
         for (slot, ((_, data), sum)) in (sealed.at + 1..).zip(sealed.entries.iter().zip(&sealed.sums)) {
             self.sums.set(slot, (!data.is_hollow()).then_some(*sum));
         }

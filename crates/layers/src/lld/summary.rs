@@ -5,11 +5,11 @@
 //! starts another record.
 //!
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
-//! sequence, stable sequence, its own place, the next segment, and the numbers of entries, deletions and moves; then
-//! the entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, count), and the
-//! moves, twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since
-//! the third one the last sector is the parity of the whole record (see [`crate::durable::parity`]), and the checksum
-//! covers what precedes it.
+//! sequence, the sequence that was durable before, its own place, the next segment, and the numbers of entries,
+//! deletions and moves; then the entries, eight bytes each (block, checksum), the deletions, eight bytes each (first
+//! block, count), and the moves, twelve bytes each (block, slot, checksum). The first version had no moves, and zero
+//! for their number. Since the third one the last sector is the parity of the whole record (see
+//! [`crate::durable::parity`]), and the checksum covers what precedes it.
 //!
 //! Invariant: a summary is used only if it is whole, is the expected one, and all its numbers are valid.
 
@@ -68,7 +68,7 @@ pub struct Summary {
     /// Its identity.
     pub key: Key,
     /// The sequence up to which everything was durable before it was written.
-    pub stable: u64,
+    pub durable_before: u64,
     /// The segment in which the log continues when this one is full; `NONE` if a checkpoint will say.
     pub next: u32,
     /// Blocks that a cleaner wrote to other segments before: slots and checksums.
@@ -86,7 +86,9 @@ impl Summary {
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 12, &(VERSION + u32::from(layout.sealed)).to_le_bytes());
         put(&mut bytes, 16, &self.key.identity.to_le_bytes());
-        for (number, at) in [self.key.epoch, self.key.sequence, self.stable].iter().zip((32..).step_by(8)) {
+        for (number, at) in
+            [self.key.epoch, self.key.sequence, self.durable_before].iter().zip((32..).step_by(8))
+        {
             put(&mut bytes, at, &number.to_le_bytes());
         }
         let [entries, deleted, moved] = [self.entries.len(), self.deleted.len(), self.moved.len()];
@@ -141,7 +143,7 @@ impl Summary {
             |index: usize| (u32_at(bytes, HEAD + ENTRY * index), u32_at(bytes, HEAD + ENTRY * index + 4));
         let summary = Summary {
             key: found,
-            stable: u64_at(bytes, 48),
+            durable_before: u64_at(bytes, 48),
             next,
             entries: (0..entries).map(pair).collect(),
             deleted: (entries..entries + deleted).map(pair).collect(),
@@ -161,7 +163,7 @@ impl Summary {
         let sensible = summary.entries.iter().all(|(block, _)| there(*block))
             && summary.deleted.iter().all(within)
             && summary.moved.iter().all(|moved| moved.block < layout.blocks && moved.slot < layout.slots())
-            && summary.stable < key.sequence;
+            && summary.durable_before < key.sequence;
         sensible.then_some(summary)
     }
 }
@@ -207,7 +209,7 @@ mod tests {
             let key = key(sequence, 5, offset);
             let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
             let moved = moved.into_iter().map(|(block, slot, sum)| Moved { block, slot, sum }).collect();
-            let summary = Summary { key, stable: sequence / 2, next: 9, moved, deleted, entries };
+            let summary = Summary { key, durable_before: sequence / 2, next: 9, moved, deleted, entries };
             let mut bytes = summary.encode(&layout());
             if let Some((at, change)) = damage {
                 bytes[at] ^= change;
@@ -224,7 +226,7 @@ mod tests {
         #[test]
         fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
-            let none = Summary { key, stable: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
+            let none = Summary { key, durable_before: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
             put(&mut bytes, 0, &none.encode(&layout())[..64]);
             for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
                 put(&mut bytes, at, &(word % 200).to_le_bytes());

@@ -1,7 +1,7 @@
 //! Chains and cycles of moves (section 5.2).
 //!
 //! A move into a slot that holds another moving page depends on that page's move. Dependent moves form a chain or a
-//! cycle. A batch holds whole chains as far as they fit: where one is cut, a page is evicted to the origin and copied
+//! cycle. A round holds whole chains as far as they fit: where one is cut, a page is evicted to the origin and copied
 //! in again.
 
 use rustc_hash::FxHashMap;
@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 use super::Move;
 use crate::borg::store::Slot;
 
-/// Splits moves into batches of at most `most`, in slot order except that chains stay together; `occupant` returns the
+/// Splits moves into rounds of at most `most`, in slot order except that chains stay together; `occupant` returns the
 /// page in a slot.
-pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u64>) -> Vec<Vec<Move>> {
+pub fn rounds(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u64>) -> Vec<Vec<Move>> {
     let number: FxHashMap<u64, usize> =
         moves.iter().enumerate().map(|(index, (page, _))| (*page, index)).collect();
     let depends_on = |index: usize| -> Option<usize> {
@@ -25,7 +25,7 @@ pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u6
         }
     }
     let mut done = vec![false; moves.len()];
-    let mut batches: Vec<Vec<Move>> = Vec::new();
+    let mut rounds: Vec<Vec<Move>> = Vec::new();
     for index in 0..moves.len() {
         // To the last of the chain, whose target slot is not vacated by a move; in a cycle, once round.
         let mut last = index;
@@ -40,13 +40,13 @@ pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u6
             next = wanted_by[index];
         }
         for part in chain.chunks(most) {
-            match batches.last_mut() {
-                Some(batch) if batch.len() + part.len() <= most => batch.extend(part),
-                _ => batches.push(part.to_vec()),
+            match rounds.last_mut() {
+                Some(round) if round.len() + part.len() <= most => round.extend(part),
+                _ => rounds.push(part.to_vec()),
             }
         }
     }
-    batches
+    rounds
 }
 
 #[cfg(test)]
@@ -59,25 +59,25 @@ mod tests {
         // Pages 1, 2, 3 lie in slots 1, 2, 3 and move one on; 5 and 6 change places; 9 comes from elsewhere.
         let at = |slot: Slot| [1, 2, 3, 5, 6].contains(&slot).then_some(u64::from(slot));
         let moves = [(1, 2), (2, 3), (3, 4), (5, 6), (6, 5), (9, 8)];
-        assert_eq!(batches(&moves, 3, at), [vec![(3, 4), (2, 3), (1, 2)], vec![(6, 5), (5, 6), (9, 8)]]);
-        assert_eq!(batches(&moves, 2, at).concat().len(), 6);
-        assert!(batches(&[], 2, at).is_empty());
+        assert_eq!(rounds(&moves, 3, at), [vec![(3, 4), (2, 3), (1, 2)], vec![(6, 5), (5, 6), (9, 8)]]);
+        assert_eq!(rounds(&moves, 2, at).concat().len(), 6);
+        assert!(rounds(&[], 2, at).is_empty());
     }
 
     proptest! {
-        /// Every move is made once, no batch is too large, and no chain that fits is cut.
+        /// Every move is made once, no round is too large, and no chain that fits is cut.
         #[test]
-        fn every_move_is_in_one_batch(targets in Just((0..40_u32).collect::<Vec<_>>()).prop_shuffle(), count in 0..40_usize, most in 1..50_usize) {
+        fn every_move_is_in_one_round(targets in Just((0..40_u32).collect::<Vec<_>>()).prop_shuffle(), count in 0..40_usize, most in 1..50_usize) {
             // Page n is in slot n.
             let moves: Vec<Move> = targets.iter().take(count).zip(0..).map(|(slot, page)| (page, *slot)).collect();
             let at = |slot: Slot| (slot < 30).then_some(u64::from(slot));
-            let batches = batches(&moves, most, at);
-            prop_assert!(batches.iter().all(|batch| !batch.is_empty() && batch.len() <= most));
-            let mut all = batches.concat();
+            let rounds = rounds(&moves, most, at);
+            prop_assert!(rounds.iter().all(|round| !round.is_empty() && round.len() <= most));
+            let mut all = rounds.concat();
             all.sort_unstable();
             prop_assert_eq!(all, moves.clone());
             if most >= count {
-                prop_assert!(batches.len() <= 1);
+                prop_assert!(rounds.len() <= 1);
             }
         }
     }

@@ -1,16 +1,17 @@
-//! Moves pages (sections 4.4 and 5.2), to the origin or from slot to slot, in batches and in the background.
+//! Moves pages (sections 4.4 and 5.2), to the origin or from slot to slot, in the background, and in rounds: pages that
+//! are copied together, and then mapped or unmapped together.
 //!
-//! A batch makes optimistic copies: no foreground request waits for a copy. Pages are locked only after their copies
+//! A round makes optimistic copies: no foreground request waits for a copy. Pages are locked only after their copies
 //! were written; copies of pages written meanwhile are abandoned, the others are mapped, on disk too. A target slot is
 //! emptied before, to the origin if it is dirty. A request that waits for a lock raises the class of the work done
 //! under it.
 //!
-//! Chains and cycles: those pages of a batch that are in the read cache, or in a target slot of another, are all read
+//! Chains and cycles: those pages of a round that are in the read cache, or in a target slot of another, are all read
 //! first, then unmapped together, written to the origin if dirty, then all are written. So a cycle needs no special
 //! case, and nothing is read twice. Map pages of two segments that exchange dirty pages could not be written in any
 //! order otherwise.
 //!
-//! Faults: a batch that fails ends the move with its error. Completed moves stay, other pages stay where they were, and
+//! Faults: a round that fails ends the move with its error. Completed moves stay, other pages stay where they were, and
 //! no page is mapped to a slot that was not written.
 
 mod chains;
@@ -34,10 +35,10 @@ use crate::destage::{self, Pages};
 pub(super) use shared::Movers;
 use shared::Moving;
 
-/// Pages moved together: 256 MiB. Larger batches read and write more contiguously: draining a write buffer of 560 MiB
-/// takes 31 s in one batch, 40 s in batches of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`).
-/// Tests cross many batches.
-pub(super) const BATCH: usize = if cfg!(test) { 7 } else { 65_536 };
+/// Pages moved together: 256 MiB. Larger rounds read and write more contiguously: draining a write buffer of 560 MiB
+/// takes 31 s in one round, 40 s in rounds of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`).
+/// Tests cross many rounds.
+pub(super) const ROUND: usize = if cfg!(test) { 7 } else { 65_536 };
 
 /// Segments whose map pages are written together while their pages are locked.
 const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 4 };
@@ -52,9 +53,9 @@ pub(super) struct Mover<'a> {
     how: Hints,
     /// Hints of copy requests.
     copying: Hints,
-    /// Pages copied, and those of them that were not copied for free.
+    /// Pages copied, and those of them that were not copied in the class `Free`.
     copied: Cell<(u64, u64)>,
-    /// Task that ends free copying at the deadline.
+    /// Task that raises copies of the class `Free` at the deadline.
     deadline: Option<Task<()>>,
     pub(super) pace: Pace<'a>,
     _alone: Guard,
@@ -64,7 +65,7 @@ impl Drop for Mover<'_> {
     fn drop(&mut self) {
         {
             let state = &mut *self.borg.movers.state.borrow_mut();
-            (state.free, state.abortable) = (None, false);
+            (state.free_ticket, state.abortable) = (None, false);
         }
         drop(self.deadline.take());
     }
@@ -88,7 +89,7 @@ impl<'a> Mover<'a> {
         let _stopping = (throttle == Throttle::Unthrottled).then(|| borg.request_movers_stop());
         let alone = borg.movers.one.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
-        if borg.store.is_detached() {
+        if borg.store.is_given_up() {
             return Ok(None);
         }
         let (copying, pace) = (how.clone(), Pace::new(borg, throttle));
@@ -97,13 +98,13 @@ impl<'a> Mover<'a> {
 
     /// Copies in the class that the options set.
     pub fn in_its_class(self) -> Mover<'a> {
-        if self.borg.options.reconfigure_class == MoveClass::Free { self.for_free() } else { self }
+        if self.borg.options.reconfigure_class == MoveClass::Free { self.in_class_free() } else { self }
     }
 
-    /// Copies where no request notices, until the deadline of the options.
-    pub fn for_free(mut self) -> Mover<'a> {
+    /// Copies in the class `Free`, where no request notices, until the deadline of the options.
+    pub fn in_class_free(mut self) -> Mover<'a> {
         let ticket = Ticket::new();
-        self.borg.movers.state.borrow_mut().free = Some(ticket.clone());
+        self.borg.movers.state.borrow_mut().free_ticket = Some(ticket.clone());
         self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
         let deadline = runtime::now() + self.borg.options.free_deadline;
         self.deadline = Some(runtime::spawn(async move {
@@ -113,12 +114,12 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Lets its free copies be aborted when something else has to be moved.
+    /// Lets its copies of the class `Free` be aborted when something else has to be moved.
     pub fn allow_abort(&self) {
         self.borg.movers.state.borrow_mut().abortable = true;
     }
 
-    /// Pages copied, and those of them not copied (completely) for free.
+    /// Pages copied, and those of them that were not copied (completely) in the class `Free`.
     pub fn copied(&self) -> (u64, u64) {
         self.copied.get()
     }
@@ -126,8 +127,8 @@ impl<'a> Mover<'a> {
     /// Counts copied pages.
     fn count_copied(&self, pages: usize) {
         let ((all, paid), pages) = (self.copied.get(), pages as u64);
-        let free = self.copying.effective_class() == Class::Free;
-        self.copied.set((all + pages, paid + if free { 0 } else { pages }));
+        let is_free = self.copying.effective_class() == Class::Free;
+        self.copied.set((all + pages, paid + if is_free { 0 } else { pages }));
     }
 
     /// Hints with a ticket, for metadata writes: requests that wait for them raise their class.
@@ -142,12 +143,12 @@ impl<'a> Mover<'a> {
             return Ok(0);
         }
         self.borg.store.begin_mapping(&self.how).await?;
-        for batch in pages.chunks(self.pace.batch(BATCH)) {
-            if !self.pace.may_continue(batch.len()).await {
+        for round in pages.chunks(self.pace.round_size(ROUND)) {
+            if !self.pace.may_continue(round.len()).await {
                 break;
             }
-            self.begin_copies(batch);
-            removed += self.evict(batch, &Pages::default()).await?;
+            self.begin_copies(round);
+            removed += self.evict(round, &Pages::default()).await?;
         }
         Ok(removed)
     }
@@ -159,26 +160,26 @@ impl<'a> Mover<'a> {
             return Ok(0);
         }
         self.borg.store.begin_mapping(&self.how).await?;
-        let most = self.pace.batch(BATCH);
-        for batch in chains::batches(moves, most, |slot| self.borg.store.page_at(slot)) {
-            if !self.pace.may_continue(batch.len()).await {
+        let most = self.pace.round_size(ROUND);
+        for round in chains::rounds(moves, most, |slot| self.borg.store.page_at(slot)) {
+            if !self.pace.may_continue(round.len()).await {
                 break;
             }
-            placed += self.place_batch(&batch).await?;
+            placed += self.place_round(&round).await?;
         }
         Ok(placed)
     }
 
-    async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
+    async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
         let leaving: BTreeSet<u64> = {
             let store = &self.borg.store;
             let occupant = |&(page, slot): &Move| store.page_at(slot).filter(|&there| there != page);
             let cached = |&(page, _): &Move| {
                 store.lookup(page).filter(|entry| !store.layout().is_logged(entry.slot)).map(|_| page)
             };
-            batch.iter().filter_map(occupant).chain(batch.iter().filter_map(cached)).collect()
+            round.iter().filter_map(occupant).chain(round.iter().filter_map(cached)).collect()
         };
-        let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
+        let moving: FxHashSet<u64> = round.iter().map(|(page, _)| *page).collect();
         let copied: Vec<u64> = leaving.iter().chain(&moving).copied().collect();
         self.begin_copies(&copied);
         // Valid copies of pages that are evicted and copied in again are kept.
@@ -194,7 +195,7 @@ impl<'a> Mover<'a> {
         if !evicted.is_empty() {
             self.evict(&evicted, &buffered).await?;
         }
-        self.copy(batch, &buffered).await
+        self.copy(round, &buffered).await
     }
 
     /// Reads pages of the origin or BOPT.
@@ -215,7 +216,7 @@ impl<'a> Mover<'a> {
         Ok(buffered)
     }
 
-    /// Fails if the batch was interrupted; until then only the origin was changed.
+    /// Fails if the round was interrupted; until then only the origin was changed.
     fn ensure_undisturbed(&self) -> Result<(), IoError> {
         let disturbed = || IoError::new(ErrorKind::Timeout, "borg", None, "a client asks");
         if self.pace.is_interrupted() { Err(disturbed()) } else { Ok(()) }
@@ -264,7 +265,7 @@ impl<'a> Mover<'a> {
         let pages = if mutant::is("borg: a page is drained before its mark is durable") {
             pages.to_vec()
         } else {
-            self.unlocked(pages)
+            self.without_locked(pages)
         };
         let pages = &pages[..];
         let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
@@ -330,12 +331,12 @@ impl<'a> Mover<'a> {
     }
 
     /// Copies pages to empty slots, from the BOPT or the origin, and maps those that were not written meanwhile.
-    async fn copy(&self, batch: &[Move], buffered: &Pages) -> Result<u64, IoError> {
+    async fn copy(&self, round: &[Move], buffered: &Pages) -> Result<u64, IoError> {
         let borg = self.borg;
         let (mut within, mut incoming, mut data) = (Vec::new(), Vec::new(), FxHashMap::default());
         let moves: Vec<Move> = {
-            let is_free = |&(_, slot): &Move| borg.store.is_free(slot);
-            let moves: Vec<Move> = batch.iter().copied().filter(is_free).collect();
+            let is_vacant = |&(_, slot): &Move| borg.store.is_vacant(slot);
+            let moves: Vec<Move> = round.iter().copied().filter(is_vacant).collect();
             for &(page, slot) in &moves {
                 let to = borg.store.layout().page(slot);
                 match (buffered.get(&page), borg.store.lookup(page)) {
@@ -396,7 +397,7 @@ impl<'a> Mover<'a> {
             locked.guards.clear();
         }
         let done = update.persist(&locked.how).await;
-        self.borg.movers.unlocked();
+        self.borg.movers.locks_released();
         done
     }
 
@@ -405,18 +406,18 @@ impl<'a> Mover<'a> {
         self.borg.movers.state.borrow_mut().optimistic = pages.iter().map(|page| (*page, false)).collect();
     }
 
-    /// Those of these pages that no request has locked to change them.
-    fn unlocked(&self, pages: &[u64]) -> Vec<u64> {
-        let is_free = |at: &Extent| {
+    /// These pages without those that a request has locked to change them.
+    fn without_locked(&self, pages: &[u64]) -> Vec<u64> {
+        let is_unlocked = |at: &Extent| {
             let class = self.how.class;
             self.borg.locks.try_lock(*at, Mode::Shared, class, None).is_some()
         };
         let pages_of = |strand: Extent| strand.pages().map(|page| Extent::of_pages(page, 1));
         let locked: BTreeSet<u64> = destage::strands(pages.iter().copied())
             .into_iter()
-            .filter(|strand| !is_free(strand))
+            .filter(|strand| !is_unlocked(strand))
             .flat_map(pages_of)
-            .filter(|page| !is_free(page))
+            .filter(|page| !is_unlocked(page))
             .map(|page| page.start.page())
             .collect();
         if !locked.is_empty() {
@@ -430,9 +431,9 @@ impl<'a> Mover<'a> {
         let ticket = Ticket::new();
         let lock = |at| self.borg.locks.try_lock(at, Mode::Exclusive, self.how.class, Some(ticket.clone()));
         let Moving { optimistic, locked, .. } = &mut *self.borg.movers.state.borrow_mut();
-        let free = pages.clone().filter(|page| optimistic.get(page) == Some(&false));
+        let unwritten = pages.clone().filter(|page| optimistic.get(page) == Some(&false));
         let (mut guards, mut valid) = (Vec::new(), Vec::new());
-        for strand in destage::strands(free) {
+        for strand in destage::strands(unwritten) {
             let whole = lock(strand).map(|guard| (strand, guard));
             let parts = if whole.is_none() { strand.pages() } else { 0..0 };
             let parts =

@@ -25,8 +25,8 @@ pub(super) struct Moving {
     longest_wait: Nanos,
     /// Stop requests to movers.
     stop_requests: u32,
-    /// The ticket of a mover that copies for free.
-    pub(super) free: Option<Ticket>,
+    /// The ticket of a mover that copies in the class `Free`.
+    pub(super) free_ticket: Option<Ticket>,
     /// Whether its copies may be aborted, since nothing waits for them.
     pub(super) abortable: bool,
 }
@@ -92,19 +92,19 @@ impl Movers {
         *stop_requests -= 1;
     }
 
-    /// The ticket of the mover that copies for free, if any.
+    /// The ticket of the mover that copies in the class `Free`, if any.
     pub fn free_ticket(&self) -> Option<Ticket> {
-        self.state.borrow().free.clone()
+        self.state.borrow().free_ticket.clone()
     }
 
-    /// The ticket of a mover that copies for free, if its copies may be aborted.
+    /// The same, if its copies may be aborted.
     pub fn ticket_to_abort(&self) -> Option<Ticket> {
         let state = self.state.borrow();
-        state.free.clone().filter(|_| state.abortable)
+        state.free_ticket.clone().filter(|_| state.abortable)
     }
 
     /// Records that the mover released its locks.
-    pub fn unlocked(&self) {
+    pub fn locks_released(&self) {
         self.state.borrow_mut().locked.clear();
     }
 }

@@ -4,7 +4,7 @@
 //! place    varint           how far it starts from the page after the last of the one before,
 //!                           times 2, and 1 more if before that
 //! length   varint           pages * 4 + write * 2 + (1 if process and name follow)
-//! time     varint           nanoseconds since the one before
+//! pause    varint           nanoseconds from the sum of pauses of the one before to its own
 //! depth    varint           requests outstanding when it came
 //! process  varint, varint   its number and name, where they differ from those before
 //! ```
@@ -20,7 +20,7 @@ use crate::borg::code::{self, Reader, Unfit};
 /// The memory of a chunk.
 pub const BYTES: usize = if cfg!(test) { 128 } else { 1 << 16 };
 
-/// What a request takes at most: 5 for its place (33 bits), 5 for its length (34), 10 for its time,
+/// What a request takes at most: 5 for its place (33 bits), 5 for its length (34), 10 for its pause,
 /// 5 each for depth, process and name.
 const LONGEST: usize = 35;
 
@@ -44,7 +44,7 @@ impl Chunk {
         self.code.len() + LONGEST > BYTES
     }
 
-    /// Adds a request, not older than the last.
+    /// Adds a request, which came after the last one.
     pub fn push(&mut self, access: &Access) {
         let last = std::mem::replace(&mut self.last, *access);
         let (place, expected) = (u64::from(access.first), end(&last));
@@ -52,7 +52,7 @@ impl Chunk {
         let mut put = |number| code::put(&mut self.code, number);
         put(place.abs_diff(expected) << 1 | u64::from(place < expected));
         put(u64::from(access.pages) << 2 | u64::from(access.write) << 1 | u64::from(other));
-        put(access.time.0.saturating_sub(last.time.0));
+        put(access.paused.0.saturating_sub(last.paused.0));
         put(u64::from(access.depth));
         if other {
             put(u64::from(access.process.0));
@@ -103,7 +103,7 @@ fn next(code: &mut Reader<'_>, last: &mut Access) -> Result<Option<Access>, Unfi
     if code.is_at_end() {
         return Ok(None);
     }
-    let (place, length, time) = (code.number()?, code.number()?, code.number()?);
+    let (place, length, paused) = (code.number()?, code.number()?, code.number()?);
     last.depth = code.word()?;
     if length & 1 != 0 {
         last.process = ProcessId(code.word()?);
@@ -112,9 +112,9 @@ fn next(code: &mut Reader<'_>, last: &mut Access) -> Result<Option<Access>, Unfi
     let expected = end(last);
     let first =
         if place & 1 == 0 { expected.checked_add(place >> 1) } else { expected.checked_sub(place >> 1) };
-    let fits = (first.map(u32::try_from), u32::try_from(length >> 2), last.time.0.checked_add(time));
-    let (Some(Ok(first)), Ok(pages), Some(time)) = fits else { return Err(code.unfit("a request")) };
-    (last.first, last.pages, last.write, last.time) = (first, pages, length & 2 != 0, Nanos(time));
+    let fits = (first.map(u32::try_from), u32::try_from(length >> 2), last.paused.0.checked_add(paused));
+    let (Some(Ok(first)), Ok(pages), Some(paused)) = fits else { return Err(code.unfit("a request")) };
+    (last.first, last.pages, last.write, last.paused) = (first, pages, length & 2 != 0, Nanos(paused));
     Ok(Some(*last))
 }
 

@@ -16,31 +16,32 @@ use seekless_core::{Extent, NameId, Nanos, Origin, ProcessId};
 use super::code::{self, Reader, Unfit};
 use chunk::Chunk;
 
-/// One request, in pages.
+/// One request. Its place and length are in units of the profile: a unit is a page up to 16 TiB, and several pages in
+/// larger volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Sum of all pauses before it. A pause is the time from the last arrival or answer to the next arrival.
-    pub time: Nanos,
+    pub paused: Nanos,
     /// Requests outstanding when it came.
     pub depth: u32,
     /// Process, of its client.
     pub process: ProcessId,
     /// Its executable.
     pub name: NameId,
-    /// First page.
+    /// First unit.
     pub first: u32,
-    /// Number of pages.
+    /// Number of units.
     pub pages: u32,
     /// Whether it was a write.
     pub write: bool,
 }
 
 impl Access {
-    /// The request for `at`, from `origin`.
+    /// The request from `origin` for `at`, which has a page for each unit of the profile.
     pub fn new(arrival: Arrival, origin: Origin, at: Extent, write: bool) -> Access {
         let (first, pages) = (at.pages().start as u32, at.page_count() as u32);
-        let Arrival { time, depth } = arrival;
-        Access { time, depth, process: process_of(origin), name: origin.name, first, pages, write }
+        let Arrival { paused, depth } = arrival;
+        Access { paused, depth, process: process_of(origin), name: origin.name, first, pages, write }
     }
 }
 
@@ -57,7 +58,7 @@ fn process_of(origin: Origin) -> ProcessId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Sum of all pauses before it, as of an [`Access`].
-    pub time: Nanos,
+    pub paused: Nanos,
     /// Requests outstanding when it came.
     pub depth: u32,
 }
@@ -81,7 +82,7 @@ impl Arrivals {
         self.paused.set(self.paused.get() + now.since(self.last.replace(now)));
         let depth = self.outstanding.get();
         self.outstanding.set(depth + 1);
-        (Arrival { time: self.paused.get(), depth }, Outstanding(self))
+        (Arrival { paused: self.paused.get(), depth }, Outstanding(self))
     }
 
     /// Sum of all pauses so far.
@@ -208,18 +209,18 @@ impl Window {
         }
     }
 
-    /// The window that was encoded, of a volume of `pages` pages.
+    /// The window that was encoded, of a volume of `pages` units.
     pub fn decode(code: &mut Reader<'_>, pages: u64) -> Result<Window, Unfit> {
         let mut window = Window::default();
         for _ in 0..code.count(1)? {
             let bytes = code.count(1)?;
             window.chunks.push_back(Arc::new(Chunk::decode(code.bytes(bytes)?)?));
         }
-        let mut time = Nanos::ZERO;
+        let mut paused = Nanos::ZERO;
         for access in window.iter() {
             let end = u64::from(access.first) + u64::from(access.pages);
-            code.ensure(end <= pages && access.time >= time, "requests in order, in the volume")?;
-            time = access.time;
+            code.ensure(end <= pages && access.paused >= paused, "requests in order, in the volume")?;
+            paused = access.paused;
         }
         Ok(window)
     }
@@ -237,11 +238,11 @@ mod tests {
         let who = prop_oneof![Just((7, 1)), (0..3_u32, 0..3_u32), (any::<u32>(), any::<u32>())];
         let wait = prop_oneof![0..1_000_u64, 0..u64::MAX / 1_000];
         prop::collection::vec((wait, who, place, any::<bool>()), 0..300).prop_map(|requests| {
-            let mut time = Nanos(0);
+            let mut paused = Nanos(0);
             let access = |(wait, (process, name), (first, pages), write)| {
-                time = Nanos(time.0 + wait);
+                paused = Nanos(paused.0 + wait);
                 Access {
-                    time,
+                    paused,
                     depth: (wait % 300) as u32,
                     process: ProcessId(process),
                     name: NameId(name),
@@ -274,7 +275,7 @@ mod tests {
             // It goes on as the original does.
             let (mut one, mut other) = (window, again);
             for access in &accesses {
-                let later = Access { time: Nanos(access.time.0 + (1 << 60)), ..*access };
+                let later = Access { paused: Nanos(access.paused.0 + (1 << 60)), ..*access };
                 one.push(&later);
                 other.push(&later);
             }
@@ -311,8 +312,12 @@ mod tests {
     #[test]
     fn requests_that_follow_each_other_take_four_bytes() {
         let mut chunk = Chunk::default();
-        let access =
-            |i: u32| Access { time: Nanos(100 * u64::from(i)), first: i * 8, pages: 8, ..Access::default() };
+        let access = |i: u32| Access {
+            paused: Nanos(100 * u64::from(i)),
+            first: i * 8,
+            pages: 8,
+            ..Access::default()
+        };
         for i in 0..10 {
             chunk.push(&access(i));
         }

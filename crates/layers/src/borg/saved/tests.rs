@@ -17,10 +17,10 @@ fn empty() -> Analyzer {
 fn accesses() -> impl Strategy<Value = Vec<Access>> {
     let access = (0..4_u32, 0..1_900_u32, 1..60_u32, any::<bool>(), 0..9_u64);
     prop::collection::vec(access, 0..80).prop_map(|requests| {
-        let mut time = Nanos::ZERO;
+        let mut paused = Nanos::ZERO;
         let access = |(process, first, pages, write, pause)| {
-            time = Nanos(time.0 + pause);
-            Access { process: ProcessId(process), first, pages, write, time, ..Access::default() }
+            paused = Nanos(paused.0 + pause);
+            Access { process: ProcessId(process), first, pages, write, paused, ..Access::default() }
         };
         requests.into_iter().map(access).collect()
     })
@@ -41,7 +41,7 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
         paused: Nanos(1 << 40),
         requests: (before.len() + since.len()) as u64,
         plans: 3,
-        rehearsal: (Prediction { unplanned: Nanos(9), planned: Nanos(7), moves: Nanos(1), requests: 5 }, 2),
+        rehearsal: (Prediction { present: Nanos(9), chosen: Nanos(7), moves: Nanos(1), requests: 5 }, 2),
         analyzer,
         window: profiler.take(),
         last_plan: if placed { plan.with_slots(0) } else { plan },

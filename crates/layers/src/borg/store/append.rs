@@ -136,13 +136,13 @@ impl Store {
         runtime::quiet().await;
         let (at, bytes) = {
             let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-            let disk = &self.disk.borrow().page;
+            let disk = &self.disk.borrow().super_page;
             let next = log.close_batch(segments, batch);
-            batch.stable.set(log.durable);
+            batch.durable_before.set(log.durable);
             let at = self.layout.page(batch.at);
             let page = BatchHeader {
-                session: disk.session,
-                stable: log.durable,
+                session: disk.sessions,
+                durable_before: log.durable,
                 next,
                 entries: batch.entries.borrow().clone(),
             };
@@ -152,7 +152,7 @@ impl Store {
         let place = Extent::of_pages(at, 1);
         did("page of a run", place, place.start.0);
         let written = self.bopt.write(place, Buffer::from_vec(bytes), how.clone()).await;
-        self.disk.borrow_mut().map_pages += 1;
+        self.disk.borrow_mut().metadata_pages += 1;
         self.written(batch, &written);
     }
 

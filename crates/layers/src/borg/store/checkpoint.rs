@@ -26,7 +26,7 @@ pub(super) struct MapWrite {
     pub generation: u64,
     copy: u64,
     changes: u64,
-    bits: u64,
+    flag_changes: u64,
     /// The batch up to which it covers.
     covered: u64,
     pending_free: Vec<Slot>,
@@ -42,7 +42,7 @@ impl Table {
         let newer = mutant::is("borg: a map page goes over its newer copy");
         let copy = if newer { known.copy } else { 1 - known.copy };
         let known = known.clone();
-        let (changes, bits) = (known.changes, known.bits);
+        let (changes, flag_changes) = (known.changes, known.flag_changes);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
         invariant!(
@@ -52,11 +52,12 @@ impl Table {
         let covered = self.log.ended + u64::from(mutant::is("borg: a map page covers a batch under way"));
         let page_id =
             PageIdentity { at: layout.map_page(segment, copy), generation, identity: disk.identity };
-        let page = MapPage { segment, covered, reaches: self.log.last_mapped, first: known.first, entries };
+        let page =
+            MapPage { segment, covered, log_reaches: self.log.last_mapped, first: known.first, entries };
         let bytes = page.encode(disk.version, &page_id);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);
-        MapWrite { segment, generation, copy, changes, bits, covered, pending_free, bytes }
+        MapWrite { segment, generation, copy, changes, flag_changes, covered, pending_free, bytes }
     }
 
     /// Records that a map page is durable.
@@ -73,8 +74,8 @@ impl Table {
         if segment.changes == written.changes {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
         }
-        if segment.bits == written.bits {
-            segment.bits = 0;
+        if segment.flag_changes == written.flag_changes {
+            segment.flag_changes = 0;
         }
         self.segments.set_stable(written.segment, written.covered);
         self.segments.set_free(&written.pending_free);
@@ -99,10 +100,12 @@ impl Store {
         self.persist_in_order(&[first, cached, logged], how).await
     }
 
-    /// Writes the map pages of these segments, in groups, each made durable before the next. The newer entries that
-    /// replace invalidated ones have to be durable first: those of batches, then those of the read cache for pages that
-    /// came from the log. (Other pages are on the origin before they change slots.) So all are encoded from the map at
-    /// one moment.
+    /// Writes the map pages of these segments, in groups, each made durable before the next. A map page that drops the
+    /// older entry of a dirty page must not be durable before the newer entry is. The newer one is in a batch, which
+    /// the flush at the beginning makes durable; or in the read cache, for a page that came from the log: so segments
+    /// of the read cache are written before those of the log. (A dirty page of the read cache is drained to the origin
+    /// before it changes slots.) All are encoded before the first is written, so that they are of the same state of the
+    /// map.
     async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
         let writes: Vec<Vec<MapWrite>> =
             order.iter().map(|segments| self.encode_map_pages(segments)).collect();
@@ -118,7 +121,7 @@ impl Store {
 
     /// As [`Table::encode_map_page`], for several segments.
     pub(super) fn encode_map_pages(&self, segments: &[u32]) -> Vec<MapWrite> {
-        let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
+        let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().super_page);
         segments.iter().map(|&segment| table.encode_map_page(self.layout, disk, segment)).collect()
     }
 
@@ -131,10 +134,10 @@ impl Store {
             } else {
                 edge("a map page could not be written: it is pending");
                 let segment = table.segments.get_mut(page.segment);
-                (segment.pending, segment.bits) = (true, segment.bits + 1);
+                (segment.pending, segment.flag_changes) = (true, segment.flag_changes + 1);
             }
         }
-        self.disk.borrow_mut().map_pages += pages.len() as u64;
+        self.disk.borrow_mut().metadata_pages += pages.len() as u64;
     }
 
     /// Writes map pages, and flushes.

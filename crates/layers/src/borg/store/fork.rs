@@ -26,7 +26,7 @@ use crate::canary::Canary;
 pub struct Fork {
     map: BorgMap,
     segments: Segments,
-    page: Super,
+    super_page: Super,
     sequence: u64,
     taken: u64,
     eager: bool,
@@ -39,7 +39,7 @@ impl Store {
         Fork {
             map: table.map.clone(),
             segments: table.segments.clone(),
-            page: disk.page.clone(),
+            super_page: disk.super_page.clone(),
             sequence: table.log.sequence,
             taken: table.log.next_to_take() - 1,
             eager: self.eager,
@@ -48,12 +48,12 @@ impl Store {
 
     /// A store with the entries of `fork`, over devices that keep no data.
     pub fn from_map(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, fork: Fork) -> Rc<Store> {
-        let Fork { map, mut segments, page, sequence, taken, eager } = fork;
-        let layout = page.layout;
+        let Fork { map, mut segments, super_page, sequence, taken, eager } = fork;
+        let layout = super_page.layout;
         let logged = layout.read_cache..layout.segments();
         let free: BTreeSet<u32> = logged
             .filter(|segment| {
-                let is_reserved = page.learned.is_some_and(|area| area.has(layout, *segment));
+                let is_reserved = super_page.learned.is_some_and(|area| area.has(layout, *segment));
                 let segment = segments.get(*segment);
                 segment.valid == 0 && segment.changes == 0 && !is_reserved
             })
@@ -61,16 +61,16 @@ impl Store {
         for segment in &free {
             segments.get_mut(*segment).taken = 0;
         }
-        let log = Log::new(layout, page.version, free, sequence, taken);
-        let newest = page.generation;
+        let log = Log::new(layout, super_page.version, free, sequence, taken);
+        let newest = super_page.generation;
         let disk = Disk {
-            page,
+            super_page,
             supers: Supers { newest, ..Supers::default() },
             session: Session::Unchanged,
             torn: Vec::new(),
             failed: None,
             anchor_taken: taken + 1,
-            map_pages: 0,
+            metadata_pages: 0,
             learned: Copies::default(),
         };
         let table = Table::new(map, segments, log, Sums::new(layout));
@@ -82,13 +82,13 @@ impl Store {
 impl Fork {
     /// Layout of the BOPT.
     pub fn layout(&self) -> Layout {
-        self.page.layout
+        self.super_page.layout
     }
 
     /// The fork as if all of the log had been drained.
     pub fn drained(&self) -> Fork {
         let mut drained = self.clone();
-        let layout = self.page.layout;
+        let layout = self.super_page.layout;
         for segment in layout.read_cache..layout.segments() {
             let used = self.segments.get(segment).valid > 0;
             for slot in layout.slots_of(segment).filter(|_| used) {

@@ -30,12 +30,12 @@ impl Store {
         {
             let mut rng = runtime::rng("borg identity");
             let identity = u128::from(rng.bits()) << 64 | u128::from(rng.bits());
-            self.disk.borrow_mut().page.identity = identity.max(1);
+            self.disk.borrow_mut().super_page.identity = identity.max(1);
         }
         let bytes =
             |pages: &[MapWrite]| pages.iter().map(|page| page.bytes.as_slice()).collect::<Vec<_>>().concat();
         let second = self.all_maps_at(1);
-        let is_old = self.disk.borrow().page.version == OLD;
+        let is_old = self.disk.borrow().super_page.version == OLD;
         let first = if is_old { bytes(&self.all_maps_at(0)) } else { self.again(&second) };
         for (copy, pages) in [(1, bytes(&second)), (0, first)] {
             let at = Extent::of_pages(self.layout.map_page(0, copy), u64::from(self.layout.segments()));
@@ -51,7 +51,7 @@ impl Store {
 
     /// The map pages of all segments for one of their copies, recorded as durable.
     fn all_maps_at(&self, copy: u64) -> Vec<MapWrite> {
-        let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
+        let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().super_page);
         let write = |segment| {
             table.segments.get_mut(segment).copy = 1 - copy;
             let page = table.encode_map_page(self.layout, disk, segment);
@@ -64,7 +64,7 @@ impl Store {
     /// The same map pages for the first copy.
     fn again(&self, second: &[MapWrite]) -> Vec<u8> {
         let table = &mut *self.table.borrow_mut();
-        let identity = self.disk.borrow().page.identity;
+        let identity = self.disk.borrow().super_page.identity;
         let again = |page: &MapWrite| {
             table.segments.set_copies(page.segment, 2);
             table.segments.get_mut(page.segment).copy = 0;

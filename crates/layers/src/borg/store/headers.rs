@@ -18,7 +18,7 @@ use super::{Layout, Store};
 use crate::durable::parity;
 
 /// A page, the slot that it was appended to, and its checksum.
-type Appended = (u64, Slot, u32);
+type AppendedPage = (u64, Slot, u32);
 
 impl Store {
     /// Segments of the log with copies whose checksums are on disk, but not known.
@@ -71,7 +71,7 @@ impl Store {
         let table = &mut *self.table.borrow_mut();
         table.unread.remove(&number);
         let Some((first, _)) = before.filter(|before| after == Some(*before)) else { return };
-        let identity = self.disk.borrow().page.identity;
+        let identity = self.disk.borrow().super_page.identity;
         let start = self.layout.slots_of(number).start;
         for (page, slot, sum) in bytes.look(|bytes| appended(bytes, start, self.layout, identity, first)) {
             if table.map.page_at(slot) == Some(page) && table.sums.of(slot).is_none() {
@@ -105,7 +105,7 @@ impl Store {
 /// The pages that the headers in a segment describe, of batches from `first` on, which may lie in any order: headers of
 /// earlier batches were left by the last use of the segment. A session fills segments from their beginning, so the first
 /// header names the session of all; others lost batches whose numbers were given again. Without it none counts.
-fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<Appended> {
+fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<AppendedPage> {
     let earlier = mutant::is("borg: headers of the last use of a segment count");
     let least = if earlier { 0 } else { first };
     let header = |offset: u32| {

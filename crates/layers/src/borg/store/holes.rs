@@ -83,7 +83,7 @@ impl Holes {
     }
 
     /// Where a batch of this many pages, header included, can begin.
-    pub fn begins(&self, pages: u32) -> impl Iterator<Item = Range<u32>> + '_ {
+    pub fn possible_starts(&self, pages: u32) -> impl Iterator<Item = Range<u32>> + '_ {
         self.all().filter_map(move |hole| {
             let last = (hole.end + 1).checked_sub(pages.max(SMALLEST))?;
             (hole.start < last).then_some(hole.start..last)
@@ -118,7 +118,7 @@ mod tests {
         );
         free.move_to(3);
         assert_eq!((free.begin(), free.pages()), (Some((3, 2)), 6), "page 2 alone is no hole");
-        assert_eq!(free.begins(3).flatten().collect::<Vec<_>>(), [8, 9]);
+        assert_eq!(free.possible_starts(3).flatten().collect::<Vec<_>>(), [8, 9]);
         free.take();
         assert_eq!(free.begin(), Some((8, 3)));
     }
@@ -140,7 +140,7 @@ mod tests {
                 wanted
             };
             for (at, most) in steps {
-                let place = free.begins(most + 1).flatten().find(|place| *place >= at);
+                let place = free.possible_starts(most + 1).flatten().find(|place| *place >= at);
                 if let Some(place) = place {
                     free.move_to(place);
                     prop_assert_eq!(free.next(), Some(place));

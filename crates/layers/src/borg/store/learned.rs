@@ -165,7 +165,7 @@ impl Store {
     }
 
     fn area_and_identity(&self) -> (Option<Area>, u128) {
-        let page = &self.disk.borrow().page;
+        let page = &self.disk.borrow().super_page;
         (page.learned.filter(|_| page.identity != 0), page.identity)
     }
 
@@ -195,7 +195,7 @@ impl Store {
         did("what was learned", at, at.start.0);
         for (part, piece) in sectors.split(at, AT_ONCE) {
             let _writing = self.lock_learned(how).await;
-            if self.disk.borrow().session == Session::Detached {
+            if self.disk.borrow().session == Session::GivenUp {
                 return Ok(());
             }
             region::write(&*self.bopt, part, &piece, how).await?;
@@ -215,7 +215,7 @@ impl Store {
     /// The area that there is, or that can be made in free segments of the log, which it takes. The caller begins a session.
     pub(super) fn area(&self) -> Option<Area> {
         let (version, learned) = {
-            let page = &self.disk.borrow().page;
+            let page = &self.disk.borrow().super_page;
             (page.version, page.learned)
         };
         if learned.is_some() || version == OLD {

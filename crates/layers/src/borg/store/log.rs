@@ -36,8 +36,8 @@ pub struct Batch {
     pub entries: RefCell<Vec<(u64, u32)>>,
     /// Data of the pages, until the header is encoded.
     pub data: RefCell<Vec<Buffer>>,
-    /// The batch up to which all were durable when the header was encoded.
-    pub stable: Cell<u64>,
+    /// The batch up to which all earlier ones were durable when the header was encoded.
+    pub durable_before: Cell<u64>,
     /// Writes in flight, including the header's.
     pub writes: Cell<usize>,
     /// The first error, if any.
@@ -184,14 +184,14 @@ impl Log {
     /// Slots at which a batch of this many pages can begin, in the segment that is being filled. None while batches are
     /// being written, which the next one should follow; and none in an empty segment: recovery checks the beginnings of
     /// segments for batches behind a damaged one.
-    pub fn begins(&self, pages: u64) -> Vec<Range<Slot>> {
+    pub fn possible_starts(&self, pages: u64) -> Vec<Range<Slot>> {
         let pages = pages.min(self.longest as u64) as u32 + 1;
         match &self.end {
             End::Open { segment, free, .. }
                 if self.is_quiet() && free.next().is_some_and(|next| next > 0) =>
             {
                 let start = self.layout.slots_of(*segment).start;
-                free.begins(pages).map(|hole| start + hole.start..start + hole.end).collect()
+                free.possible_starts(pages).map(|hole| start + hole.start..start + hole.end).collect()
             }
             _ => Vec::new(),
         }
@@ -203,7 +203,7 @@ impl Log {
         Some(self.layout.slots_of(*segment).start + free.next()?)
     }
 
-    /// Lets the next batch begin in this slot, one of [`Log::begins`].
+    /// Lets the next batch begin in this slot, one of [`Log::possible_starts`].
     pub fn begin_at(&mut self, slot: Slot) {
         if let End::Open { free, .. } = &mut self.end {
             free.move_to(self.layout.segment_of(slot).1);
@@ -220,7 +220,8 @@ impl Log {
         self.free.first().copied()
     }
 
-    /// Frees these segments. Stability of their batches does not extend to later ones there.
+    /// Frees these segments, which are empty. Nothing is kept of their batches: whether those are stable says nothing
+    /// of later batches in the same slots.
     pub fn free_segments(&mut self, segments: &mut Segments, which: &[u32]) {
         self.unstable.retain(|batch| !which.contains(&batch.segment));
         for &segment in which {
@@ -330,7 +331,7 @@ impl Log {
             room: self.longest.min(room as usize),
             entries: RefCell::default(),
             data: RefCell::default(),
-            stable: Cell::new(0),
+            durable_before: Cell::new(0),
             writes: Cell::new(1),
             failed: RefCell::default(),
             state: Cell::new(BatchState::Open),
@@ -384,7 +385,7 @@ impl Log {
     }
 
     /// Records that a batch was committed: it ended without failing.
-    pub fn remember(&mut self, batch: &Rc<Batch>) {
+    pub fn record_committed(&mut self, batch: &Rc<Batch>) {
         self.last_mapped = batch.sequence;
         self.unstable.push_back(batch.clone());
     }
@@ -394,11 +395,12 @@ impl Log {
         self.in_flight.is_empty()
     }
 
-    /// Records that batches up to this one are durable: those that their headers call stable are stable for good.
+    /// Records that batches up to this one are durable. Recovery then finds in the header of a durable batch which ones
+    /// were durable before it, and does not depend on the checksums of those: their copies are stable from now on.
     pub fn mark_durable(&mut self, segments: &mut Segments, sequence: u64) {
         self.durable = self.durable.max(sequence);
         let durable = self.unstable.iter().filter(|batch| batch.sequence <= self.durable);
-        let stable = durable.map(|batch| batch.stable.get()).max().unwrap_or(0);
+        let stable = durable.map(|batch| batch.durable_before.get()).max().unwrap_or(0);
         while let Some(batch) = self.unstable.front().filter(|batch| batch.sequence <= stable) {
             segments.set_stable(batch.segment, batch.sequence);
             self.unstable.pop_front();

@@ -89,7 +89,7 @@ impl Store {
     }
 
     /// Whether a slot of the read cache is empty, and no entry on disk names it.
-    pub fn is_free(&self, slot: Slot) -> bool {
+    pub fn is_vacant(&self, slot: Slot) -> bool {
         let table = self.table.borrow();
         table.map.page_at(slot).is_none() && !table.segments.is_pending_free(slot)
     }
@@ -102,12 +102,12 @@ impl Store {
     /// Whether no session was ever begun: the BOPT is empty.
     pub fn is_new(&self) -> bool {
         let disk = self.disk.borrow();
-        disk.session == Session::Unchanged && disk.page.session == 0
+        disk.session == Session::Unchanged && disk.super_page.sessions == 0
     }
 
     /// Whether the BOPT was given up: nothing is mapped any more.
-    pub fn is_detached(&self) -> bool {
-        self.disk.borrow().session == Session::Detached
+    pub fn is_given_up(&self) -> bool {
+        self.disk.borrow().session == Session::GivenUp
     }
 
     /// Whether nothing is mapped or being appended.

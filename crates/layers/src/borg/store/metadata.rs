@@ -32,12 +32,12 @@ pub struct Supers {
 impl Disk {
     /// Copy and generation of the next super page.
     fn next_super(&mut self) -> (u64, u64) {
-        if self.page.version == OLD {
+        if self.super_page.version == OLD {
             // In version 1, sectors do not record their generation.
-            self.supers.newest = self.supers.newest.max(self.page.generation);
+            self.supers.newest = self.supers.newest.max(self.super_page.generation);
         }
         let generation = if mutant::is("borg: torn pages stay") {
-            self.page.generation + 1
+            self.super_page.generation + 1
         } else {
             self.supers.newest += 1;
             self.supers.newest
@@ -50,9 +50,10 @@ impl Store {
     /// Whether current metadata has only one copy, and can be duplicated.
     pub fn has_to_duplicate(&self) -> bool {
         let disk = self.disk.borrow();
-        let written =
-            disk.page.version != OLD && disk.page.generation > 0 && disk.session != Session::Detached;
-        let page = !disk.supers.twice && disk.supers.newest == disk.page.generation;
+        let written = disk.super_page.version != OLD
+            && disk.super_page.generation > 0
+            && disk.session != Session::GivenUp;
+        let page = !disk.supers.twice && disk.supers.newest == disk.super_page.generation;
         written && disk.failed.is_none() && (self.table.borrow().segments.not_duplicated() > 0 || page)
     }
 
@@ -62,7 +63,7 @@ impl Store {
         change: impl FnOnce(&mut Super),
         how: &Hints,
     ) -> Result<(), IoError> {
-        let mut page = self.disk.borrow().page.clone();
+        let mut page = self.disk.borrow().super_page.clone();
         change(&mut page);
         let at;
         (at, page.generation) = {
@@ -72,12 +73,12 @@ impl Store {
         };
         {
             let disk = self.disk.borrow();
-            invariant!("generations grow", page.generation > disk.page.generation);
+            invariant!("generations grow", page.generation > disk.super_page.generation);
             invariant!("the copy that counts is not overwritten", at != disk.supers.copy);
         }
         self.write_super_at(&page, at, how).await?;
         let disk = &mut *self.disk.borrow_mut();
-        (disk.page, disk.supers.copy) = (page, at);
+        (disk.super_page, disk.supers.copy) = (page, at);
         Ok(())
     }
 
@@ -104,7 +105,7 @@ impl Store {
     }
 
     /// Duplicates some metadata that has only one copy, with one read and one write; returns whether there is more.
-    pub async fn duplicate_batch(&self, how: &Hints) -> Result<bool, IoError> {
+    pub async fn duplicate_some(&self, how: &Hints) -> Result<bool, IoError> {
         let _metadata = self.lock_metadata(how).await;
         self.duplicate(true, how).await
     }
@@ -122,7 +123,7 @@ impl Store {
             return Ok(false);
         }
         let some = self.in_one_copy(strand);
-        let identity = self.disk.borrow().page.identity;
+        let identity = self.disk.borrow().super_page.identity;
         if some.is_empty() {
             self.duplicate_super(how).await?;
             return Ok(false);
@@ -152,7 +153,7 @@ impl Store {
         for segment in &copied {
             table.segments.set_copies(*segment, 2);
         }
-        self.disk.borrow_mut().map_pages += copied.len() as u64;
+        self.disk.borrow_mut().metadata_pages += copied.len() as u64;
         Ok(!copied.is_empty())
     }
 
@@ -174,10 +175,10 @@ impl Store {
     async fn duplicate_super(&self, how: &Hints) -> Result<(), IoError> {
         let (page, other) = {
             let disk = self.disk.borrow();
-            if disk.supers.twice || disk.supers.newest != disk.page.generation {
+            if disk.supers.twice || disk.supers.newest != disk.super_page.generation {
                 return Ok(());
             }
-            (disk.page.clone(), 1 - disk.supers.copy)
+            (disk.super_page.clone(), 1 - disk.supers.copy)
         };
         self.flush_bopt(how).await?;
         self.write_super_at(&page, other, how).await?;

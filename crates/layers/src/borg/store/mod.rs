@@ -84,14 +84,14 @@ pub struct Store {
     /// Whether the first session of a new BOPT is being begun in the background.
     beginning: Cell<bool>,
     /// What opening could not read.
-    given_up: RefCell<Vec<String>>,
+    unreadable: RefCell<Vec<String>>,
     me: Weak<Store>,
 }
 
 /// On-disk state other than entries.
 pub struct Disk {
     /// The current super page.
-    pub(super) page: Super,
+    pub(super) super_page: Super,
     /// State of its two copies.
     pub(super) supers: Supers,
     session: Session,
@@ -102,8 +102,8 @@ pub struct Disk {
     /// Position, in the order in which segments were taken ([`segments::Segment::taken`]), of the segment at which
     /// recovery would begin.
     anchor_taken: u64,
-    /// Pages of metadata written, without super pages.
-    map_pages: u64,
+    /// Map pages and headers of batches written.
+    metadata_pages: u64,
     /// State of the area of what was learned.
     learned: Copies,
 }
@@ -118,7 +118,7 @@ pub struct Setup {
     pub eager: bool,
     /// The enabled canary.
     pub canary: Canary,
-    /// Whether a damaged BOPT is opened as far as it can be read: see [`Store::given_up`].
+    /// Whether a damaged BOPT is opened as far as it can be read: see [`Store::unreadable`].
     pub lenient: bool,
 }
 
@@ -136,20 +136,20 @@ impl Store {
         let recovery::Opened { map, segments, log, disk, extras } =
             recovery::open(&*bopt, pages, blank, setup.lenient).await?;
         let disk = Disk {
-            page: disk,
+            super_page: disk,
             supers: extras.supers,
             session: Session::Unchanged,
             torn: extras.torn,
             failed: None,
             anchor_taken: 0,
-            map_pages: 0,
+            metadata_pages: 0,
             learned: Copies::default(),
         };
         let table = Table::new(map, segments, log, extras.sums);
         let store = Store::over(origin, bopt, setup, table, disk);
-        store.given_up.replace(extras.forgiven.unwrap_or_default());
+        store.unreadable.replace(extras.forgiven.unwrap_or_default());
         store.write_repaired(extras.repaired).await?;
-        if store.disk.borrow().page.is_upgrading() {
+        if store.disk.borrow().super_page.is_upgrading() {
             store.end_upgrade(&Hints::default()).await?;
         }
         if !store.timing_only {
@@ -176,19 +176,19 @@ impl Store {
             headers: RangeLocks::new(),
             learned: RangeLocks::new(),
             timing_only,
-            eager: eager && disk.page.version != OLD,
+            eager: eager && disk.super_page.version != OLD,
             canary,
             table: RefCell::new(table),
             disk: RefCell::new(disk),
             beginning: Cell::new(false),
-            given_up: RefCell::default(),
+            unreadable: RefCell::default(),
             me: me.clone(),
         })
     }
 
     /// What a lenient opening could not read, each in words.
-    pub fn given_up(&self) -> Vec<String> {
-        self.given_up.borrow().clone()
+    pub fn unreadable(&self) -> Vec<String> {
+        self.unreadable.borrow().clone()
     }
 
     /// Layout of the BOPT.
@@ -198,12 +198,12 @@ impl Store {
 
     /// Identity of the BOPT; `None` before formatting.
     pub fn identity(&self) -> Option<u128> {
-        Some(self.disk.borrow().page.identity).filter(|identity| *identity != 0)
+        Some(self.disk.borrow().super_page.identity).filter(|identity| *identity != 0)
     }
 
-    /// Pages of metadata written since opening, without super pages.
-    pub fn map_pages(&self) -> u64 {
-        self.disk.borrow().map_pages
+    /// Map pages and headers of batches written since opening.
+    pub fn metadata_pages(&self) -> u64 {
+        self.disk.borrow().metadata_pages
     }
 
     /// Takes the metadata lock.
@@ -237,7 +237,7 @@ impl Store {
     /// Has a blank BOPT formatted as version 1.
     pub fn make_old(&self) {
         let free = (self.layout.read_cache..self.layout.segments()).collect();
-        self.disk.borrow_mut().page.version = format::OLD;
+        self.disk.borrow_mut().super_page.version = format::OLD;
         self.table.borrow_mut().log = log::Log::new(self.layout, format::OLD, free, 0, 0);
     }
 

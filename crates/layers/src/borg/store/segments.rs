@@ -24,8 +24,8 @@ pub struct Segment {
     pub copy: u64,
     /// Changes that the map page on disk does not include.
     pub changes: u64,
-    /// Changes of dirty bits that the map page on disk does not include.
-    pub bits: u64,
+    /// Changes of its flags that the map page on disk does not include: of dirty bits, and of whether `first` is known.
+    pub flag_changes: u64,
     /// Whether it has entries on disk that are superseded, or of pages that are back on the origin.
     pub stale: bool,
     /// Whether its map page could not be written: the next flush has to.
@@ -138,24 +138,24 @@ impl Segments {
 
     /// Records that a copy became dirty or clean.
     pub fn mark_changed(&mut self, slot: Slot) {
-        self.get_mut(self.layout.segment_of(slot).0).bits += 1;
+        self.get_mut(self.layout.segment_of(slot).0).flag_changes += 1;
     }
 
     /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
-        self.layout.is_logged(slot) || self.get(self.layout.segment_of(slot).0).bits == 0
+        self.layout.is_logged(slot) || self.get(self.layout.segment_of(slot).0).flag_changes == 0
     }
 
     /// Whether the header of its batch has the checksum of a copy, as far as the map page on disk says.
     pub fn has_sum(&self, slot: Slot) -> bool {
         let segment = self.get(self.layout.segment_of(slot).0);
-        self.layout.is_logged(slot) && (segment.first.is_some() || segment.bits > 0)
+        self.layout.is_logged(slot) && (segment.first.is_some() || segment.flag_changes > 0)
     }
 
     /// Records that a copy in the log will be overwritten in place: headers do not count in its segment from now on.
-    pub fn give_up_sum(&mut self, slot: Slot) {
+    pub fn forget_sum(&mut self, slot: Slot) {
         let segment = self.get_mut(self.layout.segment_of(slot).0);
-        segment.bits += u64::from(segment.first.take().is_some());
+        segment.flag_changes += u64::from(segment.first.take().is_some());
     }
 
     /// Whether the copy in a slot may be overwritten in place.

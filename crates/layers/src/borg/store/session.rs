@@ -1,4 +1,4 @@
-//! Sessions: from the first change after opening to the clean stop.
+//! Sessions of the store: from the first change after opening to the clean stop.
 //!
 //! Nothing on disk changes before the first change of a session: then everything read at opening is made durable, and
 //! the super page records where the log begins.
@@ -16,10 +16,10 @@ use super::Store;
 use super::format::{Anchor, OLD, SCATTERED, Super};
 use super::segments::Segment;
 
-/// What may have changed since opening.
+/// State of the store's session: what may have changed since the BOPT was opened, or since the last clean stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Session {
-    /// Nothing.
+    /// Nothing: there is no session.
     Unchanged,
     /// Nothing, but the mark of a clean stop could not be written and may or may not be on disk.
     Ending,
@@ -28,7 +28,7 @@ pub(super) enum Session {
     /// Map and dirty bits: pages may be newer than the origin.
     Dirty,
     /// The BOPT was given up: nothing is mapped or written any more.
-    Detached,
+    GivenUp,
 }
 
 /// Records of a clean stop that identify the origin.
@@ -41,12 +41,12 @@ pub struct LastStop {
 }
 
 impl Store {
-    /// Must be called before entries change.
+    /// Begins the session, or extends it to changes of entries; called before they change.
     pub async fn begin_mapping(&self, how: &Hints) -> Result<(), IoError> {
         self.begin(Session::Mapped, how).await
     }
 
-    /// Must be called before copies become dirty.
+    /// Begins the session, or extends it to dirty copies; called before copies become dirty.
     pub async fn begin_writing(&self, how: &Hints) -> Result<(), IoError> {
         self.begin(Session::Dirty, how).await
     }
@@ -106,12 +106,12 @@ impl Store {
             // What was read may not be durable: the program may have crashed before a flush.
             let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
             origin.and(bopt)?;
-            if self.disk.borrow().page.generation == 0 {
+            if self.disk.borrow().super_page.generation == 0 {
                 self.format(how).await?;
             }
             self.invalidate_torn(how).await?;
             // Includes dirty bits that an older program did not maintain: from now on they are valid.
-            let unpersisted = |segment: &Segment| segment.changes > 0 || segment.bits > 0;
+            let unpersisted = |segment: &Segment| segment.changes > 0 || segment.flag_changes > 0;
             let found = self.table.borrow().segments.which(unpersisted);
             self.persist(&found, how).await?;
         }
@@ -120,9 +120,9 @@ impl Store {
         let require = session == Session::Dirty;
         let begins = was < Session::Mapped;
         let counts = begins && !mutant::is("borg: an opening is not counted");
-        let number = self.disk.borrow().page.session + u64::from(counts);
+        let number = self.disk.borrow().super_page.sessions + u64::from(counts);
         let change = |page: &mut Super| {
-            (page.clean, page.anchor, page.session, page.learned) = (false, anchor, number, learned);
+            (page.clean, page.anchor, page.sessions, page.learned) = (false, anchor, number, learned);
             (page.exact, page.mark, page.require) = (true, None, page.require || require);
             // What older programs wrote lies before the anchor.
             page.features = page.features & !SCATTERED | if self.eager { SCATTERED } else { 0 };
@@ -138,7 +138,7 @@ impl Store {
     /// Changes the state of the session, unless the BOPT was given up in the meantime: it stays so.
     fn enter(&self, session: Session) {
         let disk = &mut *self.disk.borrow_mut();
-        if disk.session != Session::Detached
+        if disk.session != Session::GivenUp
             || mutant::is("borg: a session begins on a BOPT that was given up")
         {
             disk.session = session;
@@ -157,7 +157,7 @@ impl Store {
 
     /// Whether nothing may be written: no session was begun, or the BOPT was given up.
     pub(super) fn has_no_session(&self) -> bool {
-        matches!(self.disk.borrow().session, Session::Unchanged | Session::Detached)
+        matches!(self.disk.borrow().session, Session::Unchanged | Session::GivenUp)
     }
 
     /// Ends the session with the map on disk, including its dirty bits. `identify_origin` is called once the map is on
@@ -174,7 +174,7 @@ impl Store {
         if mutant::is("borg: a clean stop without dirty bits") {
             self.forget_unpersisted_bits();
         }
-        self.checkpoint_locked(|segment| segment.bits > 0, how).await?;
+        self.checkpoint_locked(|segment| segment.flag_changes > 0, how).await?;
         let LastStop { samples, mark } = identify_origin().await?;
         // It would prove copies that were not compared.
         let mark = mark.filter(|_| self.unproven() == 0);
@@ -197,7 +197,7 @@ impl Store {
     /// Records of the last clean stop, if there was one.
     pub fn last_stop(&self) -> Option<LastStop> {
         let disk = self.disk.borrow();
-        let Super { clean, samples, mark, .. } = &disk.page;
+        let Super { clean, samples, mark, .. } = &disk.super_page;
         clean.then(|| LastStop { samples: samples.clone(), mark: *mark })
     }
 
@@ -212,7 +212,7 @@ impl Store {
     /// Gives up the BOPT, which is empty, by blanking its super pages. From now on nothing is appended or mapped, even
     /// if that fails.
     pub async fn erase(&self, how: &Hints) -> Result<(), IoError> {
-        self.disk.borrow_mut().session = Session::Detached;
+        self.disk.borrow_mut().session = Session::GivenUp;
         drop(self.lock_learned(how).await);
         let _metadata = self.lock_metadata(how).await;
         if self.identity().is_none() {

@@ -35,7 +35,7 @@ pub struct State {
     pub read_cache_segments: u32,
     /// Segments of the write buffer.
     pub write_buffer_segments: u32,
-    /// Number of sessions.
+    /// Number of sessions of the store so far.
     pub sessions: u64,
     /// Number of the last batch.
     pub last_batch: u64,
@@ -54,7 +54,7 @@ impl Store {
     /// The contents of the metadata.
     pub fn state(&self) -> State {
         let (table, disk) = (self.table.borrow(), self.disk.borrow());
-        let Super { identity, origin_sectors, pages, layout, session, ref samples, .. } = disk.page;
+        let Super { identity, origin_sectors, pages, layout, sessions, ref samples, .. } = disk.super_page;
         State {
             layer: "borg".to_owned(),
             identity: format!("{identity:032x}"),
@@ -63,15 +63,15 @@ impl Store {
             segment_pages: layout.segment,
             read_cache_segments: layout.read_cache,
             write_buffer_segments: layout.write_buffer,
-            sessions: session,
+            sessions,
             last_batch: table.log.sequence,
             samples: samples.clone(),
             copies: table.map.iter().collect(),
         }
     }
 
-    /// The page of the current super page.
-    pub fn super_page(&self) -> u64 {
+    /// The page of the BOPT that holds the current super page.
+    pub fn super_page_at(&self) -> u64 {
         self.disk.borrow().supers.copy
     }
 
@@ -151,7 +151,7 @@ impl State {
             require: self.copies.iter().any(|(.., dirty)| *dirty),
             clean: true,
             firsts: true,
-            session: self.sessions,
+            sessions: self.sessions,
             anchor,
             generations: GENERATION * u64::from(layout.segments()),
             samples: self.samples.clone(),
@@ -192,7 +192,7 @@ impl State {
         let (layout, covered) = (self.layout(), self.last_batch);
         let slots = layout.slots_of(segment);
         let entries = entries[slots.start as usize..slots.end as usize].to_vec();
-        let map = MapPage { segment, covered, reaches: covered, first: None, entries };
+        let map = MapPage { segment, covered, log_reaches: covered, first: None, entries };
         let at = layout.map_page(segment, copy);
         let page_id = PageIdentity { at, generation: GENERATION, identity: page.identity };
         let bytes = map.encode(SEALED, &page_id);

@@ -30,11 +30,12 @@ pub struct Table {
 /// Repair of the log after a failed batch: a super page has to move the log's anchor after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// No batch has failed.
+    /// No batch has failed that is not repaired.
     None,
-    /// This batch has failed.
+    /// This batch has failed, and the repair waits for the batches before it.
     Pending(u64),
-    /// The super page is being written, perhaps after another batch failed.
+    /// The super page is being written. With it the last batch that failed and is not repaired: at first the one that
+    /// the repair is for; none once the super page is durable, unless another one failed meanwhile.
     Running(Option<u64>),
 }
 
@@ -125,7 +126,7 @@ impl Table {
                     self.map_in(page, slot, true);
                     self.sums.set(slot, Some(*sum));
                 }
-                self.log.remember(&batch);
+                self.log.record_committed(&batch);
             }
             batch.end();
         }

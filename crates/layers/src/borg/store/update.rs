@@ -51,15 +51,15 @@ impl Store {
         self.persist_missing(slots, |segments, slot| !segments.is_dirty_on_disk(slot), how).await
     }
 
-    /// Gives up checksums of copies in the log, on disk too, before these are overwritten in place: otherwise the copies
+    /// Forgets checksums of copies in the log, on disk too, before these are overwritten in place: otherwise the copies
     /// would seem damaged after a start. The caller holds their pages' locks.
-    pub async fn give_up_sums(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
+    pub async fn forget_sums(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
         edge("a copy in the log is to be overwritten: checksums on disk are given up first");
         for &slot in slots {
             let table = &mut *self.table.borrow_mut();
-            table.segments.give_up_sum(slot);
+            table.segments.forget_sum(slot);
             if mutant::is("borg: checksums on disk are not given up") {
-                table.segments.get_mut(self.layout.segment_of(slot).0).bits = 0;
+                table.segments.get_mut(self.layout.segment_of(slot).0).flag_changes = 0;
             }
         }
         self.persist_missing(slots, Segments::has_sum, how).await

@@ -19,7 +19,7 @@ const AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
 impl Store {
     /// Whether the BOPT is of version 1.
     pub fn is_old(&self) -> bool {
-        self.disk.borrow().page.version == OLD
+        self.disk.borrow().super_page.version == OLD
     }
 
     /// Upgrades a store of version 1 that was stopped clean.
@@ -32,7 +32,7 @@ impl Store {
     /// Writes all map pages in version 2, and a super page that makes them current.
     async fn write_all_sealed(&self, how: &Hints) -> Result<(), IoError> {
         self.clear_older_super(how).await?;
-        self.disk.borrow_mut().page.version = SEALED;
+        self.disk.borrow_mut().super_page.version = SEALED;
         let segments: Vec<u32> = (0..self.layout.segments()).collect();
         for some in segments.chunks(AT_ONCE) {
             let pages = self.encode_map_pages(some);

@@ -132,7 +132,7 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
                 cut.cut().await.unwrap();
                 let when = format!("power cut at request {nth}");
                 let borg = devices.open().await.unwrap_or_else(|error| panic!("{when}: {error}"));
-                found.insert(borg.store.disk().page.version);
+                found.insert(borg.store.disk().super_page.version);
                 agree(&borg, &mut versions, &when).await;
                 write(&*borg, at(7), 900).await;
                 versions[7] = [900].into();
@@ -140,7 +140,7 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
                 drop(borg);
                 Borg::upgrade(devices.origin.clone(), devices.durable.clone(), options()).await.unwrap();
                 let borg = devices.open().await.unwrap();
-                let disk = borg.store.disk().page.clone();
+                let disk = borg.store.disk().super_page.clone();
                 assert_eq!((disk.version, disk.features & UPGRADING), (SEALED, 0), "{when}");
                 agree(&borg, &mut versions, &when).await;
                 cut.requests() >= nth

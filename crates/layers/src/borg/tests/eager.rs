@@ -19,7 +19,7 @@ async fn write_one_by_one(borg: &Borg) -> Nanos {
 }
 
 fn features(borg: &Borg) -> u32 {
-    borg.store.disk().page.features
+    borg.store.disk().super_page.features
 }
 
 #[test]

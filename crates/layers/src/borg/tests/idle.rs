@@ -128,7 +128,7 @@ fn after_a_stop_nothing_is_done_until_a_request() {
         let commands = disk.all().commands;
         sleep(Nanos(100 * SECOND.0)).await;
         assert_eq!((disk.all().commands, dirty(&borg)), (commands, 20));
-        assert!(borg.store.disk().page.clean);
+        assert!(borg.store.disk().super_page.clean);
         read(&*borg, Extent::of_pages(1_000, 1)).await;
         sleep(Nanos(100 * SECOND.0)).await;
         assert_eq!(dirty(&borg), 0);
@@ -142,7 +142,7 @@ fn a_stop_drains_until_its_deadline() {
         write_some(&borg, 0..60, 1).await;
         borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
         borg.stop().await.unwrap();
-        assert_eq!((dirty(&borg), borg.store.disk().page.require), (0, false));
+        assert_eq!((dirty(&borg), borg.store.disk().super_page.require), (0, false));
         let at = Extent::of_pages(59 * 7, 1);
         assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec());
         // In a tenth of a second a disk moves a few; the others stay, and what is written goes on.

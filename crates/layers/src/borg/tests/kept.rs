@@ -127,7 +127,7 @@ fn what_is_damaged_is_learned_anew() {
                 borg.reconfigure_now(Account(1)).await.unwrap();
                 sleep(Nanos::from_millis(1_000)).await;
             }
-            let area = borg.store.disk().page.learned.unwrap();
+            let area = borg.store.disk().super_page.learned.unwrap();
             drop(borg);
             for copy in &copies {
                 let at = Extent::of_pages(ORIGIN / 8 + area.first + copy * area.pages / 2, 1);
@@ -158,7 +158,7 @@ fn a_mixture_of_two_writes_does_not_count() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), PAGES).await;
         let how = Hints::default();
-        let area = borg.store.disk().page.learned.unwrap();
+        let area = borg.store.disk().super_page.learned.unwrap();
         let second = Extent::of_pages(ORIGIN / 8 + area.first + area.pages / 2, 1);
         let first = [1; 1_000];
         borg.store.write_learned(&[2; 1_000], &how).await.unwrap();
@@ -186,7 +186,7 @@ fn one_of_before_gets_an_area_where_its_log_is_free() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), PAGES).await;
         let how = Hints::default();
-        let area = borg.store.disk().page.learned.unwrap();
+        let area = borg.store.disk().super_page.learned.unwrap();
         let room = borg.store.room();
         borg.store.change_super(|page| page.learned = None, &how).await.unwrap();
         assert_eq!(read(&*disk, Extent::of_pages(ORIGIN / 8, 1)).await[120..136], [0; 16]);
@@ -195,7 +195,7 @@ fn one_of_before_gets_an_area_where_its_log_is_free() {
         assert_eq!((borg.store.room(), counter(&borg, "learned_room_bytes")), (room + area.pages, 0));
         read_some(&borg, 0).await;
         write(&*borg, Extent::of_pages(7, 1), 1).await;
-        assert_eq!(borg.store.disk().page.learned, Some(area));
+        assert_eq!(borg.store.disk().super_page.learned, Some(area));
         borg.stop().await.unwrap();
         let borg = reopen(&disk, Options::default()).await;
         assert_eq!(counter(&borg, "learned_requests_recalled"), 61);
@@ -217,7 +217,7 @@ fn a_full_log_ends_before_the_area() {
     run(1, async {
         let options = Options { drain_below: 0.0, write_buffer: 0.9, ..Options::default() };
         let World { borg, disk } = world(options.clone(), PAGES).await;
-        let area = borg.store.disk().page.learned.unwrap();
+        let area = borg.store.disk().super_page.learned.unwrap();
         let mut borg = borg;
         let mut held = Vec::new();
         for page in 0..ORIGIN / 8 {
@@ -227,7 +227,7 @@ fn a_full_log_ends_before_the_area() {
         }
         borg.flush(Hints::default()).await.unwrap();
         assert!(borg.store.room() < 40, "{}", borg.store.room());
-        assert_eq!(borg.store.disk().page.learned, Some(area), "and the area is none of the log's");
+        assert_eq!(borg.store.disk().super_page.learned, Some(area), "and the area is none of the log's");
         borg.stop().await.unwrap();
         drop(borg);
         borg = reopen(&disk, options).await;
@@ -244,7 +244,7 @@ fn without_a_read_cache_there_is_no_area() {
         let World { borg, .. } = world(Options { write_buffer: 1.0, ..Options::default() }, PAGES).await;
         write(&*borg, Extent::of_pages(0, 1), 1).await;
         borg.stop().await.unwrap();
-        assert_eq!((borg.store.disk().page.learned, counter(&borg, "learned_room_bytes")), (None, 0));
+        assert_eq!((borg.store.disk().super_page.learned, counter(&borg, "learned_room_bytes")), (None, 0));
     });
 }
 

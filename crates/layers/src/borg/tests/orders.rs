@@ -135,7 +135,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
             let Two { borg, disk, bopt, .. } = new().await;
             write(&borg, 5, 1).await.unwrap();
             // Its checkpoint writes the first super page, the mark of the clean stop the other one.
-            let mark = borg.store.disk().page.generation % 2;
+            let mark = borg.store.disk().super_page.generation % 2;
             bopt.fails_at.set(Some(mark));
             borg.stop().await.unwrap_err();
             assert_eq!(bopt.fails_at.get(), None);
@@ -147,7 +147,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
             }
             drop(borg);
             let Two { borg, .. } = open(&disk, options()).await;
-            assert_eq!(borg.store.disk().page.clean, !changes);
+            assert_eq!(borg.store.disk().super_page.clean, !changes);
             assert_eq!(version(&borg, 5).await, 1 + u64::from(changes));
         }
     });

@@ -385,7 +385,7 @@ fn unproven_pages_move_with_the_data_of_the_origin() {
         {
             let mut learned = borg.learned.borrow_mut();
             let access = |number: u64| {
-                let arrival = Arrival { time: Nanos(number), depth: 0 };
+                let arrival = Arrival { paused: Nanos(number), depth: 0 };
                 Access::new(arrival, seekless_core::Origin::default(), page(number), false)
             };
             for number in (0..COPIES).rev().chain((0..COPIES).rev()) {

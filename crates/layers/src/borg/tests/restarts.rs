@@ -92,7 +92,7 @@ fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
         again.flush(how).await.unwrap();
         drop(again);
         let third = reopen(&disk, Options::default()).await.unwrap();
-        assert!(third.store.disk().page.exact);
+        assert!(third.store.disk().super_page.exact);
         assert_eq!(dirty(&third), [(3, true), (7, true), (5, true), (11, true)]);
     });
 }
@@ -106,7 +106,7 @@ fn copies_that_were_never_dirty_are_clean_after_a_crash() {
         drop(borg);
         let again = reopen(&disk, Options::default()).await.unwrap();
         let store = &again.store;
-        assert_eq!((store.mapped(), store.dirty(), store.disk().page.require), (1, 0, false));
+        assert_eq!((store.mapped(), store.dirty(), store.disk().super_page.require), (1, 0, false));
     });
 }
 

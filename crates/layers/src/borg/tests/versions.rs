@@ -47,8 +47,8 @@ fn what_is_of_version_one_stays_so() {
             assert_eq!(generations[0].abs_diff(generations[1]), 1);
             let (origin, bopt) = parts();
             borg = Borg::open(origin, bopt, Options::default(), false).await.unwrap();
-            assert_eq!(borg.store.disk().page.version, OLD);
-            let (layout, identity) = (borg.store.layout(), borg.store.disk().page.identity);
+            assert_eq!(borg.store.disk().super_page.version, OLD);
+            let (layout, identity) = (borg.store.layout(), borg.store.disk().super_page.identity);
             for segment in 0..layout.segments() {
                 let copies = [0, 1].map(|copy| layout.map_page(segment, copy));
                 for at in copies {
@@ -69,7 +69,7 @@ fn what_is_of_version_one_stays_so() {
 fn what_is_new_is_of_version_two() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
-        assert_eq!(borg.store.disk().page.version, SEALED);
+        assert_eq!(borg.store.disk().super_page.version, SEALED);
         let pages = pages_of(&disk, 0, 2).await;
         for (page, at) in pages.chunks(PAGE).zip(0..) {
             assert_eq!(old::decode_super(at, page), Ok(PageState::Torn), "the program before refuses it");

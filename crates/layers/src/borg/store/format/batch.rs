@@ -36,7 +36,7 @@ impl BatchHeader {
     pub fn encode(&self, version: u32, page_id: &PageIdentity, data: &[Buffer]) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 48, &self.session.to_le_bytes());
-        put(&mut bytes, 56, &self.stable.to_le_bytes());
+        put(&mut bytes, 56, &self.durable_before.to_le_bytes());
         put(&mut bytes, 64, &self.next.to_le_bytes());
         put(&mut bytes, parity::PAGES_AT, &(self.entries.len() as u32).to_le_bytes());
         for ((page, sum), bytes) in self.entries.iter().zip(bytes[HEAD..].chunks_exact_mut(ENTRY)) {
@@ -90,7 +90,7 @@ impl BatchHeader {
         let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
         BatchHeader {
             session: u64_at(bytes, 48),
-            stable: u64_at(bytes, 56),
+            durable_before: u64_at(bytes, 56),
             next: u32_at(bytes, 64),
             entries: bytes[HEAD..].chunks_exact(ENTRY).take(count).map(entry).collect(),
         }

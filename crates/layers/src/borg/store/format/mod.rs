@@ -78,8 +78,8 @@ pub struct Super {
     pub layout: Layout,
     /// The area of what was learned, if there is one; never in version 1.
     pub learned: Option<Area>,
-    /// Number of sessions.
-    pub session: u64,
+    /// Number of sessions of the store so far ([`super::session`]): that of the running one, if there is one.
+    pub sessions: u64,
     /// Where the log continues after what the map covers.
     pub anchor: Anchor,
     /// After a clean stop, the sum of the generations of all map pages.
@@ -109,7 +109,7 @@ pub struct MapPage {
     /// The batch up to which it covers.
     pub covered: u64,
     /// The batch up to which the log was durable when it was written; 0 in version 1.
-    pub reaches: u64,
+    pub log_reaches: u64,
     /// The first batch in the segment, if its copies are as they were appended.
     pub first: Option<u64>,
     /// Contents of the slots: a page, and whether it is dirty.
@@ -119,10 +119,10 @@ pub struct MapPage {
 /// The header of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Session in which it was written.
+    /// Number of the session of the store in which it was written ([`Super::sessions`]).
     pub session: u64,
-    /// The batch up to which all were durable before.
-    pub stable: u64,
+    /// The batch up to which all earlier ones were durable when it was written.
+    pub durable_before: u64,
     /// Segment in which the log continues after this one; `NONE` if it does not.
     pub next: u32,
     /// The pages of the batch, and their checksums.
@@ -168,7 +168,7 @@ impl Super {
             origin_sectors,
             layout,
             learned: None,
-            session: 0,
+            sessions: 0,
             anchor: Anchor { segment, offset: 0, sequence: 1 },
             generations: 0,
             samples: Vec::new(),

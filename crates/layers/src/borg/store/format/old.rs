@@ -59,7 +59,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
         page.origin_sectors,
         cached,
         logged,
-        page.session,
+        page.sessions,
         page.anchor.sequence,
         page.generations,
     ];
@@ -117,7 +117,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         origin_sectors: number(1),
         layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
         learned: None,
-        session: number(4),
+        sessions: number(4),
         anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
         generations: number(6),
         samples: (0..count.min(SAMPLES)).map(sample).collect(),
@@ -157,7 +157,7 @@ pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8
     let entries: Vec<_> =
         bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(super::map_entry_of).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
-    let page = || MapPage { segment, covered: u64_at(bytes, 56), reaches: 0, first: None, entries };
+    let page = || MapPage { segment, covered: u64_at(bytes, 56), log_reaches: 0, first: None, entries };
     counted.then(|| (page_id.generation, page()))
 }
 
@@ -170,7 +170,7 @@ impl Super {
         let slots = (u64::from(read_cache) + u64::from(write_buffer)).saturating_mul(u64::from(segment));
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
-        let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.session < LAST;
+        let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.sessions < LAST;
         let reserved = sizes && self.learned.is_none_or(|area| area.fits(self.layout));
         if reserved && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);

@@ -57,7 +57,8 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
         put(&mut bytes, at, &word.to_le_bytes());
     }
     let (cached, logged) = (page.layout.page(0), page.layout.page(page.layout.cached_slots()));
-    let numbers = [page.pages, page.origin_sectors, cached, logged, page.session, sequence, page.generations];
+    let numbers =
+        [page.pages, page.origin_sectors, cached, logged, page.sessions, sequence, page.generations];
     for (number, at) in numbers.iter().zip((64..).step_by(8)) {
         put(&mut bytes, at, &number.to_le_bytes());
     }
@@ -112,7 +113,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         origin_sectors: number(1),
         layout: Layout { segment: word(40), read_cache: word(44), write_buffer: word(48) },
         learned: (learned.pages > 0).then_some(learned),
-        session: number(4),
+        sessions: number(4),
         anchor: Anchor { segment: word(52), offset: word(56), sequence: number(5) },
         generations: number(6),
         samples: samples.map(|at| (u64_at(bytes, at), u32_at(bytes, at + 8))).collect(),
@@ -129,7 +130,7 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     put(&mut bytes, 8, &page.segment.to_le_bytes());
     put(&mut bytes, 12, &valid.to_le_bytes());
     put(&mut bytes, 16, &page.covered.to_le_bytes());
-    put(&mut bytes, 24, &page.reaches.to_le_bytes());
+    put(&mut bytes, 24, &page.log_reaches.to_le_bytes());
     put(&mut bytes, 32, &(page.entries.len() as u32).to_le_bytes());
     // The number of batches from the first one in the segment to the last that is covered.
     let batches = page.first.and_then(|first| u32::try_from((page.covered + 1).checked_sub(first)?).ok());
@@ -155,10 +156,10 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     let places = sector::places(MAP_HEAD, MAP_ENTRY).take(slots as usize);
     let entries: Vec<_> = places.map(|at| super::map_entry_of(&bytes[at..at + MAP_ENTRY])).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 12);
-    let (covered, reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
+    let (covered, log_reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
     let first = (covered + 1).checked_sub(u64::from(u32_at(bytes, 36)));
     let first = first.filter(|first| (1..=covered).contains(first));
-    counted.then_some(MapPage { segment, covered, reaches, first, entries })
+    counted.then_some(MapPage { segment, covered, log_reaches, first, entries })
 }
 
 /// Reseals a whole page for its other copy, with the same generation: a super page, or a map page of the BOPT with this

@@ -16,7 +16,7 @@ fn full(version: u32) -> Super {
     // The last page of the origin, 125, is cut short.
     let samples = (0..SAMPLES as u64).map(|sample| (62 + sample, sample as u32 * 77)).collect();
     let anchor = Anchor { segment: 4, offset: 7, sequence: 1 << 33 };
-    let counts = Super { generation: 9, identity: 1 << 99, session: 4, generations: 88, ..blank(version) };
+    let counts = Super { generation: 9, identity: 1 << 99, sessions: 4, generations: 88, ..blank(version) };
     Super { samples, mark, anchor, require: true, firsts: version != OLD, ..counts }
 }
 
@@ -82,9 +82,9 @@ proptest! {
 
         let page_id = PageIdentity { at: 70, generation: 5, identity: 1 << 80 };
         let slots = entries.len() as u32;
-        let reaches = if version == OLD { 0 } else { 78 };
+        let log_reaches = if version == OLD { 0 } else { 78 };
         let first = first.filter(|_| version != OLD);
-        let page = MapPage { segment: 2, covered: 77, reaches, first, entries };
+        let page = MapPage { segment: 2, covered: 77, log_reaches, first, entries };
         let mut bytes = page.encode(version, &page_id);
         prop_assert_eq!(map_decoded(version, &page_id, slots, &bytes), Some((5, page)));
         let moved = PageIdentity { at: 70 + elsewhere, ..page_id };
@@ -104,7 +104,7 @@ proptest! {
     ) {
         let entries: Vec<_> = (0..pages.min(batch::entries(version)) as u64).map(|page| (page, 7)).collect();
         let data = vec![Buffer::zeroed(PAGE_BYTES); entries.len()];
-        let page = BatchHeader { session: 3, stable: 4, next: 5, entries };
+        let page = BatchHeader { session: 3, durable_before: 4, next: 5, entries };
         let page_id = PageIdentity { at: 70, generation: 5, identity: 1 << 80 };
         let mut bytes = page.encode(version, &page_id, &data);
         prop_assert_eq!(BatchHeader::decode(version, &page_id, &bytes), Some(page.clone()));

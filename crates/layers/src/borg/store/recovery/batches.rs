@@ -43,8 +43,8 @@ impl Record for FoundBatch {
         self.next
     }
 
-    fn stable(&self) -> u64 {
-        self.page.stable
+    fn durable_before(&self) -> u64 {
+        self.page.durable_before
     }
 }
 
@@ -66,7 +66,7 @@ impl SegmentBytes {
             let header = |(offset, page): (u32, &[u8])| {
                 // A batch that an earlier session lost has a number that was given again.
                 let (sequence, header) = BatchHeader::of_any(first + u64::from(offset), disk.identity, page)?;
-                (header.session == disk.session).then_some((sequence, offset))
+                (header.session == disk.sessions).then_some((sequence, offset))
             };
             pages.filter_map(header).collect()
         });
@@ -96,7 +96,7 @@ fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<F
     let page_id = PageIdentity { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
     let rest = &bytes[place.offset as usize * PAGE..];
     let decode = |bytes: &[u8]| {
-        BatchHeader::decode(disk.version, &page_id, bytes).filter(|page| page.session == disk.session)
+        BatchHeader::decode(disk.version, &page_id, bytes).filter(|page| page.session == disk.sessions)
     };
     let (page, repaired_header) = match disk.version {
         OLD => decode(&rest[..PAGE]).map(|page| (page, None))?,
@@ -138,11 +138,11 @@ pub async fn walk_log(
     let layout = disk.layout;
     let (walk, last) = find_all(bopt, disk).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
-    let (stable, end) = (walk.stable(), walk.end.zip(last));
+    let (durable, end) = (walk.durable(), walk.end.zip(last));
     let mut batches = walk.records;
-    // Pages that are stable, or covered by the segment's map page, may have been overwritten in place since.
+    // Pages of durable batches, or covered by the segment's map page, may have been overwritten in place since.
     let known = |batch: &FoundBatch| {
-        batch.sequence <= stable || batch.sequence <= segments.get(layout.segment_of(batch.at).0).covered
+        batch.sequence <= durable || batch.sequence <= segments.get(layout.segment_of(batch.at).0).covered
     };
     let as_appended = |batch: &FoundBatch| segments.get(layout.segment_of(batch.at).0).first.is_some();
     let count = batches.iter().take_while(|batch| known(batch) || batch.data.is_ok()).count();
@@ -191,7 +191,7 @@ async fn scan_log(
                 let at = disk.layout.page(disk.layout.slots_of(segment).start + offset);
                 let page = &bytes[offset as usize * PAGE..][..PAGE];
                 let Some((sequence, header)) = BatchHeader::of_any(at, disk.identity, page) else { continue };
-                if header.session != disk.session {
+                if header.session != disk.sessions {
                     continue;
                 }
                 last = last.max(sequence);
@@ -253,7 +253,7 @@ async fn ensure_log_ends_here(
     let layout = disk.layout;
     let says = |at: u64, bytes: &[u8]| {
         let (sequence, page) = BatchHeader::of_any(at, disk.identity, bytes)?;
-        let later = page.session == disk.session && sequence > missing && page.stable >= missing;
+        let later = page.session == disk.sessions && sequence > missing && page.durable_before >= missing;
         later.then_some(sequence)
     };
     let first = layout.page(layout.slots_of(end.segment).start);

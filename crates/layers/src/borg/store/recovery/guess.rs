@@ -27,5 +27,5 @@ pub async fn super_page(bopt: &dyn BlockDevice, blank: &Super) -> Result<Super, 
         return Err(error(ErrorKind::Corrupt, Extent::of_pages(0, 2), why.to_owned()));
     };
     let anchor = Anchor { segment: NONE, offset: 0, sequence: 1 };
-    Ok(Super { generation: 1, identity, session, anchor, firsts: true, ..blank.clone() })
+    Ok(Super { generation: 1, identity, sessions: session, anchor, firsts: true, ..blank.clone() })
 }

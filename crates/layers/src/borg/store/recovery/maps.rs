@@ -25,10 +25,10 @@ struct Counts {
 }
 
 impl Counts {
-    /// A map page without entries, for one that is given up.
+    /// A map page without entries, for one that cannot be read.
     fn nothing(disk: &Super, segment: u32) -> Counts {
         let entries = vec![None; disk.layout.segment as usize];
-        let page = MapPage { segment, covered: 0, reaches: 0, first: None, entries };
+        let page = MapPage { segment, covered: 0, log_reaches: 0, first: None, entries };
         Counts { page, generation: 0, copy: 0, newest: 0, twice: false }
     }
 }
@@ -81,11 +81,11 @@ fn decode_some(
             let empty = page.entries.iter().all(Option::is_none);
             entry.first = page.first.map(|first| if empty { u64::MAX } else { first });
         } else {
-            entry.bits += u64::from(page.first.is_some());
+            entry.flag_changes += u64::from(page.first.is_some());
         }
         segments.set_copies(segment, 1 + u32::from(twice));
         segments.generation = segments.generation.max(newest);
-        reaches = reaches.max(Some((page.reaches, segment)));
+        reaches = reaches.max(Some((page.log_reaches, segment)));
         for (slot, held) in layout.slots_of(segment).zip(page.entries) {
             if let Some((page, dirty)) = held {
                 let entry = DiskEntry { slot, dirty, age: (segments.get(segment).covered, generation) };

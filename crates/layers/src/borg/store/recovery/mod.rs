@@ -70,7 +70,7 @@ fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
 }
 
 /// Opens the BOPT of an origin of `pages` pages; `blank` is the super page of a new one. If `lenient`, what is damaged
-/// is given up, and the rest is opened.
+/// is left out, and the rest is opened.
 pub(super) async fn open(
     bopt: &dyn BlockDevice,
     pages: u64,
@@ -118,7 +118,7 @@ pub(super) async fn open(
         map.insert(page, slot, dirty(was));
         let segment = segments.get_mut(layout.segment_of(slot).0);
         segment.valid += 1;
-        segment.bits += u64::from(dirty(was) != was);
+        segment.flag_changes += u64::from(dirty(was) != was);
     }
     for number in segments.which(|segment| segment.first == Some(u64::MAX)) {
         segments.get_mut(number).first = None;
