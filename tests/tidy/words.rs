@@ -10,13 +10,13 @@ const GLOSSARY: &str = "docs/words.md";
 const GENERATED: &str = "PROMISES.md";
 
 /// Former names of types, as they are declared, public or not.
-const TYPES: [&str; 16] = [
+const TYPES: [&str; 17] = [
     "Told", "Asked", "Said", "Wrong", "Found", "Freed", "Filled", "Limbo", "Legs", "Sight", "Station",
-    "Beside", "Outside", "AnyBytes", "Facts", "Home",
+    "Beside", "Outside", "AnyBytes", "Facts", "Home", "Sides",
 ];
 
 /// Former names of public functions, fields, constants and modules.
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 34] = [
     "told",
     "untold",
     "asked",
@@ -48,6 +48,9 @@ const NAMES: [&str; 31] = [
     "untouched",
     "anchor_owed",
     "depart",
+    "home_sectors",
+    "stands_aside",
+    "place_batch",
 ];
 
 /// Former phrases, in lower case; `*` is any one word.
