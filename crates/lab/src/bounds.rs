@@ -2,7 +2,7 @@
 //!
 //! At each reconfiguration the layer foresees the requests until the next one, and plans from these alone; the trace
 //! waits meanwhile, and no copy is counted. *Oracle*: it foresees all of them. *Oracle-seen*: only what they ask of pages
-//! that were read or written before, since no layer can place others. Both are the best of all [`policies`], phase by phase.
+//! that were read or written before, since no layer can place others. Both are the best of all policies, phase by phase.
 //! *Transfer-only*: the base's transfers, without a seek or a rotational wait.
 //!
 //! Invariant: a bound is never above what the layer or the base needed in the same phase: these are policies too. Fault

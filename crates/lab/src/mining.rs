@@ -85,7 +85,7 @@ pub struct Mined {
     pub hundredths: Vec<Vec<Nanos>>,
     /// Results of free work at those times, from the scan's start.
     pub freed_at: Vec<Vec<FreeStats>>,
-    /// Bias of what was read by then: see [`bias`].
+    /// Bias of what was read by then, as `bias` computes it.
     pub biases: Vec<Vec<f64>>,
 }
 

@@ -2,7 +2,7 @@
 //! neither, those completed (C). `blktrace -a issue` records such traces.
 //!
 //! Events are held until the first queue event decides, which is nearly always among the first ones. After
-//! [`MAX_HELD`] without one, or at the end, the others do.
+//! `MAX_HELD` without one, or at the end, the others do.
 
 use std::collections::VecDeque;
 

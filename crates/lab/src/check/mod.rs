@@ -1,6 +1,6 @@
 //! The checker: whether a device's answers are allowed. It knows nothing of layers.
 //!
-//! Writes are stamped ([`stamped`]), content that is read is classified ([`found`]), and a register for each sector
+//! Writes are stamped ([`stamped`]), content that is read is classified (`found`), and a register for each sector
 //! ([`Registers`]) knows which versions may be read, and which a crash may leave. Events can be written as text and
 //! checked again ([`history`]).
 

@@ -59,7 +59,7 @@ pub struct Conditions {
     pub faults: Faults,
     /// Start value of a new volume's generations.
     pub numbers: u64,
-    /// One in this many verifying reads finds a weak sector ([`super::weak`]); 0 for none.
+    /// One in this many verifying reads finds a weak sector (`weak.rs`); 0 for none.
     pub weak: u64,
 }
 

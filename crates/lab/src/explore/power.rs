@@ -5,7 +5,7 @@
 //! non-durable write any sectors may survive, answered or not; of two overlapping ones either may, unless the later one
 //! is durable and began when the earlier one had ended. What a failed flush should have made durable may have been
 //! dropped: no later flush makes it so. A weak sector whose repair is lost after it was answered is unreadable
-//! ([`super::weak`]).
+//! (`weak.rs`).
 
 use seekless_core::Extent;
 

@@ -37,7 +37,7 @@ pub struct Request {
 pub enum Step {
     /// A request.
     Ask(Request),
-    /// A request that goes where the volume is at work ([`super::meeting`]); to its own extent if nothing is known.
+    /// A request that goes where the volume is at work (`meeting.rs`); to its own extent if nothing is known.
     Meet(Request),
     /// A command to the topmost layer: see [`seekless_layers::Topmost::command`].
     Do(&'static str),

@@ -1,7 +1,7 @@
 //! Workloads: synthetic loads, seeded, each an async client of a block device.
 //!
 //! One array lists them, with their options and defaults; `spec` parses their descriptions. A workload sees its
-//! [`Client`](client::Client) and the clock, and nothing of what is below: the same code loads a simulated drive and a
+//! [`Client`] and the clock, and nothing of what is below: the same code loads a simulated drive and a
 //! tree of layers.
 //!
 //! The same seed gives the same requests. A closed workload waits for answers, so its arrivals depend on the device; an

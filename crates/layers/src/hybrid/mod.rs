@@ -1,7 +1,7 @@
 //! The hybrid drive (section 6.4 of the IOLab paper): one volume on a fast device and another one, each part of it on one
 //! of them, by its address or by how often it is accessed.
 //!
-//! A request goes to where its units are ([`map`]); a write overwrites them in place, so only moves change the map. `mover`
+//! A request goes to where its units are (`map`); a write overwrites them in place, so only moves change the map. `mover`
 //! moves units by their `heat`. Invariants: those of `map`; a unit is in one slot, and a request finds it there while it
 //! holds the unit's lock. Fault model: power may fail at any time, and any subset of unflushed sectors may survive; one
 //! copy of a sector of the map may rot. A move that fails leaves its unit where it is. Of a write that fails any parts may

@@ -153,7 +153,7 @@ impl Reactor {
         }
     }
 
-    /// Makes timers exact to some microseconds, at the cost of [`SPIN`] of CPU time each: for components that emulate a
+    /// Makes timers exact to some microseconds, at the cost of `SPIN` of CPU time each: for components that emulate a
     /// drive's timing. Other completions are delivered as before.
     pub fn spin_before_timers(&self) {
         self.spins.set(true);

@@ -1,7 +1,7 @@
 //! The NBD server: listens, and serves each client in a task of the volume's own thread.
 //!
-//! Invariants: memory is bounded per client, whatever it does ([`send_queue`]), and over all clients ([`budget`]); no
-//! peer takes all slots ([`client_slots`]); requests in flight are shared fairly between clients by the top of the
+//! Invariants: memory is bounded per client, whatever it does (`send_queue`), and over all clients (`budget`); no
+//! peer takes all slots (`client_slots`); requests in flight are shared fairly between clients by the top of the
 //! volume ([`seekless_core::Top`]). A received request is carried out even if its client disconnects. Fault model:
 //! clients are slow, vanish, or send anything; that ends them and affects no other client.
 
