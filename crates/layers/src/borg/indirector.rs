@@ -96,7 +96,7 @@ impl Borg {
             (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits);
         });
         if found.mapped == 0 || (!all && found.dirty == 0) {
-            did("read at home", at, at.start.0);
+            did("read at origin", at, at.start.0);
             return self.origin.read(at, into, how).await;
         }
         if found.dirty > 0 && self.store.has_unread_sums() {

@@ -252,7 +252,7 @@ impl Borg {
         let mut update = self.store.update(&how).await;
         update.persist_stale(&how).await?;
         for page in self.store.unproven_of(pages.iter().copied()) {
-            did("dropped for home", Extent::of_pages(page, 1), page * PAGE_SECTORS);
+            did("dropped for origin", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             update.unmap(page);
         }
         update.persist(&how).await

@@ -285,7 +285,7 @@ impl Borg {
         let read = match join(origin, copy).await {
             (Ok(origin), Ok(copy)) => {
                 if !same(&origin, &copy) {
-                    did("copy differs from home", at, there.start.0);
+                    did("copy differs from origin", at, there.start.0);
                     self.verifier.count(|found| found.differing += 1);
                 }
                 copy
@@ -306,7 +306,7 @@ impl Borg {
 
     /// Repairs a block of the origin from its copy.
     async fn repair_origin(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
-        did("home repaired", at, at.start.0);
+        did("origin repaired", at, at.start.0);
         let durable = Hints { fua: !mutant::is("borg: a repair of the origin without FUA"), ..how.clone() };
         self.store.begin_mapping(how).await?;
         if rewrite(&*self.origin, at, from, &durable).await.is_ok() {

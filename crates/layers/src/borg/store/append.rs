@@ -150,7 +150,7 @@ impl Store {
             (at, page.encode(disk.version, &page_id, &batch.data.take()))
         };
         let place = Extent::of_pages(at, 1);
-        did("page of a run", place, place.start.0);
+        did("header of a batch", place, place.start.0);
         let written = self.bopt.write(place, Buffer::from_vec(bytes), how.clone()).await;
         self.disk.borrow_mut().metadata_pages += 1;
         self.written(batch, &written);
