@@ -75,7 +75,7 @@ pub(super) struct Choice<'a> {
     past: u64,
     /// Requests that a course is expected to last.
     life: u64,
-    /// Busy time of draining what is dirty now, which every course has to, unless it is overwritten before.
+    /// Busy time of draining what is dirty now: every course has to drain it, unless it is overwritten before.
     drain_backlog: Nanos,
     tried: Vec<Tried>,
 }

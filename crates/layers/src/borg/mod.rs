@@ -88,7 +88,7 @@ pub struct Borg {
     /// On-disk state of the BOPT, and the map.
     store: Rc<Store>,
     options: Options,
-    /// Profile and plan count in units of two to this power pages: single pages up to 16 TiB, above which page numbers
+    /// Profile and plan count in units of `1 << granularity` pages: single pages up to 16 TiB, above which page numbers
     /// do not fit into 32 bits.
     granularity: u32,
     /// Locks of pages, taken by requests and movers.

@@ -4,7 +4,7 @@
 //! place    varint           how far it starts from the page after the last of the one before,
 //!                           times 2, and 1 more if before that
 //! length   varint           pages * 4 + write * 2 + (1 if process and name follow)
-//! pause    varint           nanoseconds from the sum of pauses of the one before to its own
+//! pause    varint           nanoseconds by which the sum of pauses has grown since the one before
 //! depth    varint           requests outstanding when it came
 //! process  varint, varint   its number and name, where they differ from those before
 //! ```
