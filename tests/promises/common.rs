@@ -17,12 +17,13 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 16] = [
+pub const VOLUMES: [&str; 17] = [
     "borg",
     "borg-paper",
     "borg-weak",
     "cache",
     "cache-ahead",
+    "dcd",
     "hybrid",
     "launch",
     "lld",

@@ -2,6 +2,8 @@
 
 mod common;
 
+use serde_json::Value;
+
 use common::{SMALL, file, folder, json, quietly, seekless};
 
 const STACK: &str = "\
@@ -116,4 +118,27 @@ fn a_workload_goes_on_past_failures_and_counts_them() {
         "{printed}"
     );
     assert!(printed["first_failure"].is_string() && quietly(&run).contains("the first request that failed"));
+}
+
+/// Baselines have BORG's area, and its options where they have them.
+#[test]
+fn baselines_are_compared_by_their_names() {
+    let list = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--layer", "none,alis,dcd,organpipe"];
+    let with = |options: &[&'static str]| json(&[&list[..], options].concat());
+    let compared = with(&["--option", "alis.threshold=3"]);
+    let [alis, dcd, organpipe] = [1, 2, 3].map(|at| &compared["variants"][at]);
+    for (variant, name) in [(alis, "alis"), (dcd, "dcd"), (organpipe, "organpipe")] {
+        assert_eq!((&variant["name"], &variant["sides"]["layer"]), (&name.into(), &name.into()));
+        assert!(variant["served_from_bopt_pct"].as_f64().is_some_and(|share| share > 1.0), "{name}");
+        assert_eq!(variant["failed"], 0);
+    }
+    let reconfigured = |variant: &Value| variant["reconfigurations"].as_array().unwrap().len();
+    assert_eq!([alis, dcd, organpipe].map(reconfigured), [2, 0, 2]);
+    let absorbed = |variant: &Value| variant["sides"]["absorbed_pages"].as_u64().unwrap();
+    assert!(absorbed(dcd) > 0 && absorbed(alis) + absorbed(organpipe) == 0);
+    let other = with(&["--option", "organpipe.placement=planned", "--threshold", "2"]);
+    let same = |at: usize| compared["variants"][at]["event_hash"] == other["variants"][at]["event_hash"];
+    assert_eq!([1, 2, 3].map(same), [false, true, false]);
+    refused(&[&list[..], &["--option", "dcd.planner=address"]].concat(), 2, &["`planner`", "`drain_below`"]);
+    refused(&[&list[..], &["--write-buffer", "0.4"]].concat(), 2, &["--write-buffer", "expected borg among"]);
 }

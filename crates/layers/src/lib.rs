@@ -1,5 +1,7 @@
 //! Layers: block devices made of block devices, one folder each.
 
+pub mod alis;
+mod baseline;
 mod below;
 pub mod borg;
 mod bytes;
@@ -7,6 +9,7 @@ pub mod cache;
 mod canary;
 pub mod cdp;
 mod contents;
+pub mod dcd;
 mod destage;
 pub mod dispatcher;
 mod durable;
@@ -17,6 +20,7 @@ pub mod launch;
 mod list;
 pub mod lld;
 pub mod mapper;
+pub mod organpipe;
 mod overlay;
 pub mod pattern;
 pub mod proximal;

@@ -5,9 +5,11 @@ use std::rc::Rc;
 
 use seekless_core::{ErrorKind, IoError, Layer, PAGE_SECTORS};
 
+use crate::alis;
 use crate::borg::{self, Borg};
 use crate::cache::{self, Cache};
 use crate::cdp;
+use crate::dcd;
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
@@ -17,6 +19,7 @@ use crate::hybrid;
 use crate::launch;
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
+use crate::organpipe;
 use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
@@ -29,7 +32,8 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 15] = [
+pub const LAYERS: [Entry; 18] = [
+    alis::ENTRY,
     Entry {
         title: "BORG",
         readme: include_str!("borg/README.md"),
@@ -89,6 +93,7 @@ pub const LAYERS: [Entry; 15] = [
         )
     },
     cdp::ENTRY,
+    dcd::ENTRY,
     Entry {
         grows: true,
         readme: include_str!("fault/delay/README.md"),
@@ -197,6 +202,7 @@ pub const LAYERS: [Entry; 15] = [
             })
         })
     },
+    organpipe::ENTRY,
     Entry {
         readme: include_str!("fault/powercut/README.md"),
         check: |table| parse_options(table, powercut::Options::check).map(drop),

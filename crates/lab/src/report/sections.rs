@@ -167,7 +167,9 @@ fn of_the_drive(settings: &Settings, table: &mut Table) {
         let at = whole(settings.bopt_at_sector);
         let of = settings.bopt_drive.as_ref().map(|drive| format!(" of {drive}")).unwrap_or_default();
         table.pair("BOPT", format!("{}, from sector {at}{of}", bytes(settings.bopt_bytes)));
-        table.pair("of it for writes", percent(settings.write_buffer * 100.0));
+        if settings.write_buffer > 0.0 {
+            table.pair("of it for writes", percent(settings.write_buffer * 100.0));
+        }
     }
     table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));
 }

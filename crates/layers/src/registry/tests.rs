@@ -37,7 +37,7 @@ fn every_layer_has_a_page_with_options_that_it_takes() {
         assert!(entry.readme.starts_with(&format!("# {}", entry.name)), "{}", entry.name);
     }
     assert!(LAYERS.windows(2).all(|pair| pair[0].name < pair[1].name), "in the order of their names");
-    let shown: borg::Options = toml::Value::Table(example(LAYERS[0].readme)).try_into().unwrap();
+    let shown: borg::Options = toml::Value::Table(example(find("borg").unwrap().readme)).try_into().unwrap();
     assert_eq!(shown, borg::Options::default(), "the page shows the defaults");
 }
 

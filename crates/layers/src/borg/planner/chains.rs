@@ -26,14 +26,18 @@ impl Chain {
         let touched = ranges.iter().map(|range| range.touched).min().unwrap_or(u32::MAX);
         Chain { ranges, pages, reads, touched }
     }
+
+    /// Reads per page, times 2^32.
+    pub fn density(&self) -> u128 {
+        (u128::from(self.reads) << 32) / u128::from(self.pages.max(1))
+    }
 }
 
 /// The chains that fit into `capacity` pages, those with most reads per page first; they keep their order.
 pub fn fitting(chains: &[Chain], capacity: u64) -> Plan {
-    let density = |chain: &Chain| (u128::from(chain.reads) << 32) / u128::from(chain.pages.max(1));
     let mut by_density: Vec<usize> = (0..chains.len()).collect();
     if chains.iter().map(|chain| chain.pages).sum::<u64>() > capacity {
-        by_density.sort_by_key(|&index| Reverse(density(&chains[index])));
+        by_density.sort_by_key(|&index| Reverse(chains[index].density()));
     }
     let mut left = capacity;
     let mut chosen: Vec<usize> = Vec::new();

@@ -8,13 +8,17 @@ mod address;
 mod chains;
 mod first_touch;
 mod greedy;
+mod organ_pipe;
 mod path_cover;
+mod runs;
 mod scene;
 
 use serde::{Deserialize, Serialize};
 
 use super::analyzer::{Graph, Vertex};
 use super::store::Slot;
+use organ_pipe::OrganPipe;
+use runs::Runs;
 
 pub use address::Address;
 pub use first_touch::FirstTouch;
@@ -50,6 +54,10 @@ pub enum PlannerName {
     Address,
     /// In the order in which pages were first used.
     FirstTouch,
+    /// The hottest pages in the middle, cooler ones to both sides.
+    OrganPipe,
+    /// Sequences of requests that came again, then the other pages, the hottest first.
+    Runs,
 }
 
 impl PlannerName {
@@ -60,6 +68,8 @@ impl PlannerName {
             PlannerName::PathCover => Box::new(PathCover { threshold }),
             PlannerName::Address => Box::new(Address),
             PlannerName::FirstTouch => Box::new(FirstTouch),
+            PlannerName::OrganPipe => Box::new(OrganPipe),
+            PlannerName::Runs => Box::new(Runs { threshold }),
         }
     }
 }

@@ -203,3 +203,75 @@ proptest! {
         }
     }
 }
+
+/// The ranges of a plan, by the tens of their first page, and their pages.
+fn ranges(plan: &Plan) -> Vec<(u32, u32)> {
+    plan.ranges.iter().map(|planned| (planned.range.start / 10, planned.range.pages)).collect()
+}
+
+#[test]
+fn an_organ_pipe_has_the_hottest_in_the_middle_and_cooler_ones_on_both_sides() {
+    let vertices = [(0, 1, 2), (10, 2, 9), (20, 1, 4), (30, 1, 0), (40, 3, 1)];
+    let vertices = vertices.map(|(start, pages, reads)| Vertex { reads, ..vertex(start, pages, true) });
+    let mut vertices = vertices.to_vec();
+    vertices[3].writes = 8;
+    let graph = Graph::new(vertices, vec![(0, 4, 9)]);
+    let order = |capacity| ranges(&OrganPipe.order(&graph, capacity));
+    assert_eq!(order(99), [(0, 1), (3, 1), (1, 2), (2, 1), (4, 3)], "writes count, edges do not");
+    assert_eq!(order(6), [(0, 1), (3, 1), (1, 2), (2, 1), (4, 1)], "the last one that fits is cut");
+    assert_eq!(order(3), [(3, 1), (1, 2)]);
+    assert!(order(0).is_empty());
+}
+
+#[test]
+fn a_run_grows_at_both_ends_along_what_came_again() {
+    let edges = [(0, 1, 5), (1, 2, 3), (4, 0, 4), (2, 3, 1), (5, 3, 2), (5, 1, 4)];
+    let graph = graph(7, &edges);
+    let order = |threshold| by(&Runs { threshold }, &graph, 99);
+    assert_eq!(order(2), [4, 0, 1, 2, 5, 3, 6], "5 leads to the middle of a run");
+    assert_eq!(order(4), [4, 0, 1, 2, 3, 5, 6], "light edges join nothing");
+    assert_eq!(order(1), [4, 0, 1, 2, 3, 5, 6], "5 finds its other neighbour in a run");
+    let unread: Vec<Vertex> = (0..7).map(|v| vertex(v * 10, 1, v != 0)).collect();
+    let graph = Graph::new(unread, edges.to_vec());
+    assert_eq!(by(&Runs { threshold: 2 }, &graph, 99), [5, 1, 2, 3, 4, 6], "0 was never read");
+}
+
+#[test]
+fn the_hottest_runs_and_then_the_hottest_pages_come_first() {
+    let vertices = [2, 2, 3, 3, 9, 1, 7].into_iter().zip(0..);
+    let vertices = vertices.map(|(reads, v)| Vertex { reads, ..vertex(v * 10, 1, true) });
+    let graph = Graph::new(vertices.collect(), vec![(0, 1, 9), (2, 3, 2)]);
+    assert_eq!(by(&Runs { threshold: 2 }, &graph, 99), [2, 3, 0, 1, 4, 6, 5]);
+    assert_eq!(by(&Runs { threshold: 2 }, &graph, 4), [2, 3, 4, 6], "by heat, whether in a run or not");
+}
+
+proptest! {
+    /// Of the hottest pages as many as fit; they get hotter up to the middle, and cooler from there on.
+    #[test]
+    fn heat_rises_to_the_middle_of_an_organ_pipe(
+        heats in prop::collection::vec((1..5_u32, 0..6_u32), 1..30),
+        capacity in 1..90_u64,
+    ) {
+        let vertices = (0..).zip(&heats).map(|(v, (pages, reads))| Vertex { reads: *reads, ..vertex(v * 10, *pages, true) });
+        let graph = Graph::new(vertices.collect(), Vec::new());
+        let plan = OrganPipe.order(&graph, capacity);
+        let all: u64 = heats.iter().map(|(pages, _)| u64::from(*pages)).sum();
+        prop_assert_eq!(plan.pages(), all.min(capacity));
+        let reads: Vec<u32> = plan.ranges.iter().map(|planned| planned.range.reads).collect();
+        let (rising, falling) = reads.split_at(reads.len() / 2);
+        prop_assert!(rising.is_sorted() && falling.iter().rev().is_sorted(), "{:?}", reads);
+        let coolest = reads.iter().min().unwrap();
+        let hotter = heats.iter().filter(|(_, reads)| reads > coolest).count();
+        prop_assert!(reads.iter().filter(|heat| *heat > coolest).count() == hotter, "{:?}", reads);
+    }
+
+    /// Each range that was read is planned once.
+    #[test]
+    fn runs_and_single_pages_are_all_that_was_read(graph in random_graph(), threshold in 0..5_u32) {
+        let mut planned: Vec<Vertex> =
+            Runs { threshold }.order(&graph, u64::MAX).ranges.iter().map(|planned| planned.range).collect();
+        planned.sort_unstable_by_key(|range| range.start);
+        let read: Vec<Vertex> = graph.vertices().iter().copied().filter(Vertex::is_read).collect();
+        prop_assert_eq!(planned, read);
+    }
+}
