@@ -133,13 +133,10 @@ fn bopt(settings: &Settings) -> String {
         None if first * 512 < settings.over_bytes => ", within".to_owned(),
         None => ", behind".to_owned(),
     };
-    format!(
-        "{} from sector {}{place} {} for clients; {} of it for writes",
-        size(settings.bopt_bytes),
-        count(first),
-        size(settings.over_bytes),
-        share(settings.write_buffer * 100.0)
-    )
+    let writes = share(settings.write_buffer * 100.0);
+    let writes = if settings.write_buffer > 0.0 { format!("; {writes} of it for writes") } else { String::new() };
+    let (bopt, over) = (size(settings.bopt_bytes), size(settings.over_bytes));
+    format!("{bopt} from sector {}{place} {over} for clients{writes}", count(first))
 }
 
 /// A percentage given by the user: `40 %`, `12.5 %`. Rounded where binary fractions are not exact.
