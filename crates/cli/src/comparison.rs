@@ -134,7 +134,8 @@ fn bopt(settings: &Settings) -> String {
         None => ", behind".to_owned(),
     };
     let writes = share(settings.write_buffer * 100.0);
-    let writes = if settings.write_buffer > 0.0 { format!("; {writes} of it for writes") } else { String::new() };
+    let writes =
+        if settings.write_buffer > 0.0 { format!("; {writes} of it for writes") } else { String::new() };
     let (bopt, over) = (size(settings.bopt_bytes), size(settings.over_bytes));
     format!("{bopt} from sector {}{place} {over} for clients{writes}", count(first))
 }

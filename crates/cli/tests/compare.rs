@@ -123,7 +123,8 @@ fn a_workload_goes_on_past_failures_and_counts_them() {
 /// Baselines have BORG's area, and its options where they have them.
 #[test]
 fn baselines_are_compared_by_their_names() {
-    let list = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--layer", "none,alis,dcd,organpipe"];
+    let list =
+        ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--layer", "none,alis,dcd,organpipe"];
     let with = |options: &[&'static str]| json(&[&list[..], options].concat());
     let compared = with(&["--option", "alis.threshold=3"]);
     let [alis, dcd, organpipe] = [1, 2, 3].map(|at| &compared["variants"][at]);

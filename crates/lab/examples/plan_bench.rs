@@ -8,7 +8,7 @@ use std::iter;
 use std::path::Path;
 
 use seekless_core::Op;
-use seekless_layers::borg::{Access, Analyzer, Arrival, Edges, Greedy, Planner as _, Profiler};
+use seekless_layers::borg::{Access, Analyzer, Arrival, Edges, Greedy, Order as _, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];

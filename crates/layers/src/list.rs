@@ -18,12 +18,14 @@ use crate::fault::powercut::{self, PowerCut};
 use crate::hybrid;
 use crate::launch;
 use crate::lld::{self, Lld};
+use crate::lru;
 use crate::mapper::{self, Mapper};
 use crate::organpipe;
 use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
 use crate::scrub::{self, Scrub};
+use crate::smq;
 use crate::split::{self, Split};
 
 /// A layer that is built immediately.
@@ -32,7 +34,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 18] = [
+pub const LAYERS: [Entry; 20] = [
     alis::ENTRY,
     Entry {
         title: "BORG",
@@ -165,6 +167,7 @@ pub const LAYERS: [Entry; 18] = [
             })
         })
     },
+    lru::ENTRY,
     Entry {
         transparent: false,
         readme: include_str!("mapper/README.md"),
@@ -263,6 +266,7 @@ pub const LAYERS: [Entry; 18] = [
             Box::pin(ready(built))
         })
     },
+    smq::ENTRY,
     Entry {
         grows: true,
         readme: include_str!("split/README.md"),

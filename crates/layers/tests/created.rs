@@ -15,7 +15,7 @@ const SECTORS: u64 = 1 << 13;
 /// Options with which a layer fits on such devices.
 fn options(name: &str) -> toml::Table {
     let text = match name {
-        "alis" | "borg" | "dcd" | "organpipe" => "segment = '64KiB'",
+        "alis" | "borg" | "dcd" | "lru" | "organpipe" | "smq" => "segment = '64KiB'",
         "lld" => "segment = '32KiB'",
         "raid4" => "unit = '16KiB'",
         _ => "",

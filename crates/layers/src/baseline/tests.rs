@@ -1,6 +1,7 @@
 //! The baselines over a simulated disk with real bytes: where their pages are.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use seekless_core::device::Place;
 use seekless_core::runtime::{Runtime, sleep};
@@ -12,7 +13,7 @@ use crate::registry::{self, Built};
 use crate::topmost;
 use crate::under_test::{filled, values};
 
-const BASELINES: [&str; 3] = ["alis", "dcd", "organpipe"];
+const BASELINES: [&str; 5] = ["alis", "dcd", "lru", "organpipe", "smq"];
 
 /// First page of the BOPT on the disk.
 const BOPT: u64 = 4_096;
@@ -200,6 +201,27 @@ fn what_a_baseline_keeps_is_dumped_and_restored() {
             let wrong = toml::Table::from_iter([("planner".to_owned(), "address".into())]);
             let refused = entry.tools.dump(devices(&disk, BOPT), wrong).await.unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains("`planner`"), "{refused}");
+        });
+    }
+}
+
+/// There is room for 680 pages: of the others LRU gives up what was used first, SMQ what was used least.
+#[test]
+fn lru_keeps_what_was_used_last_and_smq_what_was_used_most() {
+    for (name, kept) in [("lru", [180, 500]), ("smq", [196, 484])] {
+        run(async {
+            let built = layer(name, "segment = '16KiB'").await;
+            let copied = |pages: Range<u64>| pages.filter(|&page| place(&built, page) > BOPT).count();
+            for page in (0..8).flat_map(|_| 0..200) {
+                read(&built, page).await;
+            }
+            reconfigure(&built).await;
+            assert_eq!(copied(0..200), 200, "{name}");
+            for page in 1_000..1_500 {
+                read(&built, page).await;
+            }
+            reconfigure(&built).await;
+            assert_eq!([copied(0..200), copied(1_000..1_500)], kept, "{name}");
         });
     }
 }

@@ -65,7 +65,7 @@ pub use options::{
     Training,
 };
 use origin::OriginState;
-pub use planner::{Address, Greedy, PathCover, Plan, Planned, Planner, PlannerName, Scene};
+pub use planner::{Address, Greedy, Order, PathCover, Plan, Planned, Planner, PlannerName, Scene};
 use profiler::Arrivals;
 pub use profiler::{Access, Arrival, Profiler, Window};
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};

@@ -3,13 +3,13 @@
 
 use super::super::analyzer::Graph;
 use super::chains::{Chain, fitting};
-use super::{Plan, Planner};
+use super::{Order, Plan};
 
 /// Pages in the order of their first request.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstTouch;
 
-impl Planner for FirstTouch {
+impl Order for FirstTouch {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let alone = graph.vertices().iter().map(|&vertex| Chain::new(std::iter::once(vertex)));
         let mut chains: Vec<Chain> = alone.collect();

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::analyzer::{Graph, Vertex};
-use super::{Plan, Planned, Planner};
+use super::{Order, Plan, Planned};
 
 /// The paper's heuristic.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ struct Growth<'a> {
     strong: u64,
 }
 
-impl Planner for Greedy {
+impl Order for Greedy {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let count = graph.vertices().len();
         let mut growth = Growth {

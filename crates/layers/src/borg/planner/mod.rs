@@ -8,17 +8,21 @@ mod address;
 mod chains;
 mod first_touch;
 mod greedy;
+mod lru;
 mod organ_pipe;
 mod path_cover;
 mod runs;
 mod scene;
+mod smq;
 
 use serde::{Deserialize, Serialize};
 
 use super::analyzer::{Graph, Vertex};
 use super::store::Slot;
+use lru::Lru;
 use organ_pipe::OrganPipe;
 use runs::Runs;
+use smq::Smq;
 
 pub use address::Address;
 pub use first_touch::FirstTouch;
@@ -28,10 +32,17 @@ pub use scene::Scene;
 
 /// Decides the contents and order of the read cache.
 pub trait Planner: Send {
+    /// A plan of at most as many pages as the read cache has room for.
+    fn plan(&self, scene: &Scene<'_>) -> Plan;
+}
+
+/// A planner that needs the access graph alone.
+pub trait Order: Send {
     /// An order of at most `capacity` pages, in units of the access graph.
     fn order(&self, graph: &Graph, capacity: u64) -> Plan;
+}
 
-    /// A plan of at most as many pages as the read cache has room for.
+impl<T: Order> Planner for T {
     fn plan(&self, scene: &Scene<'_>) -> Plan {
         match scene.last {
             // It costs as much as the newer requests do, not as all that are known: the paper's section 7.
@@ -54,10 +65,15 @@ pub enum PlannerName {
     Address,
     /// In the order in which pages were first used.
     FirstTouch,
+    /// The most recently used pages; with `full_plan_every` above 1 those of the last plan too.
+    Lru,
     /// The hottest pages in the middle, cooler ones to both sides.
     OrganPipe,
     /// Sequences of requests that came again, then the other pages, the hottest first.
     Runs,
+    /// A queue in levels, up which pages move with each request; with `full_plan_every` above 1 it goes on from the last
+    /// plan.
+    Smq,
 }
 
 impl PlannerName {
@@ -68,8 +84,10 @@ impl PlannerName {
             PlannerName::PathCover => Box::new(PathCover { threshold }),
             PlannerName::Address => Box::new(Address),
             PlannerName::FirstTouch => Box::new(FirstTouch),
+            PlannerName::Lru => Box::new(Lru),
             PlannerName::OrganPipe => Box::new(OrganPipe),
             PlannerName::Runs => Box::new(Runs { threshold }),
+            PlannerName::Smq => Box::new(Smq),
         }
     }
 }

@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use super::super::analyzer::{Graph, Vertex};
-use super::{Plan, Planned, Planner};
+use super::{Order, Plan, Planned};
 
 /// The organ-pipe arrangement.
 #[derive(Clone, Copy, Debug)]
 pub struct OrganPipe;
 
-impl Planner for OrganPipe {
+impl Order for OrganPipe {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let heat = |range: &Vertex| u64::from(range.reads) + u64::from(range.writes);
         let mut hottest: Vec<Vertex> = graph.vertices().to_vec();

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use super::super::analyzer::Graph;
 use super::chains::{Chain, fitting};
-use super::{Plan, Planner};
+use super::{Order, Plan};
 
 /// The heaviest-edge path cover.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct PathCover {
 /// No vertex.
 const NONE: u32 = u32::MAX;
 
-impl Planner for PathCover {
+impl Order for PathCover {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let next = self.successors(graph);
         let mut is_first = vec![true; next.len()];

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use super::super::analyzer::{Graph, Vertex};
 use super::chains::{Chain, fitting};
-use super::{Plan, Planner};
+use super::{Order, Plan};
 
 /// Run clustering and heat clustering.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ struct Growth<'a> {
     free: Vec<bool>,
 }
 
-impl Planner for Runs {
+impl Order for Runs {
     fn order(&self, graph: &Graph, capacity: u64) -> Plan {
         let free = graph.vertices().iter().map(Vertex::is_read).collect();
         let mut growth = Growth { graph, threshold: self.threshold, free };

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::borg::analyzer::{Edges, Graph};
-use crate::borg::{Access, Analyzer};
+use crate::borg::store::{BorgMap, Layout};
+use crate::borg::{Access, Analyzer, Profiler};
 
 fn vertex(start: u32, pages: u32, read: bool) -> Vertex {
     Vertex { start, pages, reads: u32::from(read), writes: 1, touched: start }
@@ -141,7 +142,7 @@ fn slots_follow_each_other_in_the_order_of_the_plan() {
     assert_eq!(slots(1), [Some(0), Some(6), Some(8)], "two pages a unit");
 }
 
-fn by(planner: &dyn Planner, graph: &Graph, capacity: u64) -> Vec<u32> {
+fn by(planner: &dyn Order, graph: &Graph, capacity: u64) -> Vec<u32> {
     planner.order(graph, capacity).ranges.iter().map(|planned| planned.range.start / 10).collect()
 }
 
@@ -274,4 +275,87 @@ proptest! {
         let read: Vec<Vertex> = graph.vertices().iter().copied().filter(Vertex::is_read).collect();
         prop_assert_eq!(planned, read);
     }
+}
+
+/// Requests: first page, and how many.
+type Requests = Vec<(u32, u32)>;
+
+/// The pages that a planner plans from some requests, after its last plan, with room for some pages.
+fn planned(planner: &dyn Planner, requests: &Requests, last: Option<&Plan>, capacity: u32) -> Plan {
+    let mut profiler = Profiler::default();
+    for &(first, pages) in requests {
+        profiler.note(&Access { first, pages, ..Access::default() });
+    }
+    let window = profiler.take();
+    let mut analyzer = Analyzer::bounded(1 << 20);
+    analyzer.add(window.iter());
+    let graph = analyzer.graph(Edges::Process);
+    let layout = Layout { segment: 1, read_cache: capacity, write_buffer: 0 };
+    let held = BorgMap::new(1 << 10, capacity);
+    planner.plan(&Scene {
+        graph: &graph,
+        window: &window,
+        last,
+        held: &held,
+        layout,
+        granularity: 0,
+        models: None,
+    })
+}
+
+/// The pages of a plan, in its order.
+fn in_order(plan: &Plan) -> Vec<u32> {
+    plan.ranges
+        .iter()
+        .flat_map(|planned| planned.range.start..planned.range.start + planned.range.pages)
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn lru_is_a_queue_of_pages(
+        windows in prop::collection::vec(prop::collection::vec((0..60_u32, 1..9_u32), 1..20), 1..5),
+        capacity in 1..40_u32,
+    ) {
+        let (mut last, mut model) = (None, Vec::new());
+        for requests in &windows {
+            let plan = planned(&Lru, requests, last.as_ref(), capacity);
+            for page in requests.iter().flat_map(|(first, pages)| *first..first + pages) {
+                model.retain(|other| *other != page);
+                model.push(page);
+            }
+            model.drain(..model.len().saturating_sub(capacity as usize));
+            prop_assert_eq!(in_order(&plan), &model[..]);
+            last = Some(plan);
+        }
+    }
+
+    /// Without a lack of room each page that was ever requested is in the queue once, with less the last ones of that.
+    #[test]
+    fn smq_loses_and_doubles_no_page(
+        windows in prop::collection::vec(prop::collection::vec((0..60_u32, 1..9_u32), 1..20), 1..5),
+        capacity in 1..40_u32,
+    ) {
+        let (mut last, mut requested) = (None, std::collections::BTreeSet::new());
+        for requests in &windows {
+            let plan = planned(&Smq, requests, last.as_ref(), 100);
+            requested.extend(requests.iter().flat_map(|(first, pages)| *first..first + pages));
+            prop_assert_eq!(pages_of(&plan), requested.iter().copied().collect::<Vec<_>>());
+            let (all, short) = (in_order(&plan), in_order(&planned(&Smq, requests, last.as_ref(), capacity)));
+            prop_assert_eq!(&short[..], &all[all.len() - short.len()..]);
+            prop_assert_eq!(short.len(), all.len().min(capacity as usize));
+            last = Some(plan);
+        }
+    }
+}
+
+#[test]
+fn smq_moves_a_page_up_by_a_level_with_each_request() {
+    let first = planned(&Smq, &vec![(0, 64)], None, 100);
+    let after = |requests: Requests| in_order(&planned(&Smq, &requests, Some(&first), 100));
+    let place = |order: &[u32], page| order.iter().position(|other| *other == page).unwrap();
+    assert_eq!(in_order(&first), (0..64).collect::<Vec<_>>());
+    let order = after(vec![(10, 1), (30, 1), (30, 1), (90, 1)]);
+    assert_eq!([10, 30].map(|page| place(&order, page)), [12, 33], "behind 11, behind 32");
+    assert_eq!(place(&order, 90), 1, "behind the lowest level, which is 0");
 }

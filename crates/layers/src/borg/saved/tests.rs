@@ -5,7 +5,7 @@ use seekless_core::ProcessId;
 
 use super::*;
 use crate::borg::analyzer::Edges;
-use crate::borg::planner::{Greedy, Planner};
+use crate::borg::planner::{Greedy, Order};
 use crate::borg::profiler::{Access, Profiler};
 
 const BOUNDS: Bounds = Bounds { units: 2_000, granularity: 0, cached_slots: 300 };

@@ -1,0 +1,36 @@
+//! The pages of the highest levels of a queue in a small area, as dm-cache chooses them (SMQ), but at reconfigurations.
+//! Writes go to the copies in place; no others are absorbed.
+
+use crate::baseline::{self, Baseline};
+use crate::borg::{COMMANDS, Options, Overwrite, PlannerName};
+use crate::registry::Entry;
+
+/// Its entry in the registry.
+pub const ENTRY: Entry = Entry {
+    title: "SMQ",
+    readme: include_str!("README.md"),
+    commands: COMMANDS,
+    flags: &["reconfigure_class"],
+    ..baseline::entry::<Smq>(
+        "copies the pages that come again most into a small area, as dm-cache chooses them",
+    )
+};
+
+/// The layer.
+struct Smq;
+
+impl Baseline for Smq {
+    const NAME: &'static str = "smq";
+    const OPTIONS: &'static [&'static str] = &["profile_memory"];
+
+    fn options() -> Options {
+        Options {
+            planner: PlannerName::Smq,
+            full_plan_every: u32::MAX,
+            write_buffer: 0.0,
+            overwrite: Overwrite::InPlace,
+            rehearse: false,
+            ..Options::default()
+        }
+    }
+}
