@@ -2,7 +2,7 @@
 //!
 //! The plan is the queue, from the least to the most recently used page: what the requests since the last plan do not
 //! touch keeps its order at the front, what they touch follows in the order of their last requests. Free slots are thus
-//! filled in the order of requests, and what does not fit leaves at the front. Reads and writes count.
+//! filled in the order of requests, and what does not fit leaves at the front. Only reads count.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ pub struct Lru;
 
 impl Planner for Lru {
     fn plan(&self, scene: &Scene<'_>) -> Plan {
-        let requests: Vec<(u32, u32)> =
-            scene.window.iter().map(|access| (access.first, access.pages)).collect();
+        let reads = scene.window.iter().filter(|access| !access.write);
+        let requests: Vec<(u32, u32)> = reads.map(|access| (access.first, access.pages)).collect();
         let before = scene.last.iter().flat_map(|last| last.ranges.iter().rev());
         let before = before.map(|planned| (planned.range.start, planned.range.pages));
         let (mut covered, mut left, mut newest_first) = (Covered::default(), scene.capacity(), Vec::new());

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::analyzer::{Graph, Vertex};
 use super::store::Slot;
 use lru::Lru;
-use organ_pipe::OrganPipe;
+use organ_pipe::{CYLINDER, OrganPipe};
 use runs::Runs;
 use smq::Smq;
 
@@ -85,7 +85,7 @@ impl PlannerName {
             PlannerName::Address => Box::new(Address),
             PlannerName::FirstTouch => Box::new(FirstTouch),
             PlannerName::Lru => Box::new(Lru),
-            PlannerName::OrganPipe => Box::new(OrganPipe),
+            PlannerName::OrganPipe => Box::new(OrganPipe { step: CYLINDER }),
             PlannerName::Runs => Box::new(Runs { threshold }),
             PlannerName::Smq => Box::new(Smq),
         }

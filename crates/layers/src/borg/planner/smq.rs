@@ -1,8 +1,8 @@
 //! A queue in levels, after the stochastic multi-queue policy of Linux' dm-cache (SMQ).
 //!
-//! The plan is the queue, from the lowest to the highest level, and its equal parts are the levels. Each request since the
-//! last plan moves the pages that it touches up by one level; new pages begin in the lowest one. What does not fit leaves
-//! at the front. Within a level pages that were touched are behind those that were not. Reads and writes count.
+//! The plan is the queue, from the lowest to the highest level, and its equal parts are the levels. Each read since the last
+//! plan moves the pages that it touches up by one level; new pages begin in the lowest one. What does not fit leaves at the
+//! front. Within a level pages that were touched are behind those that were not. Only reads count.
 
 use super::super::analyzer::Vertex;
 use super::{Plan, Planned, Planner, Scene, parts_outside};
@@ -17,16 +17,17 @@ pub struct Smq;
 impl Planner for Smq {
     fn plan(&self, scene: &Scene<'_>) -> Plan {
         let last: &[Planned] = scene.last.map_or(&[], |last| &last.ranges);
-        let touched = scene.graph.vertices();
+        let touched = scene.graph.vertices().iter().copied().filter(Vertex::is_read);
+        let touched = &touched.collect::<Vec<Vertex>>()[..];
         let mut queue = Vec::new();
         for (level, range) in levels(last) {
             queue.extend(parts_outside(range, touched).into_iter().map(|part| (level, false, part)));
-            queue.extend(overlapping(range, touched).map(|part| (level + requests(&part), true, part)));
+            queue.extend(overlapping(range, touched).map(|part| (level + u64::from(part.reads), true, part)));
         }
         let mut placed: Vec<Vertex> = last.iter().map(|planned| planned.range).collect();
         placed.sort_unstable_by_key(|range| range.start);
         let new = touched.iter().flat_map(|range| parts_outside(*range, &placed));
-        queue.extend(new.map(|part| (requests(&part) - 1, true, part)));
+        queue.extend(new.map(|part| (u64::from(part.reads) - 1, true, part)));
         queue.sort_by_key(|(level, hit, _)| (*level, *hit));
         let (mut left, mut highest_first) = (scene.capacity(), Vec::new());
         for (_, _, range) in queue.into_iter().rev() {
@@ -59,12 +60,7 @@ fn levels(queue: &[Planned]) -> Vec<(u64, Vertex)> {
     parts
 }
 
-/// Requests that touched a range: one at least.
-fn requests(range: &Vertex) -> u64 {
-    (u64::from(range.reads) + u64::from(range.writes)).max(1)
-}
-
-/// The parts of a range in those of `touched`, which are in order of pages, with the requests of these.
+/// The parts of a range in those of `touched`, which are in order of pages, with the reads of these.
 fn overlapping(range: Vertex, touched: &[Vertex]) -> impl Iterator<Item = Vertex> {
     let end = range.start + range.pages;
     let from = touched.partition_point(|there| there.start + there.pages <= range.start);
