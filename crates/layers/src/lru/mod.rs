@@ -1,4 +1,4 @@
-//! The most recently used pages in a small area: LRU, which chooses at reconfigurations. Writes go to the copies in place;
+//! The most recently read pages in a small area: LRU, which chooses at reconfigurations. Writes go to the copies in place;
 //! no others are absorbed.
 
 use crate::baseline::{self, Baseline};
@@ -11,7 +11,7 @@ pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
     commands: COMMANDS,
     flags: &["reconfigure_class"],
-    ..baseline::entry::<Lru>("copies the most recently used pages into a small area")
+    ..baseline::entry::<Lru>("copies the most recently read pages into a small area")
 };
 
 /// The layer.
