@@ -87,9 +87,12 @@ async fn is_cut_short(entry: &Entry, target: usize, nth: u64, keep: Keep) -> boo
     ended
 }
 
+/// Baselines that are created as BORG is, with its code.
+const AS_BORG: [&str; 5] = ["alis", "dcd", "lru", "organpipe", "smq"];
+
 #[test]
 fn power_may_fail_at_any_request_of_a_creation() {
-    for entry in LAYERS.iter().filter(|entry| entry.create.is_some()) {
+    for entry in LAYERS.iter().filter(|entry| entry.create.is_some() && !AS_BORG.contains(&entry.name)) {
         let there = entry.devices.len() + if entry.is_over_several() { 3 } else { 1 };
         for target in 0..there {
             let mut cut_short = 0;
