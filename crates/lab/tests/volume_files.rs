@@ -101,7 +101,7 @@ fn layers_of_all_kinds_lie_over_each_other() {
     let failing = of(&failing).unwrap().0;
     assert_eq!((failing.requests, failing.failed), (299, 1), "one is made to fail, and counted");
     for (from, to, words) in [
-        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, cache, cdp, delay"]),
+        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, cache, cdp, dcd, delay"]),
         ("is = \"delay\"", "is = 3", ["layer.lagging.is", "found 3", "name of a layer"]),
         ("time = \"2ms\"", "time = \"2\"", ["layer.lagging", "'2'", "1.5ms"]),
         ("time = \"2ms\"", "times = 0.1", ["layer.lagging.times", "found 0.1", "1 to"]),
@@ -139,7 +139,7 @@ fn what_cannot_be_a_volume_is_reported_with_its_place() {
         ("over = \"home\"", "over = 7", ["layer.borg.over", "found 7", "name"]),
         ("bopt = \"bopt\"", "bopt = \"b\"", ["layer.borg.bopt", "'b'", "home"]),
         ("top = \"borg\"", "top = \"brog\"", ["export.top", "'brog'", "borg"]),
-        ("layer.borg", "layer.flash", ["layer.flash", "'flash'", "a layer: borg"]),
+        ("layer.borg", "layer.flash", ["layer.flash", "'flash'", "a layer: alis, borg"]),
         ("slice.home", "slice.disk", ["slice.disk", "same name", "another name"]),
         ("\"wd2500aaks\"", "\"floppy\"", ["component.disk.drive", "'floppy'", "wd2500aaks"]),
         (
