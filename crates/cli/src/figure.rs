@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use rustix::time::{ClockId, clock_gettime};
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
-use seekless_lab::figure::{self, Entry, FIGURES, Options};
+use seekless_lab::figure::{self, Entry, FIGURES, Options, Prices};
 use seekless_lab::starts::{Start, parse};
 use seekless_trace::{ReadOptions, Trace};
 use serde::Serialize;
@@ -54,6 +54,15 @@ pub struct Arguments {
     /// Requests or strands per data point [default: as the figure says]
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: Option<u64>,
+    /// Price of a disk, in dollars, for a figure of costs [default: the paper's, 130]
+    #[arg(long, value_name = "DOLLARS", requires = "name", value_parser = crate::parse::positive)]
+    disk_price: Option<f64>,
+    /// Price of a gigabyte of flash, in dollars [default: the paper's, 3.13]
+    #[arg(long, value_name = "DOLLARS", requires = "name", value_parser = crate::parse::positive)]
+    flash_price: Option<f64>,
+    /// How often all of the flash can be written [default: 1825, once a day for five years]
+    #[arg(long, value_name = "N", requires = "name", value_parser = crate::parse::positive)]
+    flash_writes: Option<f64>,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -80,7 +89,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
     let (traces, starts) = (arguments.recordings(entry)?, arguments.listed(entry)?);
     let (requests, processor_s) = (arguments.requests, Some(processor_s as fn() -> f64));
-    let options = Options { drive, requests, traces, starts, processor_s, seed: arguments.seed };
+    let (prices, seed) = (arguments.prices(entry)?, arguments.seed);
+    let options = Options { drive, requests, traces, starts, prices, processor_s, seed };
     let bar = Progress::measured();
     let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
     drop(bar);
@@ -91,6 +101,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// Prices, for a figure that needs them.
+    fn prices(&self, entry: &Entry) -> anyhow::Result<Prices> {
+        let given = [
+            ("disk-price", self.disk_price),
+            ("flash-price", self.flash_price),
+            ("flash-writes", self.flash_writes),
+        ];
+        let usual = Prices::default();
+        if let Some((name, _)) = given.iter().find(|(_, given)| given.is_some() && !entry.priced) {
+            return Err(Usage(format!("--{name}: {} is no figure of costs", entry.name)).into());
+        }
+        Ok(Prices {
+            disk: self.disk_price.unwrap_or(usual.disk),
+            flash_gb: self.flash_price.unwrap_or(usual.flash_gb),
+            flash_writes: self.flash_writes.unwrap_or(usual.flash_writes),
+        })
+    }
+
     /// The recordings that the figure is of.
     fn recordings(&self, entry: &Entry) -> anyhow::Result<Vec<Trace>> {
         if entry.recordings.is_empty() && !self.trace.is_empty() {

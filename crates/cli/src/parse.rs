@@ -40,6 +40,12 @@ pub fn on_or_off(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Parses a price or another number above zero.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|found| *found > 0.0 && *found <= 1e9);
+    found.ok_or_else(|| format!("found '{text}', expected a number above 0, at most 1000000000"))
+}
+
 /// Parses a speed-up that keeps every time of a week's trace within 64 bits of nanoseconds.
 pub fn speed(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|speed| (0.001..=1e6).contains(speed));

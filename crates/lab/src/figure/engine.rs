@@ -65,13 +65,13 @@ pub const SNAPSHOTS: Entry = Entry {
 };
 
 /// The flash of the staging area.
-const FLASH: &str = "samsung-pm9a3-1920gb";
+pub(super) const FLASH: &str = "samsung-pm9a3-1920gb";
 /// Disks with data of the array; one more has the parity.
-const DATA_DISKS: usize = 4;
+pub(super) const DATA_DISKS: usize = 4;
 /// Blocks of a stripe unit.
 const UNIT: u64 = 256;
 /// Blocks of an allocation range: a unit without its checksum blocks.
-const RANGE: u64 = UNIT - UNIT / 64;
+pub(super) const RANGE: u64 = UNIT - UNIT / 64;
 /// Pages of a serial read (section 5.3).
 const READ: u64 = 974;
 /// Serial reads of a measurement.
@@ -93,13 +93,16 @@ const PAPER: [(f64, f64, f64, f64); 8] = [
 ];
 
 /// Result of a run.
-struct Run {
+pub(super) struct Run {
     /// Updates destaged, and destages.
-    updates: f64,
-    destages: f64,
+    pub updates: f64,
+    pub destages: f64,
     /// Time of destages, and the disks' work in them.
-    destaging: Nanos,
-    work: Work,
+    pub destaging: Nanos,
+    pub work: Work,
+    /// Commands to the flash while pages were updated and destaged, and 512-byte blocks written by them.
+    pub flash_commands: u64,
+    pub flash_written: u64,
     /// Serial reads before and after the updates, in MB/s.
     fresh_mb_s: f64,
     aged_mb_s: f64,
@@ -112,7 +115,7 @@ struct Run {
 /// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, and whether
 /// a snapshot is taken before the updates.
 #[derive(Clone, Copy)]
-struct Setup {
+pub(super) struct Setup {
     staging: f64,
     reserve: f64,
     spread: bool,
@@ -121,7 +124,7 @@ struct Setup {
 
 impl Setup {
     /// The usual reserve, and no snapshot.
-    fn new(staging: f64, spread: bool) -> Setup {
+    pub fn new(staging: f64, spread: bool) -> Setup {
         Setup { staging, reserve: proximal::Options::default().reserve, spread, snapshot: false }
     }
 }
@@ -134,19 +137,46 @@ fn slice(of: Rc<dyn BlockDevice>, window: Extent) -> Result<Rc<dyn BlockDevice>,
     Ok(Rc::new(Slice::new(of, window).ok_or_else(|| too_small("the drive"))?))
 }
 
-/// An array and its clients.
-struct Bench {
+/// An array with checksums.
+pub(super) struct Array {
+    /// Its disks, the one with parity last.
+    pub disks: Vec<Rc<dyn Simulated>>,
+    /// The layer `raid4`.
+    pub device: Rc<dyn BlockDevice>,
+}
+
+impl Array {
+    /// An array of five disks, with room for this many pages.
+    pub async fn new(drive: &Spec, pages: u64) -> Result<Array, IoError> {
+        let disk = |number| simulated(number, &drive.clone().into(), QueueOptions::default());
+        let disks: Vec<_> = (0..=DATA_DISKS as u32).map(disk).collect();
+        // A unit is a range and its checksum blocks; the superblock of the array precedes them.
+        let member = Extent::of_pages(0, UNIT * (1 + pages.div_ceil(DATA_DISKS as u64 * RANGE)));
+        let mut over =
+            disks.iter().map(|disk| slice(disk.clone().device(), member)).collect::<Result<Vec<_>, _>>()?;
+        let parity = over.split_off(DATA_DISKS);
+        let devices = BTreeMap::from([("parity".to_owned(), parity)]);
+        let below = Below { over, devices, create: true, timing_only: true };
+        let raid = registry::find("raid4").ok_or_else(|| too_small("the list of layers"))?;
+        let device = raid.build(below, &toml::Table::new()).await?.device;
+        Ok(Array { disks, device })
+    }
+}
+
+/// A volume over an array, and its clients.
+pub(super) struct Bench {
     disks: Vec<Rc<dyn Simulated>>,
-    layer: Rc<Proximal>,
-    pages: u64,
+    flash: Rc<dyn Simulated>,
+    pub layer: Rc<Proximal>,
+    pub pages: u64,
     rng: Rng,
 }
 
 impl Bench {
     /// A volume of about `pages` pages over an array of five disks, with a staging area of this share of them.
-    async fn new(
+    pub async fn new(
         drive: &Spec,
-        flash: &spec::Model,
+        model: &spec::Model,
         pages: u64,
         staging: f64,
         reserve: f64,
@@ -154,25 +184,16 @@ impl Bench {
     ) -> Result<Bench, IoError> {
         let range = Bytes(RANGE * PAGE_BYTES);
         let options = proximal::Options { range, reserve, spread, ..proximal::Options::default() };
-        let disk = |number| simulated(number, &drive.clone().into(), QueueOptions::default());
-        let disks: Vec<_> = (0..=DATA_DISKS as u32).map(disk).collect();
-        let blocks = (pages as f64 / (1.0 - options.reserve)) as u64;
-        // A unit is a range and its checksum blocks; the superblock of the array precedes them.
-        let member = Extent::of_pages(0, UNIT * (1 + blocks.div_ceil(DATA_DISKS as u64 * RANGE)));
-        let mut over =
-            disks.iter().map(|disk| slice(disk.clone().device(), member)).collect::<Result<Vec<_>, _>>()?;
-        let parity = over.split_off(DATA_DISKS);
-        let devices = BTreeMap::from([("parity".to_owned(), parity)]);
-        let below = Below { over, devices, create: true, timing_only: true };
-        let raid = registry::find("raid4").ok_or_else(|| too_small("the list of layers"))?;
-        let data = raid.build(below, &toml::Table::new()).await?.device;
-        let ssd = simulated(DATA_DISKS as u32 + 1, flash, QueueOptions::default());
+        let Array { disks, device: data } =
+            Array::new(drive, (pages as f64 / (1.0 - options.reserve)) as u64).await?;
+        let flash = simulated(DATA_DISKS as u32 + 1, model, QueueOptions::default());
         // Beside the staged pages, their headers, the map of the staging area, and the map of the volume.
         let extra = 8_192 + pages / 64;
         let staging = Extent::of_pages(0, (pages as f64 * staging * 1.1) as u64 + extra);
-        let layer = Proximal::open(data, slice(ssd.device(), staging)?, &options, true, true).await?;
+        let layer =
+            Proximal::open(data, slice(flash.clone().device(), staging)?, &options, true, true).await?;
         let pages = layer.geometry().sectors / PAGE_SECTORS;
-        Ok(Bench { disks, layer, pages, rng: runtime::rng("figure") })
+        Ok(Bench { disks, flash, layer, pages, rng: runtime::rng("figure") })
     }
 
     /// The disks' work for destages so far.
@@ -187,25 +208,36 @@ impl Bench {
     }
 
     /// Writes all pages once, serially.
-    async fn fill(&self) -> Result<(), IoError> {
+    pub async fn fill(&self) -> Result<(), IoError> {
         for at in Extent::of_pages(0, self.pages).split(1_024 * PAGE_SECTORS) {
             self.write(at).await?;
         }
         self.layer.flush(Hints::default()).await
     }
 
+    /// Updates this many pages at random.
+    pub async fn stage(&mut self, pages: u64) -> Result<(), IoError> {
+        for _ in 0..pages {
+            let page = self.rng.below(self.pages);
+            self.write(Extent::of_pages(page, 1)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is staged to the disks.
+    pub async fn destage(&self) -> Result<(), IoError> {
+        let how = Hints { account: DESTAGED, ..Hints::default() };
+        self.layer.command("destage", how).await.map(drop)
+    }
+
     /// Updates pages at random, half of all in the end, and destages each time `staged` have come together: time
     /// of the destages, and their number.
-    async fn update(&mut self, staged: u64) -> Result<(Nanos, f64), IoError> {
+    pub async fn update(&mut self, staged: u64) -> Result<(Nanos, f64), IoError> {
         let (mut took, mut destages) = (Nanos::ZERO, 0.0);
         for first in (0..self.pages / 2).step_by(staged as usize) {
-            for _ in first..(first + staged).min(self.pages / 2) {
-                let page = self.rng.below(self.pages);
-                self.write(Extent::of_pages(page, 1)).await?;
-            }
+            self.stage(staged.min(self.pages / 2 - first)).await?;
             let begin = runtime::now();
-            let how = Hints { account: DESTAGED, ..Hints::default() };
-            self.layer.command("destage", how).await?;
+            self.destage().await?;
             took += runtime::now().since(begin);
             destages += 1.0;
         }
@@ -237,7 +269,7 @@ impl Bench {
 }
 
 /// A run with this setup.
-fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result<Run, LabError> {
+pub(super) fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result<Run, LabError> {
     let (mut drive, flash) = (job.drive().clone(), spec::Model::find(FLASH)?);
     drive.set_write_cache(false);
     let runtime = Runtime::new(job.seed);
@@ -249,7 +281,9 @@ fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result
             bench.layer.create_snapshot("fresh").await?;
         }
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
+        let before = bench.flash.all();
         let (destaging, destages) = bench.update(staged).await?;
+        let flash = bench.flash.all();
         let aged_mb_s = bench.read().await?;
         let snapshot_mb_s = if snapshot { bench.read_snapshot().await? } else { 0.0 };
         let counters = bench.layer.counters();
@@ -262,6 +296,8 @@ fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result
             destages,
             destaging,
             work: bench.work(),
+            flash_commands: flash.commands - before.commands,
+            flash_written: flash.blocks_written - before.blocks_written,
             fresh_mb_s,
             aged_mb_s,
             snapshot_mb_s,

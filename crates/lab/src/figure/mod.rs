@@ -7,9 +7,11 @@ mod appendix;
 mod birthday;
 mod borg;
 mod cleaning;
+mod cost;
 mod engine;
 mod freeblock;
 mod iolab;
+mod layout;
 mod mining;
 mod proximal;
 pub mod shown;
@@ -19,6 +21,8 @@ mod usage;
 use seekless_drive::{Spec, spec};
 use seekless_trace::Trace;
 use shown::{Cell, Grid, Picture, Shown, Statement};
+
+pub use cost::Prices;
 
 use crate::error::LabError;
 use crate::setup::Progress;
@@ -44,6 +48,8 @@ pub struct Entry {
     pub recordings: &'static [&'static str],
     /// Whether it needs the list of the starts in it.
     pub starts: bool,
+    /// Whether prices are among its input.
+    pub priced: bool,
     /// Key of its rows in JSON.
     pub rows: &'static str,
     draw: fn(&Job) -> Result<Shown, LabError>,
@@ -70,6 +76,7 @@ impl Entry {
             usual: 10_000,
             recordings: &[],
             starts: false,
+            priced: false,
             rows: "rows",
             draw,
         }
@@ -77,7 +84,7 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 36] = [
+pub const FIGURES: [&Entry; 38] = [
     &borg::TABLE_1,
     &borg::FIGURE_6,
     &borg::FIGURE_7,
@@ -111,9 +118,11 @@ pub const FIGURES: [&Entry; 36] = [
     &proximal::FIGURE_3,
     &proximal::FIGURE_4,
     &proximal::TABLE_1,
+    &layout::FIGURE_5,
     &engine::TABLE_2,
     &engine::TABLE_3,
     &engine::SNAPSHOTS,
+    &cost::COST,
 ];
 
 /// Options of a figure.
@@ -127,6 +136,8 @@ pub struct Options {
     pub traces: Vec<Trace>,
     /// The starts in the first of them, for a figure that needs them; the recording has latencies then.
     pub starts: Option<Vec<Start>>,
+    /// Prices, for a figure of costs.
+    pub prices: Prices,
     /// Reads the processor time of this thread, in seconds: nothing else here knows one. Without it figures have none.
     pub processor_s: Option<fn() -> f64>,
     /// Seed of all random choices.
@@ -154,7 +165,19 @@ pub fn draw(
     // A recording has as many requests as it has.
     let longest = traces.iter().map(|trace| trace.records.len() as u64).max();
     let requests = longest.map_or(requests, |most| requests.min(most));
-    (entry.draw)(&Job { entry, drives, others, requests, traces, starts, processor_s, seed, progress })
+    let prices = options.prices;
+    (entry.draw)(&Job {
+        entry,
+        drives,
+        others,
+        requests,
+        traces,
+        starts,
+        prices,
+        processor_s,
+        seed,
+        progress,
+    })
 }
 
 /// A figure in progress.
@@ -167,6 +190,7 @@ struct Job<'a> {
     requests: u64,
     traces: &'a [Trace],
     starts: Option<&'a [Start]>,
+    prices: Prices,
     processor_s: Option<fn() -> f64>,
     seed: u64,
     progress: &'a dyn Fn(Progress),
