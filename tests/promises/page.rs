@@ -10,15 +10,13 @@ use std::{env, fs};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-/// Promises that no test covers yet, and what they wait for.
-const OPEN: [(u32, &str, &str); 1] =
-    [(12, "A plan that would make things worse is not executed.", "rehearsals")];
-
 struct Promise {
     number: u32,
     text: String,
-    /// The fault model and the file, or what it waits for.
-    state: Result<(String, String), &'static str>,
+    /// Fault model.
+    model: String,
+    /// The test.
+    file: String,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,10 +36,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn text(folder: &Path) -> anyhow::Result<String> {
-    let mut promises: Vec<Promise> = OPEN
-        .iter()
-        .map(|(number, text, waits)| Promise { number: *number, text: (*text).to_owned(), state: Err(waits) })
-        .collect();
+    let mut promises: Vec<Promise> = Vec::new();
     for (name, text) in files(folder, "rs")? {
         if name.starts_with('p') && name.as_bytes().get(1).is_some_and(u8::is_ascii_digit) {
             promises.push(header(&name, &text)?);
@@ -55,12 +50,8 @@ fn text(folder: &Path) -> anyhow::Result<String> {
         "# What seekless promises\n\nMade of the headers of [the tests](tests/promises) and the figures of the last run by \
          `make promises`.\n",
     );
-    for Promise { number, text, state } in &promises {
-        write!(out, "\n## {number}. {text}\n\n")?;
-        match state {
-            Ok((model, file)) => write!(out, "{model}\n\nTested by [{file}](tests/promises/{file}).\n")?,
-            Err(waits) => writeln!(out, "Open: waits for {waits}.")?,
-        }
+    for Promise { number, text, model, file } in &promises {
+        write!(out, "\n## {number}. {text}\n\n{model}\n\nTested by [{file}](tests/promises/{file}).\n")?;
     }
     out += "\n## The last run\n\nEach row is a run of `seekless lab explore` (`make explore`) on a volume of \
             [tests/promises/volumes](tests/promises/volumes). A state is the contents of the components after a crash, opened and \
@@ -101,7 +92,7 @@ fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
     let Some((number, text)) = split else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
     ensure!(model.starts_with("Fault model: "), "{name}: found '{model}', expected 'Fault model: ...'");
     let number = number.parse().with_context(|| format!("{name}: found promise '{number}'"))?;
-    Ok(Promise { number, text: text.to_owned(), state: Ok((model.clone(), name.to_owned())) })
+    Ok(Promise { number, text: text.to_owned(), model: model.clone(), file: name.to_owned() })
 }
 
 fn row(out: &mut String, figures: &Value) -> anyhow::Result<()> {
