@@ -15,8 +15,8 @@ use super::planner::{Plan, Planned};
 use super::profiler::Window;
 use super::store::Slot;
 
-/// Version of the encoding.
-const VERSION: u64 = 1;
+/// Version of the encoding; version 1 is read too.
+const VERSION: u64 = 2;
 /// More requests or plans than there ever are.
 const MOST: u64 = 1 << 60;
 
@@ -35,6 +35,8 @@ pub(super) struct Saved {
     pub plans: u32,
     /// The last rehearsal, and the number of plans declined.
     pub rehearsal: (Prediction, u64),
+    /// What copies may cost, in nanoseconds. Version 1 has none.
+    pub budget: i64,
     pub analyzer: Analyzer,
     /// Requests since the last plan.
     pub window: Window,
@@ -85,6 +87,8 @@ impl Saved {
             moves.0,
             requests,
             self.rehearsal.1,
+            // Signed: the sign is the lowest bit.
+            ((self.budget << 1) ^ (self.budget >> 63)) as u64,
         ];
         for number in numbers {
             put(&mut bytes, number);
@@ -111,7 +115,7 @@ impl Saved {
     pub fn decode(bytes: &[u8], empty: &Analyzer, bounds: &Bounds) -> Result<Saved, Unfit> {
         let code = &mut Reader::new(bytes);
         let version = code.number()?;
-        code.ensure(version == VERSION, "version 1")?;
+        code.ensure((1..=VERSION).contains(&version), "version 1 or 2")?;
         let course = code.number()?;
         code.ensure(course <= 4, "a course")?;
         let watch = (code.number()?, code.number()?);
@@ -119,6 +123,8 @@ impl Saved {
         let [present, chosen, moves] = [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
         let prediction = Prediction { present, chosen, moves, requests: code.number()? };
         let declined = code.number()?;
+        let budget = if version == 1 { 0 } else { code.number()? };
+        let budget = (budget >> 1) as i64 ^ -((budget & 1) as i64);
         let counts = [watch.0, watch.1, requests, paused.0, u64::from(plans), declined];
         code.ensure(counts.iter().all(|count| *count < MOST), "fewer requests and plans")?;
         let analyzer = empty.decode(code, bounds.units)?;
@@ -132,6 +138,7 @@ impl Saved {
             requests,
             plans,
             rehearsal: (prediction, declined),
+            budget,
             analyzer,
             window,
             last_plan,

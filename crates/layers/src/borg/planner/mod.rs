@@ -137,6 +137,18 @@ impl Plan {
         self
     }
 
+    /// The first ranges of it, with at most `most` pages to copy, which `copies` counts: what is placed together is read
+    /// together.
+    pub fn copied_at_most(mut self, most: u64, copies: impl Fn(Vertex) -> u64) -> Plan {
+        let mut left = most;
+        self.ranges.retain(|planned| {
+            let rest = left.checked_sub(copies(planned.range));
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        });
+        self
+    }
+
     /// This plan, followed by what `newer` adds, up to `capacity` pages.
     pub fn extended(&self, newer: &Plan, capacity: u64) -> Plan {
         let mut placed: Vec<Vertex> = self.ranges.iter().map(|planned| planned.range).collect();

@@ -42,6 +42,7 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
         requests: (before.len() + since.len()) as u64,
         plans: 3,
         rehearsal: (Prediction { present: Nanos(9), chosen: Nanos(7), moves: Nanos(1), requests: 5 }, 2),
+        budget: if placed { i64::MIN } else { -1 },
         analyzer,
         window: profiler.take(),
         last_plan: if placed { plan.with_slots(0) } else { plan },
@@ -67,6 +68,7 @@ proptest! {
         prop_assert_eq!(&again.last_plan, &saved.last_plan);
         prop_assert_eq!((again.course, again.watch, again.plans), (saved.course, saved.watch, saved.plans));
         prop_assert_eq!((again.requests, again.rehearsal, again.paused), (saved.requests, saved.rehearsal, saved.paused));
+        prop_assert_eq!(again.budget, saved.budget);
         prop_assert_eq!(plans(&again), plans(&saved));
         // And after more requests.
         let [mut one, mut other] = [saved, again];
