@@ -116,8 +116,8 @@ fn volume_files_of_the_book_have_names_and_lie_in_examples() {
     }
     let folder = root().join("examples");
     let mut lying = BTreeMap::new();
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.is_file()) {
         lying.insert(
             path.file_name().unwrap().to_str().unwrap().to_owned(),
             std::fs::read_to_string(path).unwrap(),

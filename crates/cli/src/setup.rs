@@ -283,7 +283,7 @@ impl Setup {
         for name in self.layer.iter().map(|name| name.trim()) {
             let found = registry::find(name).filter(|entry| fits(entry));
             if name != NONE && found.is_none() {
-                let fit = registry::LAYERS.iter().filter(|entry| fits(entry));
+                let fit = registry::all().filter(|entry| fits(entry));
                 let known: Vec<&str> = fit.map(|entry| entry.name).collect();
                 let known = known.join(", ");
                 let why = format!(
@@ -376,7 +376,7 @@ impl Setup {
             let has = |entry: &Entry| entry.flags.contains(&key.as_str());
             if !columns.iter().any(|(_, layer)| layer.is_some_and(has)) {
                 let (flag, found) = (key.replace('_', "-"), self.layer.join(","));
-                let fit = registry::LAYERS.iter().filter(|entry| has(entry)).map(|entry| entry.name);
+                let fit = registry::all().filter(|entry| has(entry)).map(|entry| entry.name);
                 let fit = fit.collect::<Vec<_>>().join(" or ");
                 let why = format!("--{flag}: found with --layer {found}, expected {fit} among the layers");
                 return Err(Usage(why).into());

@@ -1,4 +1,4 @@
-//! A layer that exists only here, compared on a trace like any other; the book shows this code. And guarantees of a
+//! A layer that exists only here, compared on a trace like any other. And guarantees of a
 //! comparison of any volumes: every variant's figures, counted failures, volumes that do not fit.
 
 use std::rc::Rc;
@@ -97,18 +97,6 @@ fn a_layer_of_another_crate_is_compared_on_a_trace() {
     assert!(near.idle_s < 0.1 && far.idle_s > 0.5, "{} {}", near.idle_s, far.idle_s);
     assert!(far.response_ms.reads.spread.p50 > 1.0);
     assert_eq!(far.phases.len(), 2);
-}
-
-#[test]
-fn the_book_shows_this_layer() {
-    let page = include_str!("../../../docs/book/first-layer.md");
-    let (_, page) = page.split_once("## 8. Compare it on a trace").unwrap();
-    let shown: Vec<&str> =
-        page.split("```rust").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(!shown.is_empty());
-    for code in shown {
-        assert!(include_str!("any_layer.rs").contains(code.trim()), "{code}");
-    }
 }
 
 const BORG: &str = "[slice.home]\nof = \"disk\"\nsize = \"10GiB\"\n[slice.bopt]\nof = \"disk\"\n\

@@ -33,8 +33,8 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
     Box::pin(ready(layer().map(|layer| Built::new(Rc::new(layer)))))
 }
 
-/// All layers, by name.
-pub const LAYERS: [Entry; 20] = [
+/// The layers of this crate, by name.
+pub static LAYERS: [Entry; 20] = [
     alis::ENTRY,
     Entry {
         title: "BORG",

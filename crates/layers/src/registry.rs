@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use seekless_core::{BlockDevice, ErrorKind, IoError, Layer};
 use serde::de::DeserializeOwned;
@@ -236,9 +237,27 @@ pub(crate) fn options<T: DeserializeOwned>(
 /// The layer that the laboratory compares by default.
 pub const DEFAULT: &str = "borg";
 
+/// Layers of the program that are not in this crate.
+static MORE: OnceLock<&'static [Entry]> = OnceLock::new();
+
+/// Adds layers that are not in this crate; a program does so once, before it uses any. A name that is taken is an error.
+pub fn add(more: &'static [Entry]) -> Result<(), Refused> {
+    for (at, entry) in more.iter().enumerate() {
+        if LAYERS.iter().chain(&more[..at]).any(|other| other.name == entry.name) {
+            return Err(Refused::new("", format!("two layers named '{}'", entry.name), "a name for each"));
+        }
+    }
+    MORE.set(more).map_err(|_| Refused::new("", "a second list of more layers", "one list"))
+}
+
+/// All layers: those of this crate by name, then those that were added.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    LAYERS.iter().chain(MORE.get().copied().unwrap_or_default())
+}
+
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    LAYERS.iter().find(|entry| entry.name == name)
+    all().find(|entry| entry.name == name)
 }
 
 #[cfg(test)]

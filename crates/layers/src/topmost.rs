@@ -9,7 +9,7 @@ use std::rc::Rc;
 use seekless_core::device::unknown_command;
 use seekless_core::{Account, BlockDevice, Gate, Hints, IoError, Layer, SECTOR_BYTES, Switch};
 
-use crate::registry::{Building, Entry, LAYERS};
+use crate::registry::{self, Building, Entry};
 use crate::split::{self, Split};
 use crate::units::Bytes;
 
@@ -187,7 +187,7 @@ pub fn commands(entry: &Entry) -> Vec<&'static str> {
 
 /// A command of any layer by name, with static lifetime.
 pub fn command(name: &str) -> Option<&'static str> {
-    let all = LAYERS.iter().flat_map(|entry| entry.commands).chain(&COMMANDS);
+    let all = registry::all().flat_map(|entry| entry.commands).chain(&COMMANDS);
     all.copied().find(|command| *command == name)
 }
 

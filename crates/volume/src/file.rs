@@ -213,7 +213,7 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         None => ("", name.to_owned()),
     };
     let Some(entry) = registry::find(&is) else {
-        let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
+        let known: Vec<&str> = registry::all().map(|layer| layer.name).collect();
         return Err(invalid(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
     };
     let given: BTreeSet<String> = keys.keys().cloned().collect();

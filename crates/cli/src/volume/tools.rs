@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use seekless_layers::registry::LAYERS;
+use seekless_layers::registry;
 use seekless_volume::live::{Live, tools};
 use seekless_volume::{Description, file};
 
@@ -219,8 +219,8 @@ pub struct Damage {
 pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
     let Damage { which, kind, list, destroy, json } = arguments;
     if *list {
-        let kinds =
-            LAYERS.iter().flat_map(|entry| entry.tools.damages().iter().map(move |kind| (entry.name, kind)));
+        let kinds = registry::all()
+            .flat_map(|entry| entry.tools.damages().iter().map(move |kind| (entry.name, kind)));
         if *json {
             let all: Vec<_> = kinds.map(|(layer, (name, does))| [layer, *name, *does]).collect();
             return output::json(&all);

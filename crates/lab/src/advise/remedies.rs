@@ -42,7 +42,7 @@ pub fn all(base: &Experiment, trace: &Trace) -> (Vec<Remedy>, Vec<&'static str>)
     }
     let mut without_room = Vec::new();
     let room = base.drive.sectors().saturating_sub(reached(base, trace));
-    for entry in &registry::LAYERS {
+    for entry in registry::all() {
         for remedy in entry.remedies {
             match layered(base, entry, remedy, room) {
                 Some(remedy) if remedy.experiment.places("", trace.end_sector()).is_ok() => {

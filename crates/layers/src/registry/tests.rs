@@ -151,3 +151,18 @@ fn canaries_are_there_only_where_they_are_built() {
     let words = if cfg!(feature = "canaries") { "missing flush, early reuse" } else { "unknown field" };
     assert!(error.contains(words), "{error}");
 }
+
+#[test]
+fn a_layer_is_not_called_like_another() {
+    static TAKEN: [Entry; 1] = [Entry::new("borg", "is another one", |_, _| unreachable!())];
+    static TWICE: [Entry; 2] = [LATER, LATER];
+    static ONE: [Entry; 1] = [LATER];
+    const LATER: Entry = Entry::new("later", "comes from elsewhere", |_, _| unreachable!());
+    let refused = |more| add(more).unwrap_err().to_string();
+    assert!(refused(&TAKEN).contains("two layers named 'borg'"), "{}", refused(&TAKEN));
+    assert!(refused(&TWICE).contains("two layers named 'later'"));
+    assert!(find("later").is_none());
+    add(&ONE).unwrap();
+    assert_eq!(find("later").map(|entry| entry.name), Some("later"));
+    assert!(refused(&ONE).contains("second list"));
+}

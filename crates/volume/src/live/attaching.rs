@@ -40,7 +40,7 @@ fn refuse<T>(key: &str, found: impl AsRef<str>, expected: impl AsRef<str>) -> Re
 /// The kind of layer, if it can be attached to a device with data.
 fn kind(request: &Attach) -> Result<&'static Entry, LiveError> {
     let name = request.is.as_ref().unwrap_or(&request.layer);
-    let transparent = || registry::LAYERS.iter().filter(|entry| entry.transparent).map(|entry| entry.name);
+    let transparent = || registry::all().filter(|entry| entry.transparent).map(|entry| entry.name);
     let known = transparent().collect::<Vec<_>>().join(", ");
     match registry::find(name) {
         Some(entry) if entry.transparent => Ok(entry),
