@@ -29,6 +29,7 @@ use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line, pace_line};
 use crate::starts;
+use crate::sweep;
 use crate::trace::{characterised, load};
 use crate::volume::replay;
 use crate::workload::{Span, list, positive_time, text};
@@ -82,6 +83,9 @@ Volume files and their keys: docs/book/workloads.md.")]
     /// Replay a live run from its recorded inputs, and check that the volume does the same
     #[command(after_help = replay::HELP)]
     Replay(replay::Arguments),
+    /// Compare many volumes, drives and options on traces, on all cores
+    #[command(after_help = sweep::HELP)]
+    Sweep(sweep::Arguments),
 }
 
 /// Arguments of `lab compare`.
@@ -197,6 +201,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Starts(arguments) => starts::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
     }
 }
 

@@ -30,6 +30,7 @@ mod scan;
 mod setup;
 mod starts;
 mod stats;
+mod sweep;
 mod synth;
 mod table;
 mod text;

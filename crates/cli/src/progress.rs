@@ -35,6 +35,14 @@ impl Progress {
         Progress(bar)
     }
 
+    /// Progress of a job that knows how far it is and takes long: with the time left.
+    pub fn with_time_left() -> Progress {
+        let bar = Progress::bar();
+        let line = "{msg:<24} [{bar:40}] {percent:>3} %  {pos} of {len}  {elapsed}, {eta} left";
+        bar.set_style(style(line).progress_chars("=> "));
+        Progress(bar)
+    }
+
     fn bar() -> ProgressBar {
         let target =
             if stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -20,6 +20,7 @@ pub mod play;
 pub mod report;
 pub mod setup;
 pub mod starts;
+pub mod sweep;
 mod variant;
 pub mod workload;
 

@@ -2,9 +2,8 @@
 //!
 //! Invariant: a name has one number in all files of a trace, assigned in the order in which the names were first read.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seekless_core::{NameId, Names};
 
@@ -23,44 +22,53 @@ pub enum Naming {
 /// More than any traced fleet; a bound for hostile input.
 pub const MAX_NAMED: u32 = 1 << 16;
 
-/// The volumes of one trace. Clones share the table.
+/// The volumes of one trace. Clones share the table, also between threads: simulations share a trace.
 #[derive(Clone, Default)]
-pub struct Volumes {
-    naming: Rc<Cell<Naming>>,
+pub struct Volumes(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    naming: Naming,
     /// Whether a file has given its naming itself.
-    is_set: Rc<Cell<bool>>,
-    names: Rc<RefCell<Names>>,
+    is_set: bool,
+    names: Names,
 }
 
 impl Volumes {
     /// No volumes yet, with this naming.
     pub fn new(naming: Naming) -> Volumes {
-        Volumes { naming: Rc::new(Cell::new(naming)), is_set: Rc::default(), names: Rc::default() }
+        Volumes(Arc::new(Mutex::new(Known { naming, ..Known::default() })))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How they are identified.
     pub fn naming(&self) -> Naming {
-        self.naming.get()
+        self.known().naming
     }
 
     /// Sets the naming given by a file, before it names any volume. The error is the naming of an earlier file, if that
     /// differs.
     pub fn set_naming(&self, naming: Naming) -> Result<(), Naming> {
-        if self.is_set.replace(true) && self.naming() != naming {
-            return Err(self.naming());
+        let mut known = self.known();
+        if std::mem::replace(&mut known.is_set, true) && known.naming != naming {
+            return Err(known.naming);
         }
-        self.naming.set(naming);
+        known.naming = naming;
         Ok(())
     }
 
     /// The name of volume `device`.
     pub fn name(&self, device: u32) -> String {
-        match self.naming() {
+        let known = self.known();
+        match known.naming {
             Naming::Linux => format!("{},{}", device >> 20, device & 0x000f_ffff),
             Naming::Numbered => device.to_string(),
             Naming::Named => {
                 // The table's first name is that of the unknown.
-                self.names.borrow().get(NameId(device.saturating_add(1))).to_owned()
+                known.names.get(NameId(device.saturating_add(1))).to_owned()
             }
         }
     }
@@ -68,7 +76,7 @@ impl Volumes {
     /// The number of the volume of this name; `None` if there are too many.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         let shown: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let number = self.names.borrow_mut().intern(&shown).0.saturating_sub(1);
+        let number = self.known().names.intern(&shown).0.saturating_sub(1);
         (number < MAX_NAMED).then_some(number)
     }
 }

@@ -178,6 +178,17 @@ impl Description {
             ..Description::default()
         }
     }
+
+    /// This volume without its layers: the slice or component below them; `None` below a layer over several devices.
+    pub fn without_layers(&self) -> Option<Description> {
+        let bottom = self.bottom_of(&self.top)?.to_owned();
+        let mut bare = Description { layers: BTreeMap::new(), explore: Ranges::new(), ..self.clone() };
+        for export in &mut bare.exports {
+            export.top.clone_from(&bottom);
+        }
+        bare.top = bottom;
+        Some(bare)
+    }
 }
 
 impl<C> Description<C> {

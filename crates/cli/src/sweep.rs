@@ -1,0 +1,224 @@
+//! `seekless lab sweep`: the same traces on many volumes, drives and options, on all cores.
+
+mod rows;
+mod runner;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file};
+
+use self::rows::Rows;
+use crate::manual;
+use crate::output;
+use crate::progress::Progress;
+use crate::text::{count, counted, shell_word};
+
+/// Examples, as `--help` shows them.
+pub const HELP: &str = "\
+Examples:
+  seekless lab sweep sweep.toml
+  seekless lab sweep sweep.toml --list
+  seekless lab sweep sweep.toml --out results --json | jq '.best[0]'
+  seekless lab sweep sweep.toml --out results --shard $SLURM_ARRAY_TASK_ID/16
+  parallel seekless lab sweep sweep.toml --out results --threads 1 --shard {}/4 ::: 1 2 3 4
+  seekless lab sweep merge sweep.toml results
+
+A sweep that was interrupted continues when it is started again. The file and the results: docs/book/sweep.md.";
+
+/// Examples of `merge`.
+const MERGE_HELP: &str = "\
+Examples:
+  seekless lab sweep merge sweep.toml results
+  seekless lab sweep merge sweep.toml machine1 machine2 --out results";
+
+/// Arguments of `lab sweep`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The sweep
+    #[arg(value_name = "FILE.toml", required = true)]
+    file: Option<PathBuf>,
+    /// Folder of the results, created if it is missing [default: the file's name, with .results]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Run one part of N, such as 2/16, and leave table and report to `lab sweep merge`
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Number of threads [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    threads: Option<u16>,
+    /// List the tasks instead of running them; with --json one object a line, complete
+    #[arg(long, conflicts_with_all = ["out", "threads"])]
+    list: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Subcommands of `lab sweep`.
+#[derive(Subcommand)]
+enum Command {
+    /// Make table and report of the results of all shards
+    #[command(after_help = MERGE_HELP)]
+    Merge(Merge),
+}
+
+/// Arguments of `lab sweep merge`.
+#[derive(Args)]
+struct Merge {
+    /// The sweep
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Folders of the shards' results
+    #[arg(value_name = "FOLDER", required = true)]
+    folders: Vec<PathBuf>,
+    /// Folder of table and report [default: the first of the folders]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of a sweep: of N parts, the I-th has the tasks I, I + N, I + 2 N and so on.
+#[derive(Clone, Copy)]
+struct Shard {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parts =
+            text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match parts {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Shard { number, of }),
+            _ => Err(format!("found '{text}', expected I/N, I from 1 to N")),
+        }
+    }
+}
+
+impl Shard {
+    const WHOLE: Shard = Shard { number: 1, of: 1 };
+
+    fn tasks<T>(self, tasks: &[T]) -> impl Iterator<Item = &T> {
+        tasks.iter().skip(self.number - 1).step_by(self.of)
+    }
+}
+
+/// Runs the sweep, or merges its results.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(Command::Merge(merge)) = &arguments.command {
+        return run_merge(merge);
+    }
+    // Required without a subcommand.
+    let Some(path) = &arguments.file else { return Ok(()) };
+    let (sweep, tasks) = tasks(path)?;
+    let shard = arguments.shard.unwrap_or(Shard::WHOLE);
+    if arguments.list {
+        return list(shard.tasks(&tasks), arguments.json);
+    }
+    let folder = arguments.out.clone().unwrap_or_else(|| path.with_extension("results"));
+    let rows = Rows::create(&folder, &tasks)?;
+    let mut left = Vec::new();
+    for task in shard.tasks(&tasks) {
+        if rows.get(&task.identity())?.is_none() {
+            left.push(task);
+        }
+    }
+    let progress = Progress::with_time_left();
+    runner::run(&left, &rows, usize::from(arguments.threads.unwrap_or(0)), &progress)?;
+    drop(progress);
+    if arguments.shard.is_some() {
+        let all = shard.tasks(&tasks).count();
+        output::complain(&format!(
+            "shard {}/{}: {} of {} done; then: seekless lab sweep merge {} {}",
+            shard.number,
+            shard.of,
+            counted(all as u64, "task"),
+            count(tasks.len() as u64),
+            shell_word(&path.display().to_string()),
+            shell_word(&folder.display().to_string()),
+        ));
+        return Ok(());
+    }
+    finish(&sweep, &tasks, &[rows], &folder, arguments.json)
+}
+
+fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
+    let (sweep, tasks) = tasks(&arguments.file)?;
+    let folders = arguments.folders.iter().map(|folder| Rows::open(folder, &tasks));
+    let folders = folders.collect::<anyhow::Result<Vec<_>>>()?;
+    let out = arguments.out.as_ref().or(arguments.folders.first()).cloned().unwrap_or_default();
+    finish(&sweep, &tasks, &folders, &out, arguments.json)
+}
+
+/// The sweep of a file, and its tasks.
+fn tasks(path: &Path) -> anyhow::Result<(Sweep, Vec<Task>)> {
+    let _progress = Progress::spinner("reading the sweep and hashing its traces");
+    let sweep = file::read(path)?;
+    let tasks = expand(&sweep, manual::version())?;
+    Ok((sweep, tasks))
+}
+
+fn list<'a>(tasks: impl Iterator<Item = &'a Task>, json: bool) -> anyhow::Result<()> {
+    let line = |task: &Task| {
+        Ok(if json { serde_json::to_string(task)? } else { format!("{}  {}", task.identity(), task.line()) })
+    };
+    let lines = tasks.map(line).collect::<anyhow::Result<Vec<_>>>()?;
+    output::print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// Writes the table and prints the report of all rows, which are in these folders.
+fn finish(sweep: &Sweep, tasks: &[Task], folders: &[Rows], out: &Path, json: bool) -> anyhow::Result<()> {
+    let rows = all_rows(sweep, tasks, folders)?;
+    write_table(sweep, tasks, &rows, out)?;
+    let report = Report::of(sweep, tasks, &rows);
+    if json { output::json(&report) } else { output::print(&text::text(&report)) }
+}
+
+/// The row of each task; an error if one is missing.
+fn all_rows(sweep: &Sweep, tasks: &[Task], folders: &[Rows]) -> anyhow::Result<Vec<Row>> {
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    for task in tasks {
+        let identity = task.identity();
+        let found = folders.iter().map(|folder| folder.get(&identity)).find_map(Result::transpose);
+        match found.transpose()? {
+            Some(row) => rows.push(row),
+            None => missing.push(task),
+        }
+    }
+    let Some(first) = missing.first() else { return Ok(rows) };
+    let names: Vec<String> = folders.iter().map(|folder| folder.folder().display().to_string()).collect();
+    let found = format!(
+        "no result for {} of {} tasks, such as {}",
+        count(missing.len() as u64),
+        count(tasks.len() as u64),
+        first.line()
+    );
+    let expected = format!("all of {}: a shard is missing, or has not finished", sweep.file.display());
+    Err(SweepError::new(names.join(", "), found, expected).into())
+}
+
+#[cfg(feature = "parquet")]
+fn write_table(sweep: &Sweep, tasks: &[Task], rows: &[Row], out: &Path) -> anyhow::Result<()> {
+    use anyhow::Context;
+    let bytes =
+        seekless_lab::sweep::table::table(&sweep.parameters(), tasks, rows).parquet(manual::version())?;
+    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    rows::whole_file(&out.join("table.parquet"), &bytes)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn write_table(_: &Sweep, _: &[Task], _: &[Row], out: &Path) -> anyhow::Result<()> {
+    let why = "no table.parquet: this program was built without its default features";
+    output::warn(&[format!("{}: {why}", out.display())]);
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Runs tasks on all cores: each is a pure function, and its row goes to disk when it is done.
+//!
+//! Tasks start in their order, so that few traces are in memory at a time: one is read when its first task starts, and
+//! dropped after its last. A task that panics fails; the others go on.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{ParallelBridge, ParallelIterator};
+use seekless_lab::sweep::task::{self, Source};
+use seekless_lab::sweep::{Row, Task, hash_file};
+use seekless_trace::{ReadOptions, Trace};
+
+use super::rows::{Rows, changed};
+use crate::progress::Progress;
+
+/// Runs the tasks on `threads` threads (0 for as many as there are processors), and writes their rows.
+pub fn run(tasks: &[&Task], rows: &Rows, threads: usize, progress: &Progress) -> anyhow::Result<()> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
+    let traces = Traces::of(tasks);
+    let (done, of) = (AtomicU64::new(0), tasks.len() as u64);
+    progress.at("running the tasks", 0, of);
+    pool.install(|| {
+        tasks.iter().par_bridge().try_for_each(|task| {
+            let trace = traces.get(&task.trace)?;
+            let row = caught(task.identity(), || task::run(task, &trace, &|_| ()));
+            drop(trace);
+            traces.release(&task.trace);
+            rows.put(task, &row)?;
+            progress.at("running the tasks", done.fetch_add(1, Ordering::Relaxed) + 1, of);
+            Ok(())
+        })
+    })
+}
+
+/// The row, or that of a task that failed if it panics.
+fn caught(identity: String, run: impl FnOnce() -> Row) -> Row {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Row::failed(identity, format!("panicked: {text}"))
+    })
+}
+
+/// The traces of tasks, by the names of their files.
+struct Traces(BTreeMap<Vec<String>, Mutex<Loaded>>);
+
+/// A trace while tasks need it.
+struct Loaded {
+    trace: Option<Arc<Trace>>,
+    /// Tasks that have not finished.
+    tasks: usize,
+}
+
+impl Traces {
+    fn of(tasks: &[&Task]) -> Traces {
+        let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+        tasks.iter().for_each(|task| *counts.entry(names(&task.trace)).or_default() += 1);
+        let loaded = |(names, tasks)| (names, Mutex::new(Loaded { trace: None, tasks }));
+        Traces(counts.into_iter().map(loaded).collect())
+    }
+
+    /// The trace, read if it is not in memory; an error if it is not the one of the task any more.
+    fn get(&self, source: &Source) -> anyhow::Result<Arc<Trace>> {
+        let mut loaded = self.0[&names(source)].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trace) = &loaded.trace {
+            return Ok(trace.clone());
+        }
+        for (file, hash) in &source.files {
+            let found = hash_file(Path::new(file)).with_context(|| file.clone())?.to_string();
+            if found != *hash {
+                return Err(changed(file, &found, hash).into());
+            }
+        }
+        let trace = Arc::new(seekless_trace::load(&names(source), &ReadOptions::default())?);
+        loaded.trace = Some(trace.clone());
+        Ok(trace)
+    }
+
+    /// A task is done with its trace.
+    fn release(&self, source: &Source) {
+        let mut loaded = self.0[&names(source)].lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.tasks -= 1;
+        if loaded.tasks == 0 {
+            loaded.trace = None;
+        }
+    }
+}
+
+fn names(source: &Source) -> Vec<String> {
+    source.files.iter().map(|(file, _)| file.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_panics_fails_with_its_message() {
+        let row = caught("id".to_owned(), || panic!("found {}, expected 2", 1));
+        assert_eq!(row, Row::failed("id".to_owned(), "panicked: found 1, expected 2".to_owned()));
+        let row = caught("id".to_owned(), || Row::failed("id".to_owned(), "too small".to_owned()));
+        assert_eq!(row.error.as_deref(), Some("too small"));
+    }
+}

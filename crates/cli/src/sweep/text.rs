@@ -1,0 +1,114 @@
+//! The report of a sweep as text.
+
+use seekless_lab::sweep::report::{Point, Report};
+
+use crate::table::Table;
+use crate::text::{count, counted, number, percent};
+
+/// Most pairs of parameters that are listed.
+const PAIRS: usize = 10;
+/// Smallest share of a pair that is listed.
+const LEAST_PCT: f64 = 0.1;
+/// Most errors that are listed.
+const FAILURES: usize = 5;
+
+/// The report.
+pub fn text(report: &Report) -> String {
+    let failed = if report.failed == 0 {
+        "none failed".to_owned()
+    } else {
+        format!("{} failed", count(report.failed))
+    };
+    let mut text = format!("{}: {}, {failed}\n", report.file, counted(report.tasks, "task"));
+    for failure in report.failures.iter().take(FAILURES) {
+        text += &format!("  {}: {}\n", counted(failure.tasks, "task"), failure.error);
+    }
+    if report.failures.len() > FAILURES {
+        text += &format!(
+            "  and {} other errors, in the column error of the table\n",
+            report.failures.len() - FAILURES
+        );
+    }
+    if report.best.is_empty() {
+        return text;
+    }
+    text += &format!(
+        "\nBest by {}, means of {}:\n\n",
+        report.objectives[0],
+        counted(report.best[0].tasks, "task")
+    );
+    text += &points(report, None, &report.best);
+    if !report.best_of_trace.is_empty() {
+        let (traces, best): (Vec<String>, Vec<Point>) =
+            report.best_of_trace.iter().map(|best| (best.trace.clone(), best.point.clone())).unzip();
+        text += "\nBest for each trace:\n\n";
+        text += &points(report, Some(&traces), &best);
+    }
+    if report.objectives.len() > 1 {
+        text += &format!("\nNo other is better in each of {}:\n\n", report.objectives.join(", "));
+        text += &points(report, None, &report.front);
+    }
+    if !report.sensitivity.is_empty() {
+        text +=
+            &format!("\nShare of the variance of {} that each parameter explains:\n\n", figure(report, 0));
+        text += &effects(report);
+    }
+    let pairs = report.interactions.iter().filter_map(|pair| Some((pair, pair.share_pct?)));
+    let pairs: Vec<_> = pairs.filter(|(_, share)| *share >= LEAST_PCT).take(PAIRS).collect();
+    if !pairs.is_empty() {
+        text += "\nAnd each pair, beyond both alone:\n\n";
+        let mut table = Table::new(&["parameters", ">share"]);
+        for (pair, share) in pairs {
+            table.row([pair.parameters.join(" and "), percent(share)]);
+        }
+        text += &table.text();
+    }
+    for note in &report.notes {
+        text += &format!("\n{note}\n");
+    }
+    text
+}
+
+/// The figure of an objective.
+fn figure(report: &Report, at: usize) -> &str {
+    report.objectives[at].split_once(' ').map_or("", |(_, figure)| figure)
+}
+
+/// Configurations: their varying parameters, and the objectives.
+fn points(report: &Report, traces: Option<&[String]>, points: &[Point]) -> String {
+    let varying: Vec<&String> = report
+        .parameters
+        .iter()
+        .filter(|name| points.iter().chain(&report.best).any(|point| point.settings.contains_key(*name)))
+        .collect();
+    let figures = (0..report.objectives.len()).map(|at| format!(">{}", figure(report, at)));
+    let spans = points.iter().any(|point| point.tasks > 1);
+    let mut titles: Vec<String> = traces.map(|_| "trace".to_owned()).into_iter().collect();
+    titles.extend(varying.iter().map(|name| (*name).clone()));
+    titles.extend(figures);
+    titles.extend([">from", ">to"].into_iter().filter(|_| spans).map(str::to_owned));
+    let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+    for (at, point) in points.iter().enumerate() {
+        let mut row: Vec<String> = traces.map(|traces| traces[at].clone()).into_iter().collect();
+        let value =
+            |name: &&String| point.settings.get(*name).map_or_else(|| "-".to_owned(), ToString::to_string);
+        row.extend(varying.iter().map(value));
+        let span = point.span.iter().filter(|_| spans);
+        row.extend(point.means.iter().chain(span).map(|mean| number(*mean, 2)));
+        table.row(row);
+    }
+    table.text()
+}
+
+fn effects(report: &Report) -> String {
+    let mut table = Table::new(&["parameter", ">share", "mean of each value"]);
+    for effect in &report.sensitivity {
+        let level = |level: &seekless_lab::sweep::report::Level| {
+            let value = level.value.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+            format!("{value}: {}", number(level.mean, 2))
+        };
+        let levels: Vec<String> = effect.levels.iter().map(level).collect();
+        table.row([effect.parameter.clone(), percent(effect.share_pct), levels.join(", ")]);
+    }
+    table.text()
+}
