@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file};
+use serde::Serialize;
 
 use self::rows::Rows;
 use crate::manual;
@@ -113,6 +114,33 @@ impl Shard {
     }
 }
 
+/// A finished shard.
+#[derive(Serialize)]
+struct Done {
+    shard: usize,
+    shards: usize,
+    tasks: u64,
+    tasks_in_all: u64,
+    /// Tasks that this process ran; the others were done before.
+    ran: u64,
+}
+
+impl Done {
+    fn text(&self, file: &Path, folder: &Path) -> String {
+        let word = |path: &Path| shell_word(&path.display().to_string());
+        format!(
+            "shard {} of {}: {} of {} done, {} of them now\nafter the last shard: seekless lab sweep merge {} {}\n",
+            self.shard,
+            self.shards,
+            counted(self.tasks, "task"),
+            count(self.tasks_in_all),
+            count(self.ran),
+            word(file),
+            word(folder)
+        )
+    }
+}
+
 /// Runs the sweep, or merges its results.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(Command::Merge(merge)) = &arguments.command {
@@ -126,7 +154,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return list(shard.tasks(&tasks), arguments.json);
     }
     let folder = arguments.out.clone().unwrap_or_else(|| path.with_extension("results"));
-    let rows = Rows::create(&folder, &tasks)?;
+    let rows = Rows::create(&folder, &tasks, &format!(".{}-{}", shard.number, shard.of))?;
     let mut left = Vec::new();
     for task in shard.tasks(&tasks) {
         if rows.get(&task.identity())?.is_none() {
@@ -137,17 +165,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runner::run(&left, &rows, usize::from(arguments.threads.unwrap_or(0)), &progress)?;
     drop(progress);
     if arguments.shard.is_some() {
-        let all = shard.tasks(&tasks).count();
-        output::complain(&format!(
-            "shard {}/{}: {} of {} done; then: seekless lab sweep merge {} {}",
-            shard.number,
-            shard.of,
-            counted(all as u64, "task"),
-            count(tasks.len() as u64),
-            shell_word(&path.display().to_string()),
-            shell_word(&folder.display().to_string()),
-        ));
-        return Ok(());
+        let own = shard.tasks(&tasks).count() as u64;
+        let done = Done {
+            shard: shard.number,
+            shards: shard.of,
+            tasks: own,
+            tasks_in_all: tasks.len() as u64,
+            ran: left.len() as u64,
+        };
+        return if arguments.json { output::json(&done) } else { output::print(&done.text(path, &folder)) };
     }
     finish(&sweep, &tasks, &[rows], &folder, arguments.json)
 }

@@ -36,12 +36,13 @@ struct Stored {
 }
 
 impl Rows {
-    /// The folder, created if it is missing, for these tasks.
-    pub fn create(folder: &Path, tasks: &[Task]) -> anyhow::Result<Rows> {
+    /// The folder, created if it is missing, for these tasks. Other processes may create it too; `name` is that of this
+    /// one among them.
+    pub fn create(folder: &Path, tasks: &[Task], name: &str) -> anyhow::Result<Rows> {
         let rows = Rows { folder: folder.to_owned() };
         fs::create_dir_all(rows.folder.join("rows")).with_context(|| folder.display().to_string())?;
         let hashes = rows.check_traces(tasks)?;
-        whole_file(&rows.traces(), serde_json::to_string_pretty(&hashes)?.as_bytes())?;
+        whole_file_by(&rows.traces(), name, serde_json::to_string_pretty(&hashes)?.as_bytes())?;
         Ok(rows)
     }
 
@@ -132,8 +133,13 @@ pub fn changed(file: &str, found: &str, expected: &str) -> SweepError {
 
 /// Writes a file whole or not at all, and makes it durable.
 pub fn whole_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    whole_file_by(path, "", bytes)
+}
+
+/// As `whole_file`, for a file that several processes may write, of which this is the one called `name`.
+fn whole_file_by(path: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     let mut part = path.as_os_str().to_owned();
-    part.push(".part");
+    part.push(format!("{name}.part"));
     let write = || {
         let mut file = File::create(&part)?;
         file.write_all(bytes)?;
