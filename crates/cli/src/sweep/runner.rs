@@ -98,7 +98,29 @@ fn names(source: &Source) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use seekless_lab::sweep::{expand, file};
+
     use super::*;
+
+    #[test]
+    fn a_trace_that_changed_since_its_task_was_made_ends_the_sweep() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("v.toml", "[component.disk]\ndrive = 'wd2500aaks'\n[[export]]\ntop = 'disk'\n");
+        write("a.load", "0.5 ; 8 ; 8 ; R\n");
+        let sweep =
+            file::parse(&folder.path().join("s.toml"), "traces = 'a.load'\nvolumes = 'v.toml'\n").unwrap();
+        let tasks = expand(&sweep, "1").unwrap();
+        let rows = Rows::create(&folder.path().join("results"), &tasks, "").unwrap();
+        write("a.load", "0.5 ; 16 ; 8 ; R\n");
+        let task = [&tasks[0]];
+        let error = run(&task, &rows, 1, &Progress::with_time_left()).unwrap_err().to_string();
+        assert!(error.contains("a.load: found content with the hash"), "{error}");
+        assert!(rows.get(&tasks[0].identity()).unwrap().is_none());
+        write("a.load", "0.5 ; 8 ; 8 ; R\n");
+        run(&task, &rows, 1, &Progress::with_time_left()).unwrap();
+        assert_eq!(rows.get(&tasks[0].identity()).unwrap().unwrap().error, None);
+    }
 
     #[test]
     fn a_task_that_panics_fails_with_its_message() {

@@ -189,12 +189,14 @@ impl Report {
         let mut notes = Vec::new();
         let without = rows.len() - failed - samples.len();
         if without > 0 {
-            notes.push(format!("{without} tasks are left out: their runs do not have every objective."));
+            let of = rows.len();
+            notes.push(format!("Left out: {without} of {of} tasks, whose runs do not have every objective."));
         }
-        let (mut points, left_out) = points(&samples.iter().collect::<Vec<_>>());
-        if left_out > 0 {
+        let (mut points, all) = points(&samples.iter().collect::<Vec<_>>());
+        if points.len() < all {
+            let left_out = all - points.len();
             notes.push(format!(
-                "{left_out} configurations are left out of the best and the front: they have fewer successful tasks \
+                "Left out of the best and the front: {left_out} of {all} configurations, with fewer successful tasks \
                  than others."
             ));
         }
@@ -227,7 +229,7 @@ fn failures(rows: &[Row]) -> Vec<Failure> {
     failures
 }
 
-/// The configurations, in order of their first tasks, and how many were left out as incomplete.
+/// The configurations with as many tasks as any, in order of their first tasks, and the number of all.
 fn points(samples: &[&Sample]) -> (Vec<Point>, usize) {
     let mut groups: Vec<(BTreeMap<String, Figure>, Vec<&Sample>)> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -243,10 +245,8 @@ fn points(samples: &[&Sample]) -> (Vec<Point>, usize) {
     let most = groups.iter().map(|(_, samples)| samples.len()).max().unwrap_or(0);
     let all = groups.len();
     groups.retain(|(_, samples)| samples.len() == most);
-    let points: Vec<Point> =
-        groups.into_iter().map(|(settings, samples)| point(settings, &samples)).collect();
-    let left_out = all - points.len();
-    (points, left_out)
+    let points = groups.into_iter().map(|(settings, samples)| point(settings, &samples)).collect();
+    (points, all)
 }
 
 fn point(settings: BTreeMap<String, Figure>, samples: &[&Sample]) -> Point {
