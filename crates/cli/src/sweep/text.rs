@@ -1,6 +1,6 @@
 //! The report of a sweep as text.
 
-use seekless_lab::sweep::report::{Point, Report};
+use seekless_lab::sweep::report::{Level, Point, Report};
 
 use crate::table::Table;
 use crate::text::{count, counted, number, percent};
@@ -9,6 +9,8 @@ use crate::text::{count, counted, number, percent};
 const PAIRS: usize = 10;
 /// Smallest share of a pair that is listed.
 const LEAST_PCT: f64 = 0.1;
+/// Most values of a parameter that are listed; of more, those with the smallest and the largest mean.
+const LEVELS: usize = 8;
 /// Most errors that are listed.
 const FAILURES: usize = 5;
 
@@ -33,7 +35,7 @@ pub fn text(report: &Report) -> String {
         return text;
     }
     text += &format!(
-        "\nBest by {}, means of {}:\n\n",
+        "\nBest ({}), means of {}:\n\n",
         report.objectives[0],
         counted(report.best[0].tasks, "task")
     );
@@ -45,7 +47,7 @@ pub fn text(report: &Report) -> String {
         text += &points(report, Some(&traces), &best);
     }
     if report.objectives.len() > 1 {
-        text += &format!("\nNo other is better in each of {}:\n\n", report.objectives.join(", "));
+        text += &format!("\nPareto front ({}):\n\n", report.objectives.join(", "));
         text += &points(report, None, &report.front);
     }
     if !report.sensitivity.is_empty() {
@@ -103,12 +105,62 @@ fn points(report: &Report, traces: Option<&[String]>, points: &[Point]) -> Strin
 fn effects(report: &Report) -> String {
     let mut table = Table::new(&["parameter", ">share", "mean of each value"]);
     for effect in &report.sensitivity {
-        let level = |level: &seekless_lab::sweep::report::Level| {
+        let one = |level: &Level| {
             let value = level.value.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
             format!("{value}: {}", number(level.mean, 2))
         };
-        let levels: Vec<String> = effect.levels.iter().map(level).collect();
-        table.row([effect.parameter.clone(), percent(effect.share_pct), levels.join(", ")]);
+        let levels = if effect.levels.len() > LEVELS {
+            let order = |one: &&Level, other: &&Level| one.mean.total_cmp(&other.mean);
+            let ends = [effect.levels.iter().min_by(order), effect.levels.iter().max_by(order)];
+            let ends: Vec<String> = ends.into_iter().flatten().map(one).collect();
+            format!("{} values, {}", count(effect.levels.len() as u64), ends.join(" to "))
+        } else {
+            effect.levels.iter().map(one).collect::<Vec<_>>().join(", ")
+        };
+        table.row([effect.parameter.clone(), percent(effect.share_pct), levels]);
     }
     table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use seekless_lab::sweep::Figure;
+    use seekless_lab::sweep::report::{Effect, Failure};
+
+    use super::*;
+
+    fn report(levels: i64) -> Report {
+        let level = |n: i64| Level { value: Some(Figure::Whole(n)), tasks: 1, mean: (n * 7 % levels) as f64 };
+        let effect = Effect {
+            parameter: "seed".to_owned(),
+            share_pct: 12.0,
+            levels: (0..levels).map(level).collect(),
+        };
+        Report {
+            file: "s.toml".to_owned(),
+            tasks: 9,
+            failed: 9,
+            failures: (0..9).map(|n| Failure { error: format!("error {n}"), tasks: 1 }).collect(),
+            parameters: vec!["seed".to_owned()],
+            objectives: vec!["min busy_s".to_owned()],
+            best: Vec::new(),
+            best_of_trace: Vec::new(),
+            front: Vec::new(),
+            sensitivity: vec![effect],
+            interactions: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn many_values_and_errors_are_shortened() {
+        assert!(effects(&report(3)).contains("0: 0.00, 1: 1.00, 2: 2.00"), "{}", effects(&report(3)));
+        assert!(effects(&report(10)).contains("10 values, 0: 0.00 to 7: 9.00"), "{}", effects(&report(10)));
+        let text = text(&report(3));
+        assert!(
+            text.contains("error 4")
+                && text.ends_with("and 4 other errors, in the column error of the table\n"),
+            "{text}"
+        );
+    }
 }

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 /// Values of one figure, and for each of them the level of one parameter.
-pub struct Factor<'a> {
+pub struct Factor {
     /// Levels, counted from zero; each occurs.
-    pub levels: &'a [usize],
+    pub levels: Vec<usize>,
     /// Number of levels.
     pub count: usize,
 }
@@ -28,7 +28,7 @@ pub fn is_balanced(factor: &Factor) -> bool {
 /// The share that two parameters explain together beyond each of them; `None` unless each combination of their levels
 /// has equally many values.
 pub fn interaction(one: &Factor, other: &Factor, values: &[f64]) -> Option<f64> {
-    let cells = || one.levels.iter().zip(other.levels).map(|(a, b)| a * other.count + b);
+    let cells = || one.levels.iter().zip(&other.levels).map(|(a, b)| a * other.count + b);
     if !equal_counts(cells(), one.count * other.count) {
         return None;
     }
@@ -38,12 +38,9 @@ pub fn interaction(one: &Factor, other: &Factor, values: &[f64]) -> Option<f64> 
 
 /// Mean of each level, and its number of values.
 pub fn means(factor: &Factor, values: &[f64]) -> Vec<(f64, u64)> {
-    let mut sums = vec![(0.0, 0_u32); factor.count];
-    for (level, value) in factor.levels.iter().zip(values) {
-        sums[*level].0 += value;
-        sums[*level].1 += 1;
-    }
-    sums.into_iter().map(|(sum, count)| (sum / f64::from(count.max(1)), u64::from(count))).collect()
+    let mut levels = vec![Vec::new(); factor.count];
+    factor.levels.iter().zip(values).for_each(|(level, value)| levels[*level].push(*value));
+    levels.iter().map(|values| (mean(values), values.len() as u64)).collect()
 }
 
 fn equal_counts(cells: impl Iterator<Item = usize>, count: usize) -> bool {
@@ -71,8 +68,10 @@ fn total(values: &[f64]) -> f64 {
     if total > f64::EPSILON * mean * mean { total } else { f64::INFINITY }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+/// Mean; exactly the value that all have, if all are equal.
+pub fn mean(values: &[f64]) -> f64 {
+    let first = values.first().copied().unwrap_or_default();
+    first + values.iter().map(|value| value - first).sum::<f64>() / values.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -91,7 +90,7 @@ mod tests {
 
     fn shares(values: &[f64]) -> [f64; 3] {
         let (one, other) = grid();
-        let (one, other) = (Factor { levels: &one, count: 2 }, Factor { levels: &other, count: 3 });
+        let (one, other) = (Factor { levels: one, count: 2 }, Factor { levels: other, count: 3 });
         [share(&one, values), share(&other, values), interaction(&one, &other, values).unwrap()]
             .map(|share| (share * 1e9).round() / 1e9)
     }
@@ -105,16 +104,17 @@ mod tests {
         assert!((one - 3.0 / 11.0).abs() < 1e-9 && (other - 8.0 / 11.0).abs() < 1e-9 && both == 0.0);
         assert_eq!(shares(&values(|a, b| (a - 0.5) * (b - 1.0))), [0.0, 0.0, 1.0]);
         assert_eq!(shares(&values(|_, _| 0.1)), [0.0; 3]);
+        assert_eq!((mean(&[30.565; 250]), mean(&[1.0, 2.0])), (30.565, 1.5));
     }
 
     #[test]
     fn unequal_numbers_are_found() {
-        let one = Factor { levels: &[0, 0, 1], count: 2 };
-        let other = Factor { levels: &[0, 1, 0], count: 2 };
-        assert!(!is_balanced(&one) && is_balanced(&Factor { levels: &[0, 1, 1, 0], count: 2 }));
+        let one = Factor { levels: vec![0, 0, 1], count: 2 };
+        let other = Factor { levels: vec![0, 1, 0], count: 2 };
+        assert!(!is_balanced(&one) && is_balanced(&Factor { levels: vec![0, 1, 1, 0], count: 2 }));
         assert_eq!(interaction(&one, &other, &[1.0, 2.0, 3.0]), None);
         // A combination that does not occur, although all others are equal.
-        let (one, other) = (Factor { levels: &[0, 1], count: 2 }, Factor { levels: &[0, 1], count: 2 });
+        let (one, other) = (Factor { levels: vec![0, 1], count: 2 }, Factor { levels: vec![0, 1], count: 2 });
         assert_eq!(interaction(&one, &other, &[1.0, 2.0]), None);
         assert_eq!(means(&one, &[1.0, 2.0]), [(1.0, 1), (2.0, 1)]);
     }

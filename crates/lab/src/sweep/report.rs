@@ -250,9 +250,8 @@ fn points(samples: &[&Sample]) -> (Vec<Point>, usize) {
 }
 
 fn point(settings: BTreeMap<String, Figure>, samples: &[&Sample]) -> Point {
-    let count = samples.len() as f64;
     let objectives = samples.first().map_or(0, |sample| sample.values.len());
-    let mean = |at: usize| samples.iter().map(|sample| sample.values[at]).sum::<f64>() / count;
+    let mean = |at: usize| effects::mean(&samples.iter().map(|sample| sample.values[at]).collect::<Vec<_>>());
     let first = || samples.iter().map(|sample| sample.values[0]);
     Point {
         settings,
@@ -293,14 +292,21 @@ fn best_of_trace(samples: &[Sample], objectives: &[Objective]) -> Vec<BestOfTrac
     traces.into_iter().filter_map(best).collect()
 }
 
-/// The sorted points that no other dominates.
+/// The sorted points that no other dominates. A point that dominates another is before it, and if it is itself
+/// dominated, so is the other by a point of the front.
 fn front(points: &[Point], objectives: &[Objective]) -> Vec<Point> {
+    let better = |a: &Point, b: &Point, at: usize| objectives[at].is_better(a.means[at], b.means[at]);
+    let all = || 0..objectives.len();
     let dominates = |one: &Point, other: &Point| {
-        let better = |a: &Point, b: &Point, at: usize| objectives[at].is_better(a.means[at], b.means[at]);
-        let all = 0..objectives.len();
-        all.clone().any(|at| better(one, other, at)) && !all.clone().any(|at| better(other, one, at))
+        all().any(|at| better(one, other, at)) && !all().any(|at| better(other, one, at))
     };
-    points.iter().filter(|point| !points.iter().any(|other| dominates(other, point))).cloned().collect()
+    let mut front: Vec<Point> = Vec::new();
+    for point in points {
+        if !front.iter().any(|other| dominates(other, point)) {
+            front.push(point.clone());
+        }
+    }
+    front
 }
 
 /// The parameters with several values among the samples.
@@ -312,50 +318,53 @@ fn varying(sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
     sweep.parameters().into_iter().filter(several).collect()
 }
 
+/// The values of a parameter among the samples, in order of appearance.
+struct Values<'a> {
+    name: &'a str,
+    known: Vec<Option<&'a Figure>>,
+    factor: Factor,
+}
+
+impl<'a> Values<'a> {
+    fn of(name: &'a str, samples: &'a [Sample]) -> Values<'a> {
+        let (mut known, mut levels) = (Vec::new(), Vec::new());
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for value in samples.iter().map(|sample| sample.setting(name)) {
+            let level = *places.entry(format!("{value:?}")).or_insert(known.len());
+            if level == known.len() {
+                known.push(value);
+            }
+            levels.push(level);
+        }
+        let factor = Factor { levels, count: known.len() };
+        Values { name, known, factor }
+    }
+}
+
 fn sensitivity(
     parameters: &[String],
     samples: &[Sample],
     notes: &mut Vec<String>,
 ) -> (Vec<Effect>, Vec<Interaction>) {
     let values: Vec<f64> = samples.iter().filter_map(|sample| sample.values.first().copied()).collect();
-    let mut all: Vec<(&String, Vec<Option<&Figure>>, Vec<usize>)> = Vec::new();
-    for name in parameters {
-        let (mut known, mut levels) = (Vec::new(), Vec::new());
-        for value in samples.iter().map(|sample| sample.setting(name)) {
-            let level = known.iter().position(|other| *other == value).unwrap_or(known.len());
-            if level == known.len() {
-                known.push(value);
-            }
-            levels.push(level);
-        }
-        all.push((name, known, levels));
-    }
-    let factors: Vec<Factor> =
-        all.iter().map(|(_, known, levels)| Factor { levels, count: known.len() }).collect();
-    let mut effects = Vec::new();
-    for ((name, known, _), factor) in all.iter().zip(&factors) {
+    let columns: Vec<Values> = parameters.iter().map(|name| Values::of(name, samples)).collect();
+    let (mut effects, mut interactions) = (Vec::new(), Vec::new());
+    for (at, Values { name, known, factor }) in columns.iter().enumerate() {
         let means = effects::means(factor, &values).into_iter().zip(known);
-        let level = |((mean, tasks), value): ((f64, u64), &Option<&Figure>)| Level {
-            value: value.cloned(),
-            tasks,
-            mean,
-        };
+        let levels = means.map(|((mean, tasks), value)| Level { value: value.cloned(), tasks, mean });
         effects.push(Effect {
-            parameter: (*name).clone(),
+            parameter: (*name).to_owned(),
             share_pct: percent(effects::share(factor, &values)),
-            levels: means.map(level).collect(),
+            levels: levels.collect(),
         });
-    }
-    let mut interactions = Vec::new();
-    for (at, one) in factors.iter().enumerate() {
-        for (other_at, other) in factors.iter().enumerate().skip(at + 1) {
+        for other in &columns[at + 1..] {
             interactions.push(Interaction {
-                parameters: [all[at].0.clone(), all[other_at].0.clone()],
-                share_pct: effects::interaction(one, other, &values).map(percent),
+                parameters: [name, other.name].map(str::to_owned),
+                share_pct: effects::interaction(factor, &other.factor, &values).map(percent),
             });
         }
     }
-    if factors.iter().any(|factor| !effects::is_balanced(factor)) {
+    if columns.iter().any(|column| !effects::is_balanced(&column.factor)) {
         notes.push(
             "Not all values of a parameter have equally many tasks: its share contains some of others'."
                 .to_owned(),
