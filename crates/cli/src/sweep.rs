@@ -7,8 +7,9 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
-use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file};
+use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file, hash_file};
 use serde::Serialize;
 
 use self::rows::Rows;
@@ -190,16 +191,26 @@ fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
 fn tasks(path: &Path) -> anyhow::Result<(Sweep, Vec<Task>)> {
     let _progress = Progress::spinner("reading the sweep and hashing its traces");
     let sweep = file::read(path)?;
-    let tasks = expand(&sweep, manual::version())?;
+    let tasks = expand(&sweep, &program()?)?;
     Ok((sweep, tasks))
 }
 
+/// This program, with the hash of its file: one with other layers has other results.
+fn program() -> anyhow::Result<String> {
+    let hash = std::env::current_exe().and_then(|path| hash_file(&path));
+    Ok(format!("seekless {}, {}", manual::version(), hash.context("the file of this program")?))
+}
+
 fn list<'a>(tasks: impl Iterator<Item = &'a Task>, json: bool) -> anyhow::Result<()> {
-    let line = |task: &Task| {
-        Ok(if json { serde_json::to_string(task)? } else { format!("{}  {}", task.identity(), task.line()) })
-    };
-    let lines = tasks.map(line).collect::<anyhow::Result<Vec<_>>>()?;
-    output::print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+    let mut lines = Vec::new();
+    for task in tasks {
+        lines.push(if json {
+            serde_json::to_string(task)? + "\n"
+        } else {
+            format!("{}  {}\n", task.identity(), task.line())
+        });
+    }
+    output::print(&lines.concat())
 }
 
 /// Writes the table and prints the report of all rows, which are in these folders.
@@ -235,9 +246,8 @@ fn all_rows(sweep: &Sweep, tasks: &[Task], folders: &[Rows]) -> anyhow::Result<V
 
 #[cfg(feature = "parquet")]
 fn write_table(sweep: &Sweep, tasks: &[Task], rows: &[Row], out: &Path) -> anyhow::Result<()> {
-    use anyhow::Context;
-    let bytes =
-        seekless_lab::sweep::table::table(&sweep.parameters(), tasks, rows).parquet(manual::version())?;
+    let program = tasks.first().map_or("", |task| &task.program);
+    let bytes = seekless_lab::sweep::table::table(&sweep.parameters(), tasks, rows).parquet(program)?;
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     rows::whole_file(&out.join("table.parquet"), &bytes)
 }

@@ -60,7 +60,9 @@ struct Loaded {
 impl Traces {
     fn of(tasks: &[&Task]) -> Traces {
         let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-        tasks.iter().for_each(|task| *counts.entry(names(&task.trace)).or_default() += 1);
+        for task in tasks {
+            *counts.entry(names(&task.trace)).or_default() += 1;
+        }
         let loaded = |(names, tasks)| (names, Mutex::new(Loaded { trace: None, tasks }));
         Traces(counts.into_iter().map(loaded).collect())
     }

@@ -21,54 +21,41 @@ pub fn text(report: &Report) -> String {
     } else {
         format!("{} failed", count(report.failed))
     };
-    let mut text = format!("{}: {}, {failed}\n", report.file, counted(report.tasks, "task"));
-    for failure in report.failures.iter().take(FAILURES) {
-        text += &format!("  {}: {}\n", counted(failure.tasks, "task"), failure.error);
-    }
+    let mut text = vec![format!("{}: {}, {failed}\n", report.file, counted(report.tasks, "task"))];
+    let listed = report.failures.iter().take(FAILURES);
+    text.extend(listed.map(|failure| format!("  {}: {}\n", counted(failure.tasks, "task"), failure.error)));
     if report.failures.len() > FAILURES {
-        text += &format!(
-            "  and {} other errors, in the column error of the table\n",
-            report.failures.len() - FAILURES
-        );
+        let others = report.failures.len() - FAILURES;
+        text.push(format!("  and {others} other errors, in the column error of the table\n"));
     }
-    if report.best.is_empty() {
-        return text;
-    }
-    text += &format!(
-        "\nBest ({}), means of {}:\n\n",
-        report.objectives[0],
-        counted(report.best[0].tasks, "task")
-    );
-    text += &points(report, None, &report.best);
+    let Some(best) = report.best.first() else { return text.concat() };
+    text.push(format!("\nBest ({}), means of {}:\n\n", report.objectives[0], counted(best.tasks, "task")));
+    text.push(points(report, None, &report.best));
     if !report.best_of_trace.is_empty() {
         let (traces, best): (Vec<String>, Vec<Point>) =
             report.best_of_trace.iter().map(|best| (best.trace.clone(), best.point.clone())).unzip();
-        text += "\nBest for each trace:\n\n";
-        text += &points(report, Some(&traces), &best);
+        text.extend(["\nBest for each trace:\n\n".to_owned(), points(report, Some(&traces), &best)]);
     }
     if report.objectives.len() > 1 {
-        text += &format!("\nPareto front ({}):\n\n", report.objectives.join(", "));
-        text += &points(report, None, &report.front);
+        text.push(format!("\nPareto front ({}):\n\n", report.objectives.join(", ")));
+        text.push(points(report, None, &report.front));
     }
     if !report.sensitivity.is_empty() {
-        text +=
-            &format!("\nShare of the variance of {} that each parameter explains:\n\n", figure(report, 0));
-        text += &effects(report);
+        let figure = figure(report, 0);
+        text.push(format!("\nShare of the variance of {figure} that each parameter explains:\n\n"));
+        text.push(effects(report));
     }
     let pairs = report.interactions.iter().filter_map(|pair| Some((pair, pair.share_pct?)));
     let pairs: Vec<_> = pairs.filter(|(_, share)| *share >= LEAST_PCT).take(PAIRS).collect();
     if !pairs.is_empty() {
-        text += "\nAnd each pair, beyond both alone:\n\n";
         let mut table = Table::new(&["parameters", ">share"]);
         for (pair, share) in pairs {
             table.row([pair.parameters.join(" and "), percent(share)]);
         }
-        text += &table.text();
+        text.extend(["\nAnd each pair, beyond both alone:\n\n".to_owned(), table.text()]);
     }
-    for note in &report.notes {
-        text += &format!("\n{note}\n");
-    }
-    text
+    text.extend(report.notes.iter().map(|note| format!("\n{note}\n")));
+    text.concat()
 }
 
 /// The figure of an objective.
