@@ -108,11 +108,12 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
-soak: toolchain-check build agree ## run property tests with 20,000 cases, fuzzing, crash states of new seeds, FOR=8h, and known bugs
+soak: toolchain-check build agree ## run property tests with 20,000 cases, a sweep of 1,000 tasks, fuzzing, crash states of new seeds, FOR=8h, and known bugs
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
 	SEEKLESS_LONG=all cargo test --workspace --locked $(BUGS) --test pages printed -- --nocapture
+	scripts/sweep "$(CARGO_TARGET_DIR)/release/seekless"
 	scripts/fuzz 600
 	scripts/outside "$(CARGO_TARGET_DIR)/outside"
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi

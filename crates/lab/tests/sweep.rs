@@ -93,8 +93,7 @@ fn an_identity_depends_on_contents_and_not_on_names() {
     assert!(all.insert(identity(&least.replace("a.load", "b.load"), "1")));
     assert!(all.insert(identity(least, "2")), "another program");
     // A drive file.
-    let drive = seekless_drive::Model::find("wd2500aaks").map(|_| "drives/wd2500aaks.toml").unwrap();
-    let drive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(drive);
+    let drive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives/wd2500aaks.toml");
     let text = std::fs::read_to_string(drive).unwrap();
     std::fs::write(folder.path().join("own.toml"), &text).unwrap();
     let own = format!("{least}drives = 'own.toml'\n");
@@ -197,7 +196,7 @@ fn a_report_finds_what_matters() {
     // Means of 7/3 and -7/3; the mean of squares is 7.
     assert!((shares["trace"] - 100.0 * 49.0 / 9.0 / 7.0).abs() < 1e-3, "{shares:?}");
     assert!((shares["trace"] + pair.share_pct.unwrap() - 100.0).abs() < 2e-3, "{pair:?}");
-    assert_eq!(report.sensitivity[0].levels[0].mean, 7.0 / 3.0);
+    assert!((report.sensitivity[0].levels[0].mean - 7.0 / 3.0).abs() < 1e-12);
 }
 
 #[test]
@@ -216,8 +215,7 @@ fn a_report_leaves_out_what_cannot_be_compared() {
             .all(|point| point.settings["layer.cache.size"] != Figure::Text("4MiB".to_owned()))
     );
     assert!(failing.notes.iter().any(|note| note.contains("1 of 3 configurations")), "{:?}", failing.notes);
-    let unequal = failing.interactions.iter().find(|pair| pair.parameters[1] == "seed").unwrap();
-    assert!(failing.notes.iter().any(|note| note.contains("unequal numbers")), "{:?}", unequal);
+    assert!(failing.notes.iter().any(|note| note.contains("unequal numbers")), "{:?}", failing.notes);
     let pair =
         failing.interactions.iter().find(|pair| pair.parameters == ["layer.cache.size", "seed"]).unwrap();
     assert_eq!(pair.share_pct, None);
