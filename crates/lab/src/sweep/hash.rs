@@ -1,5 +1,5 @@
-//! Content hashes: FNV-1a with 128 bits. They detect accidental changes and tell tasks apart; they are no protection
-//! against a person who wants two contents with one hash.
+//! Content hashes: FNV-1a with 128 bits. They detect accidental changes and tell tasks apart; a person who tries can
+//! find two contents with one hash.
 
 use std::fmt;
 use std::fs::File;
