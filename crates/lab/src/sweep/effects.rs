@@ -88,22 +88,22 @@ mod tests {
         one.iter().zip(&other).map(|(a, b)| of(*a as f64, *b as f64)).collect()
     }
 
-    fn shares(values: &[f64]) -> [f64; 3] {
+    /// In millionths.
+    fn shares(values: &[f64]) -> [i64; 3] {
         let (one, other) = grid();
         let (one, other) = (Factor { levels: one, count: 2 }, Factor { levels: other, count: 3 });
         [share(&one, values), share(&other, values), interaction(&one, &other, values).unwrap()]
-            .map(|share| (share * 1e9).round() / 1e9)
+            .map(|share| (share * 1e6).round() as i64)
     }
 
     #[test]
     fn shares_are_those_of_the_analysis_of_variance() {
-        assert_eq!(shares(&values(|a, _| a)), [1.0, 0.0, 0.0]);
-        assert_eq!(shares(&values(|_, b| b)), [0.0, 1.0, 0.0]);
-        // Variances: a of 1/4, b of 2/3.
-        let [one, other, both] = shares(&values(|a, b| a + b));
-        assert!((one - 3.0 / 11.0).abs() < 1e-9 && (other - 8.0 / 11.0).abs() < 1e-9 && both == 0.0);
-        assert_eq!(shares(&values(|a, b| (a - 0.5) * (b - 1.0))), [0.0, 0.0, 1.0]);
-        assert_eq!(shares(&values(|_, _| 0.1)), [0.0; 3]);
+        assert_eq!(shares(&values(|a, _| a)), [1_000_000, 0, 0]);
+        assert_eq!(shares(&values(|_, b| b)), [0, 1_000_000, 0]);
+        // Variances of 1/4 and 2/3: 3/11 and 8/11 of the sum.
+        assert_eq!(shares(&values(|a, b| a + b)), [272_727, 727_273, 0]);
+        assert_eq!(shares(&values(|a, b| (a - 0.5) * (b - 1.0))), [0, 0, 1_000_000]);
+        assert_eq!(shares(&values(|_, _| 0.1)), [0; 3]);
         assert_eq!((mean(&[30.565; 250]), mean(&[1.0, 2.0])), (30.565, 1.5));
     }
 
