@@ -7,7 +7,7 @@
 //! Cost of a course: the busy time of its moves; of the requests, over the life that it is expected to have; and of
 //! draining what they leave dirty.
 //!
-//! However long it is expected to last, a plan's moves cost no more than the budget: a share of the busy time so far, and
+//! With a limit, however long it is expected to last, a plan's moves cost no more than the budget: a share of the busy time so far, and
 //! what copies have gained, less what they have cost. Of a plan that costs more, its first part is tried.
 //! So however the workload changes, copies lose no more than that share, as far as predictions are right.
 
@@ -246,7 +246,8 @@ impl<'a> Choice<'a> {
 
     /// Whether its moves are within the budget.
     fn affords(&self, tried: &Tried) -> bool {
-        !has_plan(tried.course) || dearest_moves(tried) <= self.budget
+        let is_unlimited = self.rehearsal.options.copy_budget >= 1.0;
+        is_unlimited || !has_plan(tried.course) || dearest_moves(tried) <= self.budget
     }
 
     /// Tries the part of a plan that is within the budget, if it is worth the name.

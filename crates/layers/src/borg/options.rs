@@ -77,7 +77,7 @@ pub struct Options {
     /// out.
     pub rehearse: bool,
     /// With `rehearse`: what copies for reads may cost at most, as a share of the disk's busy time so far, 0 to 1, beside
-    /// what copies have gained.
+    /// what copies have gained; 1 for no limit.
     pub copy_budget: f64,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
@@ -313,7 +313,7 @@ impl Default for Options {
             full_plan_every: 1,
             eager: true,
             rehearse: true,
-            copy_budget: 0.1,
+            copy_budget: 1.0,
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

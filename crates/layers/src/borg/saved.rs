@@ -87,8 +87,7 @@ impl Saved {
             moves.0,
             requests,
             self.rehearsal.1,
-            // Signed: the sign is the lowest bit.
-            ((self.budget << 1) ^ (self.budget >> 63)) as u64,
+            u64::from_le_bytes(self.budget.to_le_bytes()),
         ];
         for number in numbers {
             put(&mut bytes, number);
@@ -124,7 +123,7 @@ impl Saved {
         let prediction = Prediction { present, chosen, moves, requests: code.number()? };
         let declined = code.number()?;
         let budget = if version == 1 { 0 } else { code.number()? };
-        let budget = (budget >> 1) as i64 ^ -((budget & 1) as i64);
+        let budget = i64::from_le_bytes(budget.to_le_bytes());
         let counts = [watch.0, watch.1, requests, paused.0, u64::from(plans), declined];
         code.ensure(counts.iter().all(|count| *count < MOST), "fewer requests and plans")?;
         let analyzer = empty.decode(code, bounds.units)?;
