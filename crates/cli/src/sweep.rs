@@ -253,6 +253,7 @@ fn write_table(sweep: &Sweep, tasks: &[Task], rows: &[Row], out: &Path) -> anyho
 }
 
 #[cfg(not(feature = "parquet"))]
+#[allow(clippy::unnecessary_wraps, reason = "as with Parquet")]
 fn write_table(_: &Sweep, _: &[Task], _: &[Row], out: &Path) -> anyhow::Result<()> {
     let why = "no table.parquet: this program was built without its default features";
     output::warn(&[format!("{}: {why}", out.display())]);
