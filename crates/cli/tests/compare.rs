@@ -4,7 +4,7 @@ mod common;
 
 use serde_json::Value;
 
-use common::{SMALL, file, folder, json, quietly, seekless};
+use common::{SMALL, file, folder, json, quietly, refused, seekless};
 
 const STACK: &str = "\
 [component.disk]
@@ -28,14 +28,6 @@ top = \"cache\"
 ";
 
 const PLAIN: &str = "[component.disk]\ndrive = \"wd2500aaks\"\n[[export]]\ntop = \"disk\"\n";
-
-fn refused(arguments: &[&str], code: i32, words: &[&str]) {
-    let ran = seekless(arguments);
-    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
-    for word in words {
-        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
-    }
-}
 
 #[test]
 fn layers_are_compared_by_their_names() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{file, folder, json, quietly, seekless};
+use common::{file, folder, json, quietly, refused, seekless};
 
 const VOLUME: &str = "\
 [component.disk]
@@ -55,14 +55,6 @@ fn rows(results: &Path) -> Vec<PathBuf> {
 fn table(results: &Path) -> Option<Vec<u8>> {
     let bytes = std::fs::read(results.join("table.parquet"));
     if cfg!(feature = "parquet") { Some(bytes.unwrap()) } else { None }
-}
-
-fn refused(arguments: &[&str], code: i32, words: &[&str]) {
-    let ran = seekless(arguments);
-    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
-    for word in words {
-        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
-    }
 }
 
 #[test]

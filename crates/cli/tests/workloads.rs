@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{SMALL, file, folder, json, quietly, seekless};
+use common::{SMALL, file, folder, json, quietly, refused, seekless};
 
 const VOLUME: &str = "\
 [component.disk]
@@ -20,14 +20,6 @@ bopt = \"bopt\"
 [[export]]
 top = \"borg\"
 ";
-
-fn refused(arguments: &[&str], code: i32, words: &[&str]) {
-    let ran = seekless(arguments);
-    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
-    for word in words {
-        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
-    }
-}
 
 #[test]
 fn the_workloads_are_listed_with_options_and_defaults() {

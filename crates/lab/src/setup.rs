@@ -1,5 +1,7 @@
 //! How to play a trace, and on which volume.
 
+use std::ops::RangeInclusive;
+
 pub use seekless_layers::replay::Pace;
 use seekless_volume::Description;
 
@@ -32,11 +34,16 @@ pub struct Play {
     pub bounds: bool,
 }
 
+/// Speed-ups that keep every time of a week's trace within 64 bits of nanoseconds.
+pub const SPEEDS: RangeInclusive<f64> = 0.001..=1e6;
+/// Limit of outstanding requests by default.
+pub const OUTSTANDING: u32 = 8;
+
 impl Default for Play {
     /// The defaults of `seekless lab compare`.
     fn default() -> Play {
         Play {
-            pace: Pace::Closed { outstanding: 8 },
+            pace: Pace::Closed { outstanding: OUTSTANDING as usize },
             reconfigure: 8,
             clock: Clock::Run,
             seed: 1,

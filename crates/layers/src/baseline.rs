@@ -11,7 +11,7 @@ use std::rc::Rc;
 use seekless_core::{BlockDevice, ErrorKind, IoError};
 
 use crate::Refused;
-use crate::borg::{Borg, BorgTools, Options};
+use crate::borg::{Borg, BorgTools, Options, Overwrite, PlannerName};
 use crate::registry::{Below, Entry, Work, parse_options};
 use crate::tools::{Repaired, Tools};
 
@@ -39,6 +39,18 @@ pub trait Baseline: 'static {
 
     /// BORG's options that make it what it is: fixed ones, and the default values of the others.
     fn options() -> Options;
+}
+
+/// The options of a baseline that copies what `planner` chooses, all planned pages at each reconfiguration, and absorbs
+/// no writes.
+pub fn copying(planner: PlannerName) -> Options {
+    Options {
+        planner,
+        write_buffer: 0.0,
+        overwrite: Overwrite::InPlace,
+        rehearse: false,
+        ..Options::default()
+    }
 }
 
 /// The entry of a baseline in the registry, without its page, title and commands.

@@ -34,6 +34,16 @@ pub fn quietly(arguments: &[&str]) -> String {
     ran.stdout
 }
 
+/// A run that ends with this code and nothing on stdout; its stderr contains these words.
+#[allow(dead_code, reason = "for tests of errors")]
+pub fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let ran = seekless(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
+    for word in words {
+        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
+    }
+}
+
 /// As `quietly`, with the output as JSON.
 pub fn json(arguments: &[&str]) -> serde_json::Value {
     let text = quietly(&[arguments, &["--json"]].concat());

@@ -11,7 +11,7 @@ use super::hash::Hash;
 use super::row::{Figure, Row};
 use crate::compare::compare_volumes;
 use crate::error::LabError;
-use crate::setup::{Candidate, Pace, Play, Progress};
+use crate::setup::{Candidate, OUTSTANDING, Pace, Play, Progress};
 
 /// A self-contained task.
 #[derive(Clone, Debug, Serialize)]
@@ -67,7 +67,7 @@ impl Default for PlayKeys {
     /// The defaults of `seekless lab compare`.
     fn default() -> PlayKeys {
         let Play { reconfigure, seed, .. } = Play::default();
-        PlayKeys { outstanding: 8, speed: None, reconfigure, seed }
+        PlayKeys { outstanding: u64::from(OUTSTANDING), speed: None, reconfigure, seed }
     }
 }
 

@@ -2,7 +2,7 @@
 //! hottest pages, are copied into a small area. Writes go to the copies in place; no others are absorbed.
 
 use crate::baseline::{self, Baseline};
-use crate::borg::{COMMANDS, Edges, Options, Overwrite, Placement, PlannerName};
+use crate::borg::{COMMANDS, Edges, Options, PlannerName};
 use crate::registry::Entry;
 
 /// Its entry in the registry.
@@ -25,15 +25,6 @@ impl Baseline for Alis {
         &["edges", "threshold", "placement", "training", "profile_memory"];
 
     fn options() -> Options {
-        Options {
-            planner: PlannerName::Runs,
-            edges: Edges::Global,
-            threshold: 2,
-            write_buffer: 0.0,
-            overwrite: Overwrite::InPlace,
-            placement: Placement::Kept,
-            rehearse: false,
-            ..Options::default()
-        }
+        Options { edges: Edges::Global, threshold: 2, ..baseline::copying(PlannerName::Runs) }
     }
 }

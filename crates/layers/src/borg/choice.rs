@@ -7,9 +7,9 @@
 //! Cost of a course: the busy time of its moves; of the requests, over the life that it is expected to have; and of
 //! draining what they leave dirty.
 //!
-//! With a limit, however long it is expected to last, a plan's moves cost no more than the budget: a share of the busy time so far, and
-//! what copies have gained, less what they have cost. Of a plan that costs more, its first part is tried.
-//! So however the workload changes, copies lose no more than that share, as far as predictions are right.
+//! With a limit, a plan's moves cost no more than the budget, however long the plan is expected to last: a share of the
+//! busy time so far, and what copies have gained, less what they have cost. Of a plan that costs more, the first part is
+//! tried. So copies lose no more than that share, however the workload changes, as far as predictions are right.
 
 use seekless_core::Nanos;
 

@@ -2,7 +2,7 @@
 //! no others are absorbed.
 
 use crate::baseline::{self, Baseline};
-use crate::borg::{COMMANDS, Options, Overwrite, PlannerName};
+use crate::borg::{COMMANDS, Options, PlannerName};
 use crate::registry::Entry;
 
 /// Its entry in the registry.
@@ -22,13 +22,6 @@ impl Baseline for Lru {
     const OPTIONS: &'static [&'static str] = &["profile_memory"];
 
     fn options() -> Options {
-        Options {
-            planner: PlannerName::Lru,
-            full_plan_every: u32::MAX,
-            write_buffer: 0.0,
-            overwrite: Overwrite::InPlace,
-            rehearse: false,
-            ..Options::default()
-        }
+        Options { full_plan_every: u32::MAX, ..baseline::copying(PlannerName::Lru) }
     }
 }

@@ -2,7 +2,7 @@
 //! (adaptive block rearrangement, Akyürek and Salem 1995). Writes go to the copies in place; no others are absorbed.
 
 use crate::baseline::{self, Baseline};
-use crate::borg::{COMMANDS, Options, Overwrite, Placement, PlannerName};
+use crate::borg::{COMMANDS, Options, PlannerName};
 use crate::registry::Entry;
 
 /// Its entry in the registry.
@@ -24,13 +24,6 @@ impl Baseline for OrganPipe {
     const OPTIONS: &'static [&'static str] = &["placement", "training", "profile_memory"];
 
     fn options() -> Options {
-        Options {
-            planner: PlannerName::OrganPipe,
-            write_buffer: 0.0,
-            overwrite: Overwrite::InPlace,
-            placement: Placement::Kept,
-            rehearse: false,
-            ..Options::default()
-        }
+        baseline::copying(PlannerName::OrganPipe)
     }
 }

@@ -2,7 +2,7 @@
 //! Writes go to the copies in place; no others are absorbed.
 
 use crate::baseline::{self, Baseline};
-use crate::borg::{COMMANDS, Options, Overwrite, PlannerName};
+use crate::borg::{COMMANDS, Options, PlannerName};
 use crate::registry::Entry;
 
 /// Its entry in the registry.
@@ -24,13 +24,6 @@ impl Baseline for Smq {
     const OPTIONS: &'static [&'static str] = &["profile_memory"];
 
     fn options() -> Options {
-        Options {
-            planner: PlannerName::Smq,
-            full_plan_every: u32::MAX,
-            write_buffer: 0.0,
-            overwrite: Overwrite::InPlace,
-            rehearse: false,
-            ..Options::default()
-        }
+        Options { full_plan_every: u32::MAX, ..baseline::copying(PlannerName::Smq) }
     }
 }

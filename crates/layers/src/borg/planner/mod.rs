@@ -137,8 +137,8 @@ impl Plan {
         self
     }
 
-    /// The first ranges of it, with at most `most` pages to copy, which `copies` counts: what is placed together is read
-    /// together.
+    /// Its first ranges, of which at most `most` pages are to be copied; `copies` counts those of a range. A later range
+    /// is taken if it still fits.
     pub fn copied_at_most(mut self, most: u64, copies: impl Fn(Vertex) -> u64) -> Plan {
         let mut left = most;
         self.ranges.retain(|planned| {
