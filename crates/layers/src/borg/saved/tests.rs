@@ -114,9 +114,21 @@ proptest! {
 }
 
 #[test]
+fn version_1_is_read_and_has_no_budget() {
+    let with =
+        |budget| Saved { budget, ..saved(&[Access { pages: 2, ..Access::default() }], &[], false) }.encode();
+    let (mut bytes, other) = (with(0), with(1));
+    let place = bytes.iter().zip(&other).position(|(one, other)| one != other).unwrap();
+    bytes.remove(place);
+    bytes[0] = 1;
+    let read = Saved::decode(&bytes, &empty(), &BOUNDS).unwrap();
+    assert_eq!((read.budget, read.encode()), (0, with(0)));
+}
+
+#[test]
 fn what_is_not_right_is_named() {
     let decode = |bytes: &[u8]| Saved::decode(bytes, &empty(), &BOUNDS).err().unwrap().to_string();
-    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1");
+    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1 or 2");
     let whole = saved(&[Access { first: 3, pages: 2, ..Access::default() }], &[], false).encode();
     assert_eq!(
         decode(&[&whole[..], &[0]].concat()),
