@@ -1,7 +1,5 @@
 //! How to play a trace, and on which volume.
 
-use std::ops::RangeInclusive;
-
 pub use seekless_layers::replay::Pace;
 use seekless_volume::Description;
 
@@ -34,8 +32,6 @@ pub struct Play {
     pub bounds: bool,
 }
 
-/// Speed-ups that keep every time of a week's trace within 64 bits of nanoseconds.
-pub const SPEEDS: RangeInclusive<f64> = 0.001..=1e6;
 /// Limit of outstanding requests by default.
 pub const OUTSTANDING: u32 = 8;
 

@@ -95,15 +95,6 @@ fn a_plan_of_what_comes_again_and_again_is_carried_out_at_the_cost_that_was_fore
 
 /// Layers believe the model, whatever the drive is.
 #[test]
-fn a_plan_that_costs_more_than_the_budget_is_carried_out_in_part() {
-    let trace = reads((0..12_000).map(|i| scattered(i % 400)));
-    let limited = played(&trace, volume("", "copy_budget = 0.01"));
-    let [first, second] = copied(&limited)[..] else { panic!("two reconfigurations") };
-    assert!((16..300).contains(&first), "{first}");
-    assert!(first + second <= 400 && second > first, "{first}, {second}");
-}
-
-#[test]
 fn the_key_model_says_what_layers_take_a_component_for() {
     let trace = reads((0..6_000).map(scattered));
     let busy = |model| {

@@ -6,14 +6,10 @@
 //!
 //! Cost of a course: the busy time of its moves; of the requests, over the life that it is expected to have; and of
 //! draining what they leave dirty.
-//!
-//! With a limit, a plan's moves cost no more than the budget, however long the plan is expected to last: a share of the
-//! busy time so far, and what copies have gained, less what they have cost. Of a plan that costs more, the first part is
-//! tried. So copies lose no more than that share, however the workload changes, as far as predictions are right.
 
 use seekless_core::Nanos;
 
-use super::analyzer::{Edges, Graph, Vertex};
+use super::analyzer::{Edges, Graph};
 use super::course::{Course, LogFate, Reads, Recipe};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
@@ -22,9 +18,6 @@ use super::rehearsal::{Rehearsal, Trial};
 
 /// A course must cost less than this many thousandths of the present one's cost: predictions are not exact.
 const WINS_BELOW: i128 = 970;
-
-/// Of a plan that costs more than the budget, no fewer pages are tried.
-const FEWEST_COPIED: u64 = 16;
 
 /// What was known at a time, and the requests after it.
 pub(super) struct Part {
@@ -64,8 +57,6 @@ pub(super) struct Chosen {
     pub prediction: Prediction,
     /// The best course with a plan of all that was read, whether it was chosen or not.
     pub best_with_plan: Option<Course>,
-    /// What copies may cost from now on, in nanoseconds.
-    pub budget: i64,
 }
 
 /// A course with its trials, one for each part.
@@ -86,24 +77,19 @@ pub(super) struct Choice<'a> {
     life: u64,
     /// Busy time of draining what is dirty now: every course has to drain it, unless it is overwritten before.
     drain_backlog: Nanos,
-    /// What copies may cost, in nanoseconds.
-    budget: i128,
     tried: Vec<Tried>,
 }
 
 impl<'a> Choice<'a> {
-    /// A choice after the requests `whole` since the last one, `past` in all, with the budget that the last one left;
-    /// `None` if nothing can be tried.
+    /// A choice after the requests `whole` since the last one, `past` in all; `None` if nothing can be tried.
     pub fn new(
         rehearsal: &'a Rehearsal,
         parts: &'a [Part],
         whole: &'a Window,
         past: u64,
-        budget: i64,
     ) -> Option<Choice<'a>> {
         let (drain_backlog, life) = (rehearsal.drain()?, whole.requests());
-        let budget = i128::from(budget);
-        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, budget, tried: Vec::new() })
+        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, tried: Vec::new() })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
@@ -111,7 +97,6 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
-        self.budget += self.earned();
         for (absorbs, log) in [(true, LogFate::Kept), (true, LogFate::Drained), (false, LogFate::Drained)] {
             self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
@@ -139,22 +124,7 @@ impl<'a> Choice<'a> {
             return Some(chosen);
         }
         let best = self.best();
-        let spent = if has_plan(best.course) { dearest_moves(best) } else { 0 };
-        let budget = saturated(self.budget - spent);
-        Some(Chosen { course: best.course, prediction: self.prediction(best), best_with_plan, budget })
-    }
-
-    /// What the requests since the last choice add to the budget: a share of their busy time, and what copies gained.
-    fn earned(&self) -> i128 {
-        let judged: u64 = self.parts.iter().map(|part| part.later.requests()).sum();
-        let busy = |tried: &Tried| {
-            let busy: Nanos = tried.trials.iter().map(|trial| trial.requests + trial.draining).sum();
-            i128::from(busy.0) * i128::from(self.whole.requests()) / i128::from(judged.max(1))
-        };
-        let of = |course| self.tried.iter().find(|tried| tried.course == self.normal(course));
-        let now = busy(&self.tried[0]);
-        let gained = of(Course::OFF).map_or(0, busy) - now;
-        (now as f64 * self.rehearsal.options.copy_budget) as i128 + gained
+        Some(Chosen { course: best.course, prediction: self.prediction(best), best_with_plan })
     }
 
     /// The choice of [`Course::FREE`], if it wins; inner `None` if not. It is compared only if the best course so far
@@ -163,7 +133,8 @@ impl<'a> Choice<'a> {
     #[allow(clippy::option_option)] // none could be tried, or it does not win
     fn drained_for_free(&self, best_with_plan: Option<Course>) -> Option<Option<Chosen>> {
         let best = self.best().course;
-        if has_plan(best) || !self.rehearsal.can_drain_for_free() {
+        let has_plan = matches!(best.reads, Reads::Planned(_));
+        if has_plan || !self.rehearsal.can_drain_for_free() {
             return Some(None);
         }
         let [now, best, free] = [self.tried[0].course, best, Course::FREE];
@@ -181,7 +152,7 @@ impl<'a> Choice<'a> {
             moves: free_trial.moves,
             requests: self.whole.requests(),
         };
-        Some(Some(Chosen { course: free, prediction, best_with_plan, budget: saturated(self.budget) }))
+        Some(Some(Chosen { course: free, prediction, best_with_plan }))
     }
 
     /// Cost of a course over all requests since the last choice, in nanoseconds.
@@ -216,7 +187,7 @@ impl<'a> Choice<'a> {
 
     /// The course that costs least among those with a plan.
     fn best_with_plan(&self) -> Option<Course> {
-        let with_plan = self.tried.iter().filter(|tried| has_plan(tried.course));
+        let with_plan = self.tried.iter().filter(|tried| matches!(tried.course.reads, Reads::Planned(_)));
         with_plan.min_by_key(|tried| self.sum(tried)).map(|tried| tried.course)
     }
 
@@ -236,31 +207,8 @@ impl<'a> Choice<'a> {
             self.rehearsal.trial(course, plan.as_ref(), &part.later)
         };
         let trials = self.parts.iter().map(trial).collect::<Option<Vec<Trial>>>()?;
-        let tried = Tried { course, trials };
-        if !self.affords(&tried) {
-            self.add_affordable(&tried)?;
-        }
-        self.tried.push(tried);
+        self.tried.push(Tried { course, trials });
         Some(())
-    }
-
-    /// Whether its moves are within the budget.
-    fn affords(&self, tried: &Tried) -> bool {
-        let is_unlimited = self.rehearsal.options.copy_budget >= 1.0;
-        is_unlimited || !has_plan(tried.course) || dearest_moves(tried) <= self.budget
-    }
-
-    /// Tries the part of a plan that is within the budget, if it is worth the name.
-    fn add_affordable(&mut self, tried: &Tried) -> Option<()> {
-        let Reads::Planned(recipe) = tried.course.reads else { return Some(()) };
-        let plans = self.parts.iter().filter_map(|part| plan(self.rehearsal, tried.course, &part.known));
-        let pages = plans.map(|plan| plan.pages()).max().unwrap_or(0) << self.rehearsal.granularity;
-        let share = self.budget.max(0) as f64 / dearest_moves(tried).max(1) as f64;
-        let most_copied = (pages.min(recipe.most_copied) as f64 * share * 0.9) as u64;
-        if most_copied < FEWEST_COPIED {
-            return Some(());
-        }
-        self.add(Course { reads: Reads::Planned(Recipe { most_copied, ..recipe }), ..tried.course })
     }
 
     /// The course that does the same and moves nothing, where there is nothing to move.
@@ -279,8 +227,7 @@ impl<'a> Choice<'a> {
                 self.cost(trial, part) * 1_000 < self.cost(now, part) * WINS_BELOW
             })
         };
-        let affordable = |tried: &&Tried| self.affords(tried);
-        self.tried.iter().filter(affordable).filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
+        self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }
 
     /// Cost of a course over its expected life, in nanoseconds, without the backlog that every course has to drain.
@@ -302,19 +249,6 @@ impl<'a> Choice<'a> {
     }
 }
 
-fn has_plan(course: Course) -> bool {
-    matches!(course.reads, Reads::Planned(_))
-}
-
-/// The most that the moves of a course cost in a trial.
-fn dearest_moves(tried: &Tried) -> i128 {
-    tried.trials.iter().map(|trial| i128::from(trial.moves.0)).max().unwrap_or(0)
-}
-
-fn saturated(budget: i128) -> i64 {
-    budget.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}
-
 /// The plan of a course, if it has one.
 pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Option<Plan> {
     let Reads::Planned(recipe) = course.reads else { return None };
@@ -333,14 +267,5 @@ pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Opti
     };
     let plan = recipe.planner.planner(rehearsal.options.threshold).plan(&scene);
     let plan = plan.read_at_least(recipe.least_reads);
-    let cached = scene.layout.cached_slots();
-    let is_held = |page: &u64| scene.held.slot_of(*page).is_some_and(|slot| slot < cached);
-    let copies = |range: Vertex| {
-        let first = u64::from(range.start) << granularity;
-        let pages = first..first + (u64::from(range.pages) << granularity);
-        pages.filter(|page| !is_held(page)).count() as u64
-    };
-    let plan =
-        if recipe.most_copied == u64::MAX { plan } else { plan.copied_at_most(recipe.most_copied, copies) };
     Some(if recipe.placement == Placement::Planned { plan.with_slots(granularity) } else { plan })
 }

@@ -35,8 +35,6 @@ pub(super) struct Recipe {
     pub edges: Edges,
     /// Pages read less often are left out.
     pub least_reads: u32,
-    /// Pages that are copied at most, in the plan's order.
-    pub most_copied: u64,
     pub placement: Placement,
 }
 
@@ -78,7 +76,6 @@ impl Recipe {
             planner: options.planner,
             edges: options.edges,
             least_reads: 1,
-            most_copied: u64::MAX,
             placement: options.placement,
         }
     }

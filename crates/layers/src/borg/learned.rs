@@ -3,7 +3,7 @@
 //! Invariant: requests that do not fit into the profiler's memory are analysed, none is lost; while the analyzer is in
 //! use elsewhere they stay in the profiler.
 
-use seekless_core::{Counters, Extent, Nanos};
+use seekless_core::{Extent, Nanos};
 
 use super::analyzer::Analyzer;
 use super::choice::Prediction;
@@ -23,8 +23,6 @@ pub(super) struct Learned {
     plans: u32,
     /// The last rehearsal, and the number of plans declined.
     rehearsal: (Prediction, u64),
-    /// What copies may cost, in nanoseconds.
-    budget: i64,
     /// Maximum memory of profiler and analyzer each, in bytes.
     memory: u64,
     global: bool,
@@ -44,7 +42,6 @@ impl Learned {
             last_plan: Plan::default(),
             plans: 0,
             rehearsal: Default::default(),
-            budget: 0,
             memory,
             changes: 0,
         }
@@ -98,9 +95,8 @@ impl Learned {
         self.changes += 1;
     }
 
-    /// Records a rehearsal, whether its plan was declined, and the budget of copying that it left.
-    pub fn set_rehearsal(&mut self, prediction: Prediction, declined: bool, budget: i64) {
-        self.budget = budget;
+    /// Records a rehearsal, and whether its plan was declined.
+    pub fn set_rehearsal(&mut self, prediction: Prediction, declined: bool) {
         self.rehearsal = (prediction, self.rehearsal.1 + u64::from(declined));
         self.changes += 1;
     }
@@ -124,7 +120,6 @@ impl Learned {
             requests: self.profiler.requests(),
             plans: self.plans,
             rehearsal: self.rehearsal,
-            budget: self.budget,
             analyzer: self.analyzer.clone()?,
             window: self.profiler.window().clone(),
             last_plan: self.last_plan.clone(),
@@ -136,26 +131,12 @@ impl Learned {
         self.changes += 1;
         self.profiler.restore(saved.window, saved.requests);
         (self.plans, self.rehearsal, self.last_plan) = (saved.plans, saved.rehearsal, saved.last_plan);
-        self.budget = saved.budget;
         self.analyzer = Some(saved.analyzer);
     }
 
-    /// What copies may cost, in nanoseconds.
-    pub fn budget(&self) -> i64 {
-        self.budget
-    }
-
-    /// The last prediction, plans declined, and the budget.
-    pub fn counters(&self) -> Counters {
-        let (predicted, declined) = self.rehearsal;
-        vec![
-            ("plans_declined", declined),
-            ("rehearsed_requests", predicted.requests),
-            ("rehearsed_busy_as_it_is_us", predicted.present.0 / 1_000),
-            ("rehearsed_busy_as_planned_us", predicted.chosen.0 / 1_000),
-            ("rehearsed_moves_us", predicted.moves.0 / 1_000),
-            ("copy_budget_us", self.budget.max(0) as u64 / 1_000),
-        ]
+    /// The last prediction, and the number of plans declined.
+    pub fn rehearsal(&self) -> (Prediction, u64) {
+        self.rehearsal
     }
 
     /// Number of requests profiled in total.

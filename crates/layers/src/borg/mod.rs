@@ -365,7 +365,8 @@ impl Layer for Borg {
     fn counters(&self) -> Counters {
         let (store, counted) = (&self.store, self.ledger.borrow_mut().all());
         let (learned, verified) = (self.learned.borrow(), self.verifier.found());
-        let mut counters = vec![
+        let (predicted, declined) = learned.rehearsal();
+        vec![
             ("pages_mapped", store.mapped() as u64),
             ("pages_dirty", store.dirty() as u64),
             ("write_buffer_free", store.room()),
@@ -379,6 +380,11 @@ impl Layer for Borg {
             ("requests_profiled", learned.requests()),
             ("profile_bytes", learned.profile_bytes()),
             ("graph_bytes", learned.graph_bytes()),
+            ("plans_declined", declined),
+            ("rehearsed_requests", predicted.requests),
+            ("rehearsed_busy_as_it_is_us", predicted.present.0 / 1_000),
+            ("rehearsed_busy_as_planned_us", predicted.chosen.0 / 1_000),
+            ("rehearsed_moves_us", predicted.moves.0 / 1_000),
             ("learned_bytes", store.learned_bytes()),
             ("learned_room_bytes", store.learned_room()),
             ("learned_requests_recalled", self.keeping.recalled.get()),
@@ -391,9 +397,7 @@ impl Layer for Borg {
             ("verify_blocks_not_repaired", verified.unrepaired),
             ("verify_blocks_differing", verified.differing),
             ("verify_unreadable", verified.unreadable),
-        ];
-        counters.extend(learned.counters());
-        counters
+        ]
     }
 
     fn drain_to_stop(&self, limit: Nanos) -> IoFuture<'_, ()> {

@@ -76,9 +76,6 @@ pub struct Options {
     /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
     /// out.
     pub rehearse: bool,
-    /// With `rehearse`: what copies for reads may cost at most, as a share of the disk's busy time so far, 0 to 1, beside
-    /// what copies have gained; 1 for no limit.
-    pub copy_budget: f64,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
     /// Whether copies are taken to equal the origin at opening, without comparing them. If the origin was written
@@ -266,9 +263,6 @@ impl Options {
         if !(0.0..=1.0).contains(&self.drain_below) {
             return Err(Refused::new("drain_below", self.drain_below.to_string(), "0 to 1"));
         }
-        if !(0.0..=1.0).contains(&self.copy_budget) {
-            return Err(Refused::new("copy_budget", self.copy_budget.to_string(), "0 to 1"));
-        }
         #[cfg(feature = "canaries")]
         if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
             return Err(Refused::new("canary", name, CANARIES.join(", ")));
@@ -313,7 +307,6 @@ impl Default for Options {
             full_plan_every: 1,
             eager: true,
             rehearse: true,
-            copy_budget: 1.0,
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

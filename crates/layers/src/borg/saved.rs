@@ -15,8 +15,8 @@ use super::planner::{Plan, Planned};
 use super::profiler::Window;
 use super::store::Slot;
 
-/// Version of the encoding; version 1 is read too.
-const VERSION: u64 = 2;
+/// Version of the encoding.
+const VERSION: u64 = 1;
 /// More requests or plans than there ever are.
 const MOST: u64 = 1 << 60;
 
@@ -35,8 +35,6 @@ pub(super) struct Saved {
     pub plans: u32,
     /// The last rehearsal, and the number of plans declined.
     pub rehearsal: (Prediction, u64),
-    /// What copies may cost, in nanoseconds. Version 1 has none.
-    pub budget: i64,
     pub analyzer: Analyzer,
     /// Requests since the last plan.
     pub window: Window,
@@ -87,7 +85,6 @@ impl Saved {
             moves.0,
             requests,
             self.rehearsal.1,
-            u64::from_le_bytes(self.budget.to_le_bytes()),
         ];
         for number in numbers {
             put(&mut bytes, number);
@@ -114,7 +111,7 @@ impl Saved {
     pub fn decode(bytes: &[u8], empty: &Analyzer, bounds: &Bounds) -> Result<Saved, Unfit> {
         let code = &mut Reader::new(bytes);
         let version = code.number()?;
-        code.ensure((1..=VERSION).contains(&version), "version 1 or 2")?;
+        code.ensure(version == VERSION, "version 1")?;
         let course = code.number()?;
         code.ensure(course <= 4, "a course")?;
         let watch = (code.number()?, code.number()?);
@@ -122,8 +119,6 @@ impl Saved {
         let [present, chosen, moves] = [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
         let prediction = Prediction { present, chosen, moves, requests: code.number()? };
         let declined = code.number()?;
-        let budget = if version == 1 { 0 } else { code.number()? };
-        let budget = i64::from_le_bytes(budget.to_le_bytes());
         let counts = [watch.0, watch.1, requests, paused.0, u64::from(plans), declined];
         code.ensure(counts.iter().all(|count| *count < MOST), "fewer requests and plans")?;
         let analyzer = empty.decode(code, bounds.units)?;
@@ -137,7 +132,6 @@ impl Saved {
             requests,
             plans,
             rehearsal: (prediction, declined),
-            budget,
             analyzer,
             window,
             last_plan,

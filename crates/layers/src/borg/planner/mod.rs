@@ -137,18 +137,6 @@ impl Plan {
         self
     }
 
-    /// Its first ranges, of which at most `most` pages are to be copied; `copies` counts those of a range. A later range
-    /// is taken if it still fits.
-    pub fn copied_at_most(mut self, most: u64, copies: impl Fn(Vertex) -> u64) -> Plan {
-        let mut left = most;
-        self.ranges.retain(|planned| {
-            let rest = left.checked_sub(copies(planned.range));
-            left = rest.unwrap_or(left);
-            rest.is_some()
-        });
-        self
-    }
-
     /// This plan, followed by what `newer` adds, up to `capacity` pages.
     pub fn extended(&self, newer: &Plan, capacity: u64) -> Plan {
         let mut placed: Vec<Vertex> = self.ranges.iter().map(|planned| planned.range).collect();

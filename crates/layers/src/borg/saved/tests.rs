@@ -42,7 +42,6 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
         requests: (before.len() + since.len()) as u64,
         plans: 3,
         rehearsal: (Prediction { present: Nanos(9), chosen: Nanos(7), moves: Nanos(1), requests: 5 }, 2),
-        budget: if placed { i64::MIN } else { -1 },
         analyzer,
         window: profiler.take(),
         last_plan: if placed { plan.with_slots(0) } else { plan },
@@ -68,7 +67,6 @@ proptest! {
         prop_assert_eq!(&again.last_plan, &saved.last_plan);
         prop_assert_eq!((again.course, again.watch, again.plans), (saved.course, saved.watch, saved.plans));
         prop_assert_eq!((again.requests, again.rehearsal, again.paused), (saved.requests, saved.rehearsal, saved.paused));
-        prop_assert_eq!(again.budget, saved.budget);
         prop_assert_eq!(plans(&again), plans(&saved));
         // And after more requests.
         let [mut one, mut other] = [saved, again];
@@ -114,21 +112,9 @@ proptest! {
 }
 
 #[test]
-fn version_1_is_read_and_has_no_budget() {
-    let with =
-        |budget| Saved { budget, ..saved(&[Access { pages: 2, ..Access::default() }], &[], false) }.encode();
-    let (mut bytes, other) = (with(0), with(1));
-    let place = bytes.iter().zip(&other).position(|(one, other)| one != other).unwrap();
-    bytes.remove(place);
-    bytes[0] = 1;
-    let read = Saved::decode(&bytes, &empty(), &BOUNDS).unwrap();
-    assert_eq!((read.budget, read.encode()), (0, with(0)));
-}
-
-#[test]
 fn what_is_not_right_is_named() {
     let decode = |bytes: &[u8]| Saved::decode(bytes, &empty(), &BOUNDS).err().unwrap().to_string();
-    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1 or 2");
+    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1");
     let whole = saved(&[Access { first: 3, pages: 2, ..Access::default() }], &[], false).encode();
     assert_eq!(
         decode(&[&whole[..], &[0]].concat()),
