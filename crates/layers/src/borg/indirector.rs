@@ -268,40 +268,20 @@ impl Borg {
         self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
     }
 
-    /// Slots of copies in the log that the write may overwrite in place, and whose checksums are on disk.
+    /// Slots of copies that the write would overwrite in place, and whose checksums are on disk.
     fn summed_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> Vec<Slot> {
         if mutant::is("borg: a copy is overwritten before its checksum is given up") {
             return Vec::new();
         }
-        let (absorbs, logged) = (self.can_absorb(at), self.options.overwrite == Overwrite::Logged);
-        let summed = at.split(PAGE_SECTORS).filter_map(|part| {
-            let page = part.start.page();
-            let anew = absorbs && (part.sectors == PAGE_SECTORS || joined.contains_key(&page));
-            if anew && logged {
-                return None;
-            }
-            let slot = self.store.lookup(page)?.slot;
-            let in_place = !anew || self.store.is_stable(slot);
-            (in_place && self.store.has_sum(slot)).then_some(slot)
-        });
-        summed.collect()
-    }
-
-    /// Whether all pages of a write can be absorbed now.
-    fn can_absorb(&self, at: Extent) -> bool {
-        !self.store.is_given_up() && self.store.has_room(at.page_count())
+        self.overwritten(at, joined).map(|(_, entry)| entry.slot).filter(|slot| self.store.has_sum(*slot)).collect()
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
     /// slots of the others.
     fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
-        let logged = self.options.overwrite == Overwrite::Logged && self.can_absorb(at);
-        for part in at.split(PAGE_SECTORS) {
-            let page = part.start.page();
-            let dirty_on_disk = |entry: &Entry| entry.dirty && self.store.is_dirty_on_disk(entry.slot);
-            let Some(entry) = self.store.lookup(page).filter(|entry| !dirty_on_disk(entry)) else { continue };
-            if logged && (part.sectors == PAGE_SECTORS || joined.contains_key(&page)) {
+        for (page, entry) in self.overwritten(at, joined) {
+            if entry.dirty && self.store.is_dirty_on_disk(entry.slot) {
                 continue;
             }
             if entry.proven && mutant::is("borg: a clean copy is overwritten first") {
@@ -310,6 +290,27 @@ impl Borg {
             if entry.proven { clean.push(entry.slot) } else { unproven.push(page) }
         }
         (unproven, clean)
+    }
+
+    /// Pages of a write, with their copies, that would be overwritten in place if the write were issued now.
+    fn overwritten(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> impl Iterator<Item = (u64, Entry)> {
+        let room = !self.store.is_given_up() && self.store.has_room(at.page_count());
+        at.split(PAGE_SECTORS).filter_map(move |part| {
+            let page = part.start.page();
+            let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
+            let entry = self.store.lookup(page)?;
+            (!(whole && room && self.is_absorbed_anew(&entry))).then_some((page, entry))
+        })
+    }
+
+    /// Whether a whole page that has this copy is absorbed anew, if there is room in the log.
+    fn is_absorbed_anew(&self, entry: &Entry) -> bool {
+        self.logs_anew() || !self.store.is_stable(entry.slot)
+    }
+
+    /// Whether pages with a stable copy are absorbed anew, too.
+    fn logs_anew(&self) -> bool {
+        self.options.overwrite == Overwrite::Logged
     }
 
     /// Reads whole pages for those that the write covers partly, if their copy must not be overwritten, or is clean and
@@ -321,11 +322,10 @@ impl Borg {
         how: &Hints,
     ) -> Result<BTreeMap<u64, Buffer>, IoError> {
         let mut joined = BTreeMap::new();
-        let logged = self.options.overwrite == Overwrite::Logged;
         let pages = at.page_count();
         let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let joins = |page| {
-            let clean = |entry: &Entry| logged && !entry.dirty && entry.proven;
+            let clean = |entry: &Entry| self.logs_anew() && !entry.dirty && entry.proven;
             let clean = self.store.lookup(page).filter(clean).filter(|_| self.store.has_room(pages));
             self.unstable(page).filter(|_| !in_place).or(clean.map(|entry| entry.slot))
         };
@@ -357,23 +357,20 @@ impl Borg {
     ) -> (Vec<Piece>, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut any = false;
-        let (store, logged) = (&self.store, self.options.overwrite == Overwrite::Logged);
         for (part, data) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
-            let slot = store.lookup(page).map(|entry| entry.slot);
-            let stable = slot.is_some_and(|slot| store.is_stable(slot));
+            let copy = self.store.lookup(page);
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
-            let anew = !stable || (whole.is_some() && logged);
-            let absorbed = whole.filter(|_| anew && !store.is_given_up() && (slot.is_some() || absorbs));
-            let absorbed = absorbed.and_then(|whole| store.append(page, whole));
-            let piece = match (absorbed, slot) {
+            let anew = copy.map_or(absorbs, |entry| self.is_absorbed_anew(&entry)) && !self.store.is_given_up();
+            let absorbed = whole.filter(|_| anew).and_then(|whole| self.store.append(page, whole));
+            let piece = match (absorbed, copy) {
                 (Some(appended), _) => {
                     any = true;
                     Piece::Appended(appended)
                 }
-                (None, Some(slot)) => {
-                    let copy = store.layout().page(slot) * PAGE_SECTORS;
-                    store.overwrite(slot);
+                (None, Some(Entry { slot, .. })) => {
+                    let copy = self.store.layout().page(slot) * PAGE_SECTORS;
+                    self.store.overwrite(slot);
                     did("overwritten in place", Extent::of_pages(page, 1), copy);
                     let start = Lba(copy + part.start.0 % PAGE_SECTORS);
                     Piece::Placed { side: Side::Bopt, at: Extent { start, ..part }, data }
