@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Record;
 use seekless_trace::Reader;
 use seekless_trace::write::{Losses, Output, Packing, Provenance, TARGETS, Tables, Target, Writer, Written};
@@ -63,7 +64,7 @@ pub struct Arguments {
 }
 
 /// A trace that was written.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct WrittenTrace {
     /// Path of the file; `-` is standard output.
     pub file: String,
@@ -79,8 +80,8 @@ pub struct WrittenTrace {
     pub warnings: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Summary<'a> {
     from: &'a str,
     sources: Vec<Source>,
     records_read: u64,
@@ -88,7 +89,7 @@ struct Summary<'a> {
     written: &'a WrittenTrace,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Source {
     path: String,
     /// Size in bytes; `None` for standard input.

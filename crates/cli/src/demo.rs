@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, Parser};
+use schemars::JsonSchema;
 use seekless_lab::outcome::Comparison;
 use seekless_trace::{Stats, StatsOptions, expand};
 use serde::Serialize;
@@ -46,8 +47,8 @@ struct Defaults {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Output<'a> {
     stats: &'a Stats,
     comparison: &'a Comparison,
     report: &'a Path,

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options, Prices};
@@ -27,7 +28,7 @@ Examples:
   seekless lab figure freeblock-5
   seekless lab figure freeblock-2 --svg usage.svg
   seekless lab figure borg-6 --trace data/svnserver2
-  seekless lab figure proximal-table-1 --json | jq '.rows[] | [.kind, .requests, .strand_ms, .paper_strand_ms]'
+  seekless lab figure proximal-table-1 --json | jq '.rows[].strand_ms'
   seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
 
 What each shows, and how close it is to its paper: docs/book/figures.md.";
@@ -176,8 +177,8 @@ fn processor_s() -> f64 {
 }
 
 /// A figure in the list.
-#[derive(Serialize)]
-struct Known {
+#[derive(JsonSchema, Serialize)]
+pub struct Known {
     name: &'static str,
     title: &'static str,
     source: &'static str,
@@ -198,7 +199,7 @@ fn list(json: bool) -> anyhow::Result<()> {
         requests: entry.usual,
     });
     if json {
-        return output::json(&known.as_slice());
+        return output::json_list(&known);
     }
     let mut table = Table::new(&["name", "shows", "the paper says"]);
     for figure in known {

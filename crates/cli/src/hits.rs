@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     drop(progress);
-    if arguments.json { output::json(&hits) } else { output::print(&text(&hits)) }
+    if arguments.json { output::json_list(&hits) } else { output::print(&text(&hits)) }
 }
 
 fn text(hits: &[Hits]) -> String {

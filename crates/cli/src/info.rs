@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, Op, Record};
 use seekless_trace::{DESCRIBED, FORMATS, Format, Reader};
 use serde::Serialize;
@@ -41,8 +42,8 @@ pub struct Arguments {
 }
 
 /// JSON output of `trace info`.
-#[derive(Serialize)]
-struct Info<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Info<'a> {
     format: &'static str,
     files: Vec<File>,
     records: u64,
@@ -58,13 +59,13 @@ struct Info<'a> {
     warnings: &'a [String],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct File {
     path: String,
     bytes: u64,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, JsonSchema, Serialize)]
 struct Device {
     number: String,
     records: u64,
@@ -72,7 +73,7 @@ struct Device {
 }
 
 /// A format in `trace info --formats`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Known {
     name: &'static str,
     summary: &'static str,
@@ -83,8 +84,8 @@ struct Known {
     open_units: String,
 }
 
-#[derive(Serialize)]
-struct Formats {
+#[derive(JsonSchema, Serialize)]
+pub struct Formats {
     formats: Vec<Known>,
 }
 

@@ -27,6 +27,7 @@ use crate::judge;
 use crate::output;
 use crate::progress::Progress;
 use crate::scan;
+use crate::schema::Printed;
 use crate::setup::{Setup, line, pace_line};
 use crate::starts;
 use crate::sweep;
@@ -41,23 +42,25 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   seekless lab compare --trace data/mail
-  seekless lab compare --trace data/mail --over 100GiB --bopt 256MiB --json | jq .net_reduction_pct
-  seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html
-  seekless lab compare --trace data/mail --layer none,cache,borg --option cache.size=64MiB
+  seekless lab compare --trace data/mail --bopt 256MiB --json |
+    jq .net_reduction_pct
+  seekless lab compare --trace data/mail --reconfigure 8 --report mail.html
+  seekless lab compare --trace data/mail --layer none,cache,borg \\
+    --option cache.size=64MiB
   seekless lab compare plain.toml stack.toml --trace data/mail
 
 Volume files may hold any layers, one over another; the first file is the base, the others are compared with it. \
 What can be written in them: docs/book/workloads.md; the figures: docs/book/comparison.md.")]
     Compare(Box<Compare>),
     /// Run one variant: a trace or a workload, on any volume
-    #[command(after_help = "\
+    #[command(override_usage = RUN_USAGE, after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
   seekless lab run --trace data/mail --events mail.events --page 3054577
   seekless lab run --workloads
-  seekless lab run --workload random --layer none --requests 20000 --size 4KiB --reads 67
+  seekless lab run --workload random --layer none --requests 20000 --reads 67
   seekless lab run --workload oltp:mpl=20 --layer none --for 10m
-  seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m --json
+  seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m
   seekless lab run VOLUME.toml --trace data/mail
 
 Volume files and their keys: docs/book/workloads.md.")]
@@ -87,6 +90,12 @@ Volume files and their keys: docs/book/workloads.md.")]
     #[command(after_help = sweep::HELP)]
     Sweep(sweep::Arguments),
 }
+
+/// That of clap has no line breaks.
+const RUN_USAGE: &str = "\
+seekless lab run [OPTIONS] --workload WORKLOAD [VOLUME.toml]
+       seekless lab run [OPTIONS] --trace FILES... [VOLUME.toml]
+       seekless lab run --workloads";
 
 /// Arguments of `lab compare`.
 #[derive(Args)]
@@ -356,12 +365,8 @@ impl Run {
 }
 
 /// Prints the outcome as JSON or as text.
-fn render(
-    json: bool,
-    value: &impl serde::Serialize,
-    text: impl FnOnce() -> String,
-) -> anyhow::Result<String> {
-    if json { Ok(serde_json::to_string(value)? + "\n") } else { Ok(text()) }
+fn render(json: bool, value: &impl Printed, text: impl FnOnce() -> String) -> anyhow::Result<String> {
+    if json { output::json_text(value) } else { Ok(text()) }
 }
 
 /// Writes events, a line each. The run goes on after a failed write; the error is reported at its end.

@@ -9,7 +9,9 @@ use std::path::Path;
 use anyhow::Context;
 use seekless_trace::write::Output;
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::schema::{self, Printed};
 use crate::text::shell_word;
 
 /// Writes `text` to stdout.
@@ -21,9 +23,51 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes `value` to stdout as JSON, in one line.
-pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string(value)? + "\n"))
+/// A line of JSON: an object that names its schema.
+pub fn json_text(value: &impl Printed) -> anyhow::Result<String> {
+    line(&named(value))
+}
+
+/// Writes an object that names its schema to stdout, in one line.
+pub fn json(value: &impl Printed) -> anyhow::Result<()> {
+    print(&json_text(value)?)
+}
+
+/// Writes an array of objects, each of which names its schema, to stdout, in one line.
+pub fn json_list(values: &[impl Printed]) -> anyhow::Result<()> {
+    print(&line(&values.iter().map(named).collect::<Vec<_>>())?)
+}
+
+/// As [`json`], for a server's answer, which may have more keys than this version knows.
+pub fn json_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
+    print(&line(&Named { schema: schema::id(T::NAME), value: answer })?)
+}
+
+/// As [`json_list`], for a server's answer.
+pub fn json_list_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
+    let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+    print(&line(&each.map(|value| Named { schema: schema::id(T::NAME), value }).collect::<Vec<_>>())?)
+}
+
+/// Writes JSON to stdout that is no object, in one line.
+pub fn json_untagged(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&line(value)?)
+}
+
+fn line(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(value)? + "\n")
+}
+
+/// An object with the name of its schema as the first key.
+#[derive(Serialize)]
+struct Named<'a, T> {
+    schema: String,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+fn named<T: Printed>(value: &T) -> Named<'_, T> {
+    Named { schema: schema::id(T::NAME), value }
 }
 
 /// Writes a line to stderr.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_drive::{QueueOptions, spec};
 use seekless_lab::starts::{PAUSE, Start, Starts, Sums, Timed, parse, think_for};
 use seekless_layers::registry;
@@ -22,8 +23,8 @@ use crate::text::number;
 pub const HELP: &str = "\
 Examples:
   seekless lab starts data/appstart2 --starts data/appstart2.starts
-  seekless lab starts data/appstart2 --starts data/appstart2.starts --layer launch,cdp --json
-  seekless lab starts data/appstart2 --starts data/appstart2.starts --option quiet=50ms --think 1
+  seekless lab starts data/appstart2 --starts data/appstart2.starts --json
+  seekless lab starts data/appstart2 --starts data/appstart2.starts --think 1
 
 A list of starts has a line for each: seconds from the first event, program, round. The layers learn from all of \
 them as they go; the rounds from --judge on are judged. Paper and definitions: docs/book/launching.md.";
@@ -70,15 +71,15 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     drive: String,
     think: f64,
     judged_from_round: u32,
     layers: Vec<OfLayer>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct OfLayer {
     layer: String,
     programs: Vec<Row>,
@@ -86,7 +87,7 @@ struct OfLayer {
 }
 
 /// A program's judged starts, or all programs'.
-#[derive(Clone, Default, Serialize)]
+#[derive(Clone, Default, JsonSchema, Serialize)]
 struct Row {
     program: String,
     starts: u64,

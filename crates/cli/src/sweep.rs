@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file, hash_file};
 use serde::Serialize;
 
@@ -25,7 +26,7 @@ Examples:
   seekless lab sweep sweep.toml --list
   seekless lab sweep sweep.toml --out results --json | jq '.best[0]'
   seekless lab sweep sweep.toml --out results --shard $SLURM_ARRAY_TASK_ID/16
-  parallel seekless lab sweep sweep.toml --out results --threads 1 --shard {}/4 ::: 1 2 3 4
+  parallel seekless lab sweep sweep.toml --out results --shard {}/4 ::: 1 2 3 4
   seekless lab sweep merge sweep.toml results
 
 A sweep that was interrupted continues when it is started again. The file and the results: docs/book/sweep.md.";
@@ -116,8 +117,8 @@ impl Shard {
 }
 
 /// A finished shard.
-#[derive(Serialize)]
-struct Done {
+#[derive(JsonSchema, Serialize)]
+pub struct Done {
     shard: usize,
     shards: usize,
     tasks: u64,
@@ -205,7 +206,7 @@ fn list<'a>(tasks: impl Iterator<Item = &'a Task>, json: bool) -> anyhow::Result
     let mut lines = Vec::new();
     for task in tasks {
         lines.push(if json {
-            serde_json::to_string(task)? + "\n"
+            output::json_text(task)?
         } else {
             format!("{}  {}\n", task.identity(), task.line())
         });

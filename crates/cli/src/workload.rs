@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use seekless_lab::workload::client::Limit;
 use seekless_lab::workload::{Opt, WINDOW, WORKLOADS};
@@ -39,8 +40,8 @@ pub fn positive_time(text: &str) -> Result<Nanos, String> {
 }
 
 /// A workload in the list.
-#[derive(Serialize)]
-struct Known {
+#[derive(JsonSchema, Serialize)]
+pub struct Known {
     name: &'static str,
     does: &'static str,
     source: &'static str,
@@ -48,7 +49,7 @@ struct Known {
     options: Vec<KnownOption>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct KnownOption {
     key: &'static str,
     default: &'static str,
@@ -67,7 +68,7 @@ pub fn list(json: bool) -> anyhow::Result<()> {
     });
     let known: Vec<Known> = known.collect();
     if json {
-        return output::json(&known);
+        return output::json_list(&known);
     }
     let mut out = String::new();
     for workload in &known {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use seekless_core::runtime::Runtime;
 use seekless_drive::calibrate::{self, Calibration, Comparison, Options};
@@ -62,8 +63,8 @@ pub struct Calibrate {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Calibrated<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Calibrated<'a> {
     device: &'a str,
     simulated: bool,
     found: &'a Calibration,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_drive::fit::{Fitted, fit};
 use serde::Serialize;
 
@@ -42,8 +43,8 @@ pub struct Fit {
 }
 
 /// Errors of the fitted drive.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     /// On the half that it was fitted to.
     first: Validated,
     /// On the other half.

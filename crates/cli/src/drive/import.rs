@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::SECTOR_BYTES;
 use seekless_drive::import::{Imported, disksim};
 use serde::Serialize;
@@ -41,8 +42,8 @@ pub struct Import {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Summary<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Summary<'a> {
     name: &'a str,
     output: Option<&'a Path>,
     capacity_bytes: u64,

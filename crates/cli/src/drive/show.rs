@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::disk::Drive;
 use seekless_drive::spec::{WriteBack, shipped};
@@ -52,6 +53,14 @@ pub struct Show {
     json: bool,
 }
 
+/// A drive in the JSON list.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum Listed {
+    Disk(Summary),
+    Flash(flash::Summary),
+}
+
 /// `seekless drive list`
 pub fn list(list: &List) -> anyhow::Result<()> {
     let (mut disks, mut flash) = (Vec::new(), Vec::new());
@@ -64,8 +73,8 @@ pub fn list(list: &List) -> anyhow::Result<()> {
     if !list.json {
         return output::print(&[list_text(&disks), flash::list_text(&flash)].join("\n"));
     }
-    let all = disks.iter().map(serde_json::to_value).chain(flash.iter().map(serde_json::to_value));
-    output::json(&all.collect::<Result<Vec<_>, _>>()?)
+    let all = disks.into_iter().map(Listed::Disk).chain(flash.into_iter().map(Listed::Flash));
+    output::json_list(&all.collect::<Vec<_>>())
 }
 
 /// `seekless drive show`
@@ -91,9 +100,10 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
     if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
 }
 
-/// A drive in the list.
-#[derive(Serialize)]
-struct Summary {
+/// A disk in the list.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Disk")]
+pub struct Summary {
     name: String,
     title: String,
     kind: &'static str,
@@ -153,8 +163,8 @@ fn known(spec: &Spec, figure: &str) -> String {
 }
 
 /// A drive with all figures.
-#[derive(Serialize)]
-struct Shown<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Shown<'a> {
     #[serde(flatten)]
     spec: &'a Spec,
     #[serde(rename = "computed")]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use seekless_core::Op;
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
@@ -54,7 +55,7 @@ pub struct Validate {
 }
 
 /// A part of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Half {
     /// All of them
@@ -86,7 +87,7 @@ enum Side {
 }
 
 /// Result of a validation.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct Validated {
     half: Half,
     think: Think,

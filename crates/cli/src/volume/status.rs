@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let answer = status(&arguments.volume)?;
     if arguments.json {
-        return output::json(&answer);
+        return output::json_as::<Status>(&answer);
     }
     output::print(&text(&parsed(answer)?))
 }
@@ -71,7 +71,7 @@ fn watch(arguments: &Arguments) -> anyhow::Result<()> {
         let answer = status(&arguments.volume)?;
         let now = parsed(answer.clone())?;
         if arguments.json {
-            output::json(&answer)?;
+            output::json_as::<Status>(&answer)?;
         } else {
             output::print(&(line(before.as_ref(), &now) + "\n"))?;
         }

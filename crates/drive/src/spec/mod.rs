@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use check::SpecFault;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::FIGURES;
@@ -31,7 +32,7 @@ pub use queue::QueueSpec;
 pub use shingled::ShingledSpec;
 
 /// A drive, as described by its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Name on the command line.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use seekless_core::{SECTOR_BYTES, Size, runtime};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use super::running::Running;
 use crate::description::{Description, Leaf};
 
 /// A component that grew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Resized {
     /// Its name in the volume file.
     pub component: String,

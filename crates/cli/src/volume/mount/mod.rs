@@ -25,7 +25,7 @@ use record::Record;
 pub const HELP: &str = "\
 Examples:
   seekless volume mount home.toml /mnt/home
-  seekless volume mount home.toml /mnt/home --export disk --type ext4 --option noatime
+  seekless volume mount home.toml /mnt/home --export disk --option noatime
   seekless volume umount /mnt/home
 
 Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
