@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use schemars::JsonSchema;
 use seekless_core::Record;
+use seekless_core::names::perhaps;
 use seekless_trace::Reader;
 use seekless_trace::write::{Losses, Output, Packing, Provenance, TARGETS, Tables, Target, Writer, Written};
 use serde::Serialize;
@@ -105,7 +106,10 @@ fn target(name: &str) -> Result<&'static Target, String> {
     match Target::named(name) {
         Some(target) => Ok(target),
         None if name == "parquet" => Err(NO_PARQUET.to_owned()),
-        None => Err(format!("found '{name}', expected {}", known())),
+        None => {
+            let perhaps = perhaps(name, TARGETS.iter().map(|target| target.name));
+            Err(format!("found '{name}', expected {}{perhaps}", known()))
+        }
     }
 }
 
@@ -154,10 +158,7 @@ impl Writing {
             Output::file(&self.output, self.force)
         };
         let output = output.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => anyhow::anyhow!(
-                "{}: found a file of that name, expected none; --force replaces it",
-                self.output.display()
-            ),
+            ErrorKind::AlreadyExists => output::exists(&self.output),
             _ => self.error(error),
         })?;
         Writer::new(target, output, provenance).map_err(|error| self.error(error))

@@ -119,6 +119,9 @@ pub struct Arguments {
     /// Write the result to this file in `JUnit` XML: a case for the promises, and one for each edge
     #[arg(long, value_name = "FILE", conflicts_with_all = ["script", "time"])]
     junit: Option<PathBuf>,
+    /// Overwrite these files
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -179,10 +182,12 @@ pub struct Replayed<'a> {
 /// Runs the exploration.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = file::read(&arguments.volume)?;
+    for file in [&arguments.save, &arguments.history, &arguments.junit].into_iter().flatten() {
+        output::expect_room(file, arguments.force)?;
+    }
     if let Some(script) = &arguments.script {
         return replay_script(&description, script, arguments);
     }
-    arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
     let load = arguments.workload.as_deref().map(workload::parse).transpose()?;
     let began = clock_gettime(ClockId::Monotonic).tv_sec as u64;
     let mut seed = arguments.seed;

@@ -1,13 +1,16 @@
 //! `seekless lab figure`: figures of the papers, as text, JSON and SVG.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options, Prices};
@@ -37,7 +40,7 @@ What each shows, and how close it is to its paper: docs/book/figures.md.";
 #[derive(Args)]
 pub struct Arguments {
     /// Name of the figure [default: list all]
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|entry| entry.name)), hide_possible_values = true)]
+    #[arg(value_name = "NAME", value_parser = FigureName, hide_possible_values = true)]
     name: Option<String>,
     /// List the figures instead
     #[arg(long, conflicts_with = "name")]
@@ -78,14 +81,34 @@ pub struct Arguments {
     json: bool,
 }
 
+/// The parser of a figure's name, which a shell completes.
+#[derive(Clone)]
+struct FigureName;
+
+impl TypedValueParser for FigureName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let name = StringValueParser::new().parse_ref(command, arg, value)?;
+        if figure::find(&name).is_some() {
+            return Ok(name);
+        }
+        let known = FIGURES.map(|entry| entry.name);
+        let perhaps = perhaps(&name, known);
+        let why = format!("found the figure '{name}', expected one of: {}{perhaps}\n", known.join(", "));
+        Err(clap::Error::raw(ErrorKind::InvalidValue, why).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(FIGURES.iter().map(|entry| PossibleValue::new(entry.name))))
+    }
+}
+
 /// Computes the figure, or lists all.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(arguments.json) };
     if let Some(path) = &arguments.svg {
-        if path.exists() && !arguments.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
-        output::expect_folder(path)?;
+        output::expect_room(path, arguments.force)?;
     }
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
     let (traces, starts) = (arguments.recordings(entry)?, arguments.listed(entry)?);

@@ -119,6 +119,9 @@ pub struct Compare {
     /// Write the comparison to this HTML file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Overwrite the HTML file
+    #[arg(long, requires = "report")]
+    force: bool,
 }
 
 /// What to run.
@@ -193,6 +196,9 @@ pub struct Run {
     /// Of the events, write only what a layer did to this 4 KiB page of the volume
     #[arg(long, value_name = "N", requires = "events")]
     page: Option<u64>,
+    /// Overwrite the file of events
+    #[arg(long, requires = "events")]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -221,7 +227,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         arguments.setup.experiments()?;
     }
     let play = Play { bounds: arguments.bounds, ..arguments.setup.play()? };
-    arguments.report.as_deref().map_or(Ok(()), output::expect_folder)?;
+    arguments.report.as_deref().map_or(Ok(()), |file| output::expect_room(file, arguments.force))?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
     let compared = if candidates.is_empty() {
@@ -360,7 +366,7 @@ fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<(
 
 impl Run {
     fn events(&self) -> anyhow::Result<Option<EventFile>> {
-        self.events.as_deref().map(EventFile::create).transpose()
+        self.events.as_deref().map(|path| EventFile::create(path, self.force)).transpose()
     }
 }
 
@@ -381,7 +387,8 @@ struct Lines {
 }
 
 impl EventFile {
-    fn create(path: &Path) -> anyhow::Result<EventFile> {
+    fn create(path: &Path, force: bool) -> anyhow::Result<EventFile> {
+        output::expect_room(path, force)?;
         let file = File::create(path).with_context(|| path.display().to_string())?;
         let lines = Rc::new(RefCell::new(Lines { out: BufWriter::new(file), failed: None }));
         Ok(EventFile { path: path.to_owned(), lines })

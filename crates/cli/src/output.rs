@@ -94,6 +94,17 @@ pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Checks before long work that a file can be written: its folder exists, and no file of that name does, unless `force`.
+pub fn expect_room(path: &Path, force: bool) -> anyhow::Result<()> {
+    expect_folder(path)?;
+    if path.exists() && !force { Err(exists(path)) } else { Ok(()) }
+}
+
+/// The error of a file that exists.
+pub fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{}: found a file of that name, expected none; --force overwrites it", path.display())
+}
+
 /// Writes a file, whole or not at all, replacing an existing one. Errors name it.
 pub fn file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || {

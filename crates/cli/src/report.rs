@@ -152,7 +152,7 @@ impl Arguments {
         let page = Some(self.output.clone()).filter(|_| !self.is_stdout());
         for path in page.into_iter().chain(pictures) {
             if !self.force && path.exists() {
-                bail!("{}: found a file of that name, expected none; --force replaces it", path.display());
+                return Err(output::exists(&path));
             }
         }
         if self.traces.iter().filter(|path| *path == Path::new("-")).count() > 1 {

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use seekless_core::names::perhaps;
 use seekless_lab::figure::printed::PrintedFigure;
 use seekless_lab::sweep::Task;
 use seekless_lab::{advise, check, hits, load, outcome, sweep};
@@ -155,8 +156,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let Some(name) = &arguments.name else { return list(arguments.json) };
     let known = ALL.iter().find(|known| known.name == name || id(known.name) == *name);
-    let known =
-        known.with_context(|| format!("found no schema {name}, expected one of `seekless schema`"))?;
+    let known = known.with_context(|| {
+        let perhaps = perhaps(name, ALL.iter().map(|known| known.name));
+        format!("found no schema '{name}', expected one of `seekless schema`{perhaps}")
+    })?;
     output::print(&text(known)?)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use seekless_drive::{QueueOptions, spec};
 use seekless_lab::starts::{PAUSE, Start, Starts, Sums, Timed, parse, think_for};
 use seekless_layers::registry;
@@ -158,9 +159,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn with_layer(bare: &Description, name: &str, options: &[(String, String)]) -> anyhow::Result<Description> {
-    let entry = registry::find(name)
-        .filter(|entry| (entry.defaults)().contains_key("quiet"))
-        .ok_or_else(|| Usage(format!("--layer: found '{name}', expected launch or cdp")))?;
+    let entry =
+        registry::find(name).filter(|entry| (entry.defaults)().contains_key("quiet")).ok_or_else(|| {
+            Usage(format!(
+                "--layer: found '{name}', expected launch or cdp{}",
+                perhaps(name, ["launch", "cdp"])
+            ))
+        })?;
     let table: toml::Table =
         options.iter().map(|(key, value)| (key.clone(), number_or_text(value))).collect();
     entry.check(&table).map_err(|refused| Usage(format!("--option: {refused}")))?;

@@ -163,7 +163,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             left.push(task);
         }
     }
-    let progress = Progress::with_time_left();
+    let progress = Progress::measured();
     runner::run(&left, &rows, usize::from(arguments.threads.unwrap_or(0)), &progress)?;
     drop(progress);
     if arguments.shard.is_some() {

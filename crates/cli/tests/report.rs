@@ -52,7 +52,7 @@ fn what_is_there_is_replaced_only_with_force() {
     let refused = |arguments: &[&str]| {
         let ran = seekless(&[&["trace", "report", SMALL], arguments].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{arguments:?}");
-        assert!(ran.stderr.contains("expected none; --force replaces it"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("expected none; --force overwrites it"), "{}", ran.stderr);
     };
     refused(&["-o", &page]);
     fs::write(format!("{pictures}/heat-map.svg"), "mine").expect("written");

@@ -92,9 +92,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
     }
     if let Some(path) = &arguments.output {
         output::expect_folder(path)?;
-        if path.exists() && !arguments.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, arguments.force)?;
     }
     let truth = simulated(&arguments.device)?;
     if let Some(spec) = truth.as_ref().filter(|spec| spec.actuators > 1) {

@@ -54,9 +54,7 @@ pub struct Output {
 /// `seekless drive fit`
 pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let path = &arguments.output;
-    if path.exists() && !arguments.force {
-        anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-    }
+    output::expect_room(path, arguments.force)?;
     let spec = drive(&arguments.drive)?;
     let measured = measured(&arguments.trace, &spec)?;
     let progress = Progress::measured();

@@ -63,9 +63,7 @@ pub fn run(import: &Import) -> anyhow::Result<()> {
         }
         return output::print(&text);
     };
-    if path.exists() && !import.force {
-        anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-    }
+    output::expect_room(path, import.force)?;
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     let capacity_bytes = spec.sectors * SECTOR_BYTES;
     if import.json {

@@ -91,9 +91,7 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
         }
     };
     if let Some(path) = &show.svg {
-        if path.exists() && !show.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, show.force)?;
         output::file(path, &seekless_lab::report::drive(&spec))?;
     }
     let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };

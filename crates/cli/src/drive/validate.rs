@@ -106,9 +106,7 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
         None => think_side(&spec, &measured),
     };
     if let Some(path) = &validate.plot {
-        if path.exists() && !validate.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, validate.force)?;
         let accesses = accesses_as_measured(&mut Drive::new(&spec), &measured, think);
         let part = validate.half.of(measured.len());
         let title = format!("{}: {}", spec.name, spec.title);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use serde::Serialize;
 
 use super::effects::{self, Factor};
@@ -68,7 +69,8 @@ impl FromStr for Objective {
         {
             return Ok(Objective { figure: figure.to_owned(), more });
         }
-        Err(format!("one of: {}, or layers.NAME.COUNTER", known.join(", ")))
+        let perhaps = perhaps(figure, known.iter().map(|name| &**name));
+        Err(format!("one of: {}, or layers.NAME.COUNTER{perhaps}", known.join(", ")))
     }
 }
 

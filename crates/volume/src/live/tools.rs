@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use schemars::JsonSchema;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::names::perhaps;
 use seekless_core::{
     Account, BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, PAGE_SECTORS, SECTOR_BYTES,
 };
@@ -102,9 +103,11 @@ impl Opened<'_> {
             None => all.clone(),
         };
         if found.is_empty() {
-            let known = layers_below(self.description, |_| true).join(" or ");
+            let known = layers_below(self.description, |_| true);
+            let perhaps = perhaps(name.unwrap_or_default(), known.iter().map(String::as_str));
+            let known = known.join(" or ");
             return Err(LiveError::new(format!(
-                "{}: found no layer{} that has anything for this tool, expected one of: {known}",
+                "{}: found no layer{} that has anything for this tool, expected one of: {known}{perhaps}",
                 self.description.file,
                 name.map_or(String::new(), |name| format!(" {name}"))
             )));
