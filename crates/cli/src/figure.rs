@@ -19,7 +19,7 @@ use seekless_trace::{ReadOptions, Trace};
 use serde::Serialize;
 
 use crate::Usage;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, number};
@@ -76,9 +76,8 @@ pub struct Arguments {
     /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// The parser of a figure's name, which a shell completes.
@@ -106,7 +105,7 @@ impl TypedValueParser for FigureName {
 
 /// Computes the figure, or lists all.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(arguments.json) };
+    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(&arguments.form) };
     if let Some(path) = &arguments.svg {
         output::expect_room(path, arguments.force)?;
     }
@@ -121,7 +120,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.svg {
         output::file(path, &shown.svg())?;
     }
-    if arguments.json { output::json(&shown.json()) } else { output::print(&text(&shown)) }
+    arguments.form.print(&shown.json(), shown.entry.rows, || text(&shown))
 }
 
 impl Arguments {
@@ -211,7 +210,7 @@ pub struct Known {
     requests: u64,
 }
 
-fn list(json: bool) -> anyhow::Result<()> {
+fn list(form: &Form) -> anyhow::Result<()> {
     let known = FIGURES.map(|entry| Known {
         name: entry.name,
         title: entry.title,
@@ -221,14 +220,13 @@ fn list(json: bool) -> anyhow::Result<()> {
         counted: entry.counted,
         requests: entry.usual,
     });
-    if json {
-        return output::json_list(&known);
-    }
-    let mut table = Table::new(&["name", "shows", "the paper says"]);
-    for figure in known {
-        table.row([figure.name, figure.title, figure.paper_says]);
-    }
-    output::print(&table.text())
+    form.print_list(&known, || {
+        let mut table = Table::new(&["name", "shows", "the paper says"]);
+        for figure in &known {
+            table.row([figure.name, figure.title, figure.paper_says]);
+        }
+        table.text()
+    })
 }
 
 fn text(shown: &Shown) -> String {

@@ -81,7 +81,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
         "Output",
         &[
             "output", "to", "out", "report", "svg", "junit", "save", "history", "events", "page", "force",
-            "json", "list",
+            "json", "csv", "list",
         ],
     ),
 ];

@@ -24,10 +24,9 @@ use crate::explore;
 use crate::figure;
 use crate::hits;
 use crate::judge;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::scan;
-use crate::schema::Printed;
 use crate::setup::{Setup, line, pace_line};
 use crate::starts;
 use crate::sweep;
@@ -113,9 +112,8 @@ pub struct Compare {
     /// of the log, some 80 times
     #[arg(long)]
     bounds: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Write the comparison to this HTML file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -199,9 +197,8 @@ pub struct Run {
     /// Overwrite the file of events
     #[arg(long, requires = "events")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Runs the subcommand.
@@ -236,11 +233,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         let bar = Progress::measured();
         compare_volumes(&trace, &candidates, &play, &|now| bar.at(now.what, now.done, now.of))?
     };
-    if arguments.json {
-        output::json(&compared)?;
-    } else {
-        output::print(&comparison::text(&compared))?;
-    }
+    arguments.form.print(&compared, "variants", || comparison::text(&compared))?;
     if let Some(report) = &arguments.report {
         let stats = characterised(&trace, &StatsOptions::default());
         write_report(report, &stats, &compared)?;
@@ -290,7 +283,7 @@ pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyh
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {
     if arguments.load.workloads {
-        return list(arguments.json);
+        return list(&arguments.form);
     }
     let render = match &arguments.load.workload {
         Some(workload) => run_load(arguments, workload)?,
@@ -324,7 +317,7 @@ fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     };
     drop(bar);
     events.map_or(Ok(()), EventFile::end)?;
-    render(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
+    arguments.form.of(&variant, "phases", || comparison::variant_text(&setup, &variant))
 }
 
 fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
@@ -352,7 +345,7 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     outcome.options.clone_from(&spec);
     drop(progress);
     events.map_or(Ok(()), EventFile::end)?;
-    render(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
+    arguments.form.of(&outcome, "", || text(&volume.line(), &spec, &outcome))
 }
 
 fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<()> {
@@ -368,11 +361,6 @@ impl Run {
     fn events(&self) -> anyhow::Result<Option<EventFile>> {
         self.events.as_deref().map(|path| EventFile::create(path, self.force)).transpose()
     }
-}
-
-/// Prints the outcome as JSON or as text.
-fn render(json: bool, value: &impl Printed, text: impl FnOnce() -> String) -> anyhow::Result<String> {
-    if json { output::json_text(value) } else { Ok(text()) }
 }
 
 /// Writes events, a line each. The run goes on after a failed write; the error is reported at its end.

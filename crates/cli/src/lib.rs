@@ -8,6 +8,7 @@
 mod advise;
 mod comparison;
 mod convert;
+mod csv;
 mod demo;
 mod drive;
 mod explore;

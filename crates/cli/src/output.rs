@@ -7,10 +7,12 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use clap::Args;
 use seekless_trace::write::Output;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::csv;
 use crate::schema::{self, Printed};
 use crate::text::shell_word;
 
@@ -20,6 +22,70 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
         _ => Ok(()),
+    }
+}
+
+/// How to print a result.
+#[derive(Args)]
+pub struct Form {
+    /// Print JSON instead of text; `seekless schema` describes it
+    #[arg(long)]
+    pub json: bool,
+    /// Print a list of the JSON as CSV instead: the main one, or this one, such as --csv=LIST; a name that there is not
+    /// lists them
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "json")]
+    csv: Option<String>,
+}
+
+impl Form {
+    /// Whether it is for people.
+    pub fn is_text(&self) -> bool {
+        !self.json && self.csv.is_none()
+    }
+
+    /// Whether it is CSV.
+    pub fn is_csv(&self) -> bool {
+        self.csv.is_some()
+    }
+
+    /// A result in this form; `main` is the list that is printed as CSV.
+    pub fn of(
+        &self,
+        value: &impl Printed,
+        main: &str,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<String> {
+        if self.is_text() { Ok(text()) } else { self.data(json_text(value)?, main) }
+    }
+
+    /// Prints a result; `main` is the list that is printed as CSV.
+    pub fn print(
+        &self,
+        value: &impl Printed,
+        main: &str,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        print(&self.of(value, main, text)?)
+    }
+
+    /// Prints a result that is a list.
+    pub fn print_list(&self, values: &[impl Printed], text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.is_text() {
+            return print(&text());
+        }
+        print(&self.data(line(&values.iter().map(named).collect::<Vec<_>>())?, "")?)
+    }
+
+    /// Prints a server's answer, which may have more keys than this version knows.
+    pub fn print_as<T: Printed>(&self, answer: &Value, main: &str) -> anyhow::Result<()> {
+        print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main)?)
+    }
+
+    fn data(&self, json: String, main: &str) -> anyhow::Result<String> {
+        match &self.csv {
+            Some(name) => csv::of(&json, name, main),
+            None => Ok(json),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use seekless_volume::{Component, Description};
 use serde::Serialize;
 
 use crate::Usage;
-use crate::output;
+use crate::output::{self, Form};
 use crate::parse::{number_or_text, option};
 use crate::progress::Progress;
 use crate::table::Table;
@@ -58,9 +58,8 @@ pub struct Arguments {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Share of a cold start that a warm one takes: Eclipse's in the paper, 7.6 of 15.8 s.
@@ -155,7 +154,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(bar);
     let drive = arguments.drive.clone();
     let output = Output { drive, think, judged_from_round: arguments.judge, layers };
-    if arguments.json { output::json(&output) } else { output::print(&text_of(&output)) }
+    arguments.form.print(&output, "layers.programs", || text_of(&output))
 }
 
 fn with_layer(bare: &Description, name: &str, options: &[(String, String)]) -> anyhow::Result<Description> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::flash;
 use super::words::{capacity, power_rows};
-use crate::output;
+use crate::output::{self, Form};
 use crate::table::Table;
 use crate::text::{count, number, size};
 
@@ -32,9 +32,8 @@ Examples:
 /// Arguments of `drive list`.
 #[derive(Args)]
 pub struct List {
-    /// Print one JSON array instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Arguments of `drive show`.
@@ -48,9 +47,8 @@ pub struct Show {
     /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// A drive in the JSON list.
@@ -70,11 +68,9 @@ pub fn list(list: &List) -> anyhow::Result<()> {
             Model::Flash(spec) => flash.push(flash::Summary::of(&spec)),
         }
     }
-    if !list.json {
-        return output::print(&[list_text(&disks), flash::list_text(&flash)].join("\n"));
-    }
+    let text = [list_text(&disks), flash::list_text(&flash)].join("\n");
     let all = disks.into_iter().map(Listed::Disk).chain(flash.into_iter().map(Listed::Flash));
-    output::json_list(&all.collect::<Vec<_>>())
+    list.form.print_list(&all.collect::<Vec<_>>(), || text)
 }
 
 /// `seekless drive show`
@@ -87,7 +83,7 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
                 anyhow::bail!("{found}; expected one that turns: there are no seeks or zones to draw");
             }
             let shown = flash::Shown::of(&spec);
-            return if show.json { output::json(&shown) } else { output::print(&flash::show_text(&spec)) };
+            return show.form.print(&shown, "", || flash::show_text(&spec));
         }
     };
     if let Some(path) = &show.svg {
@@ -95,7 +91,7 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
         output::file(path, &seekless_lab::report::drive(&spec))?;
     }
     let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
-    if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
+    show.form.print(&shown, "zone", || show_text(&shown))
 }
 
 /// A disk in the list.
