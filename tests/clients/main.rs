@@ -22,6 +22,8 @@ mod raw;
 mod remote;
 mod replayed;
 mod resized;
+#[path = "../../crates/cli/tests/common/schemas.rs"]
+mod schemas;
 mod scrubbed;
 mod server;
 mod snapshots;

@@ -33,7 +33,7 @@ fn printed(folder: &Path, words: &[&str]) -> String {
 }
 
 fn status(folder: &Path) -> serde_json::Value {
-    serde_json::from_str(&printed(folder, &["volume", "status", "volume.toml", "--json"])).unwrap()
+    crate::schemas::parsed(&printed(folder, &["volume", "status", "volume.toml", "--json"]))
 }
 
 /// The entry of this name in a list of the status.

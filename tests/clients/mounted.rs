@@ -118,7 +118,7 @@ impl Bench {
     }
 
     fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.done("seekless volume status data.toml --json")).unwrap()
+        crate::schemas::parsed(&self.done("seekless volume status data.toml --json"))
     }
 
     /// Kills the server and nbdfuse, and takes away what they leave, as a crash of the machine does.

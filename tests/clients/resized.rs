@@ -78,7 +78,7 @@ fn a_file_that_grew_is_larger_for_new_clients_and_usable_by_old_ones() {
         if let Some(size) = succeeds("nbdinfo", &["--size", &server.uri("disk")]) {
             assert_eq!(size.trim(), "33554432");
         }
-        let status: serde_json::Value = serde_json::from_str(&done(folder, &["status", "--json"])).unwrap();
+        let status = crate::schemas::parsed(&done(folder, &["status", "--json"]));
         assert_eq!(status["exports"][0]["bytes"], 33_554_432);
         resize(folder, 24 * MIB);
         refused(folder, &["resize"], &["25165824 bytes", "33554432 or more", "cannot shrink"]);

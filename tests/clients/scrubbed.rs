@@ -32,7 +32,7 @@ fn a_scrub_finds_bad_sectors_and_a_client_makes_them_well() {
             (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
         };
         let counter = |name: &str| {
-            let message: serde_json::Value = serde_json::from_str(&ask("status", &["--json"]).1).unwrap();
+            let message = crate::schemas::parsed(&ask("status", &["--json"]).1);
             let layer =
                 message["layers"].as_array().unwrap().iter().find(|layer| layer["name"] == "scrub").unwrap();
             layer["counters"][name].as_u64().unwrap()

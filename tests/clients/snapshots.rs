@@ -56,8 +56,7 @@ fn done(folder: &Path, verb: &[&str], more: &[&str]) -> String {
 }
 
 fn list(folder: &Path) -> Vec<(String, u64)> {
-    let all: serde_json::Value =
-        serde_json::from_str(&done(folder, &["snapshot", "list"], &["--json"])).unwrap();
+    let all: serde_json::Value = crate::schemas::parsed(&done(folder, &["snapshot", "list"], &["--json"]));
     let of = |one: &serde_json::Value| {
         (one["name"].as_str().unwrap().to_owned(), one["unique_bytes"].as_u64().unwrap())
     };
@@ -147,8 +146,7 @@ fn snapshots_are_exports_that_survive_kills_and_return_their_space() {
         }
         assert_eq!(list(folder), []);
         assert!(content(&server, "proximal", 8 * MIB) == now, "{kind}");
-        let status: serde_json::Value =
-            serde_json::from_str(&done(folder, &["status"], &["--json"])).unwrap();
+        let status: serde_json::Value = crate::schemas::parsed(&done(folder, &["status"], &["--json"]));
         let layers = status["layers"].as_array().unwrap();
         let layer = layers.iter().find(|layer| layer["name"] == "proximal").unwrap();
         assert_eq!(layer["counters"]["blocks_of_snapshots"], 0);

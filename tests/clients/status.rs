@@ -31,7 +31,7 @@ fn a_server_says_how_it_is() {
         assert!(status_text.contains("1 now, 1 so far") && status_text.contains("4 KiB"), "{status_text}");
         assert!(status_text.contains("component 0"), "{status_text}");
         let (_, status_text) = status(&["--json"]);
-        let status_text: serde_json::Value = serde_json::from_str(&status_text).unwrap();
+        let status_text = crate::schemas::parsed(&status_text);
         assert_eq!(
             (&status_text["requests"], &status_text["io"], &status_text["process"]),
             (&1.into(), &kind.into(), &server.id().into())

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::raw::Raw;
+use crate::schemas::parsed;
 use crate::server::{Server, volume};
 use crate::sparse;
 
@@ -62,16 +63,16 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
     let Some(folder) = killed() else { return };
     let folder = folder.path();
     let before = std::fs::read(folder.join("bopt.img")).unwrap();
-    let checked: serde_json::Value =
-        serde_json::from_str(&done(folder, &["check", "--data", "--json"])).unwrap();
+    let checked = parsed(&done(folder, &["check", "--data", "--json"]));
     assert_eq!((&checked[0]["error"], &checked[0]["unreadable"]), (&serde_json::Value::Null, &0.into()));
     let dirty = checked[0]["dirty_pages"].as_u64().unwrap();
     assert!((1..=40).contains(&dirty) && !is_home(folder), "{checked}");
     let dump = done(folder, &["dump"]);
+    parsed(&dump);
     std::fs::write(folder.join("dump.json"), &dump).unwrap();
     assert!(std::fs::read(folder.join("bopt.img")).unwrap() == before, "they write nothing");
     refused(folder, &["restore", "dump.json"], "--replace");
-    done(folder, &["restore", "dump.json", "--replace"]);
+    parsed(&done(folder, &["restore", "dump.json", "--replace", "--json"]));
     assert_eq!(done(folder, &["dump"]), dump);
     for (text, expected) in
         [("{", "found no dump"), ("[1]", "found no dump"), ("{\"layer\": 1}", "a dump that is none")]
@@ -81,7 +82,7 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
     }
     let rescued = done(folder, &["rescue"]);
     assert!(rescued.contains(&format!("{dirty} pages written")) && is_home(folder), "{rescued}");
-    assert!(done(folder, &["rescue", "--json"]).contains("\"pages\":0"));
+    assert_eq!(parsed(&done(folder, &["rescue", "--json"]))[0]["pages"], 0);
     std::fs::remove_file(folder.join("bopt.img")).unwrap();
     refused(folder, &["check"], "bopt.img");
 }

@@ -6,7 +6,7 @@ use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy};
 use seekless_trace::Trace;
 
 use crate::input::Input;
-use crate::output;
+use crate::output::{self, Form};
 use crate::parse::speed;
 use crate::progress::Progress;
 use crate::setup::DEFAULT_DRIVE;
@@ -39,9 +39,8 @@ pub struct Arguments {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Plays the trace with each remedy, and prints the verdict.
@@ -54,7 +53,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
     let advice = advise::advise(&trace, &drive, arguments.speed, arguments.seed, &shown)?;
     drop(progress);
-    if arguments.json { output::json(&advice) } else { output::print(&text(&advice)) }
+    arguments.form.print(&advice, "remedies", || text(&advice))
 }
 
 /// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.

@@ -8,7 +8,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Record;
+use seekless_core::names::perhaps;
 use seekless_trace::Reader;
 use seekless_trace::write::{Losses, Output, Packing, Provenance, TARGETS, Tables, Target, Writer, Written};
 use serde::Serialize;
@@ -63,7 +65,7 @@ pub struct Arguments {
 }
 
 /// A trace that was written.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct WrittenTrace {
     /// Path of the file; `-` is standard output.
     pub file: String,
@@ -79,8 +81,8 @@ pub struct WrittenTrace {
     pub warnings: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Summary<'a> {
     from: &'a str,
     sources: Vec<Source>,
     records_read: u64,
@@ -88,7 +90,7 @@ struct Summary<'a> {
     written: &'a WrittenTrace,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Source {
     path: String,
     /// Size in bytes; `None` for standard input.
@@ -104,7 +106,10 @@ fn target(name: &str) -> Result<&'static Target, String> {
     match Target::named(name) {
         Some(target) => Ok(target),
         None if name == "parquet" => Err(NO_PARQUET.to_owned()),
-        None => Err(format!("found '{name}', expected {}", known())),
+        None => {
+            let perhaps = perhaps(name, TARGETS.iter().map(|target| target.name));
+            Err(format!("found '{name}', expected {}{perhaps}", known()))
+        }
     }
 }
 
@@ -153,10 +158,7 @@ impl Writing {
             Output::file(&self.output, self.force)
         };
         let output = output.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => anyhow::anyhow!(
-                "{}: found a file of that name, expected none; --force replaces it",
-                self.output.display()
-            ),
+            ErrorKind::AlreadyExists => output::exists(&self.output),
             _ => self.error(error),
         })?;
         Writer::new(target, output, provenance).map_err(|error| self.error(error))

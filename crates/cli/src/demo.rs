@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, Parser};
+use schemars::JsonSchema;
 use seekless_lab::outcome::Comparison;
 use seekless_trace::{Stats, StatsOptions, expand};
 use serde::Serialize;
@@ -23,6 +24,9 @@ const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 /// copying would take half of it.
 const SHARE: (&str, &str) = ("--background-share", "40");
 
+/// The report, if none is named.
+const REPORT: &str = "report.html";
+
 /// Arguments of `demo`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -30,9 +34,12 @@ Examples:
   seekless demo
   seekless demo --report appstart2.report.html")]
 pub struct Arguments {
-    /// Write the report to this file
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    report: PathBuf,
+    /// Write the report to this file [default: report.html, which is overwritten]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Overwrite the file
+    #[arg(long, requires = "report")]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -46,8 +53,8 @@ struct Defaults {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Output<'a> {
     stats: &'a Stats,
     comparison: &'a Comparison,
     report: &'a Path,
@@ -55,7 +62,8 @@ struct Output<'a> {
 
 /// Runs the demo.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    output::expect_folder(&arguments.report)?;
+    let report = arguments.report.as_deref().unwrap_or(Path::new(REPORT));
+    output::expect_room(report, arguments.force || arguments.report.is_none())?;
     let recording = recording()?;
     let trace = load(std::slice::from_ref(&recording))?;
     output::warn(&trace.warnings);
@@ -74,15 +82,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             SHARE.1
         ))?;
     }
-    lab::write_report(&arguments.report, &stats, &compared)?;
+    lab::write_report(report, &stats, &compared)?;
     if arguments.json {
-        return output::json(&Output { stats: &stats, comparison: &compared, report: &arguments.report });
+        return output::json(&Output { stats: &stats, comparison: &compared, report });
     }
     output::print(&format!(
         "Disk time saved by BORG: {} between reconfigurations, {} with all its own work counted\nReport: {}\n",
         percent(compared.reduction_pct),
         percent(compared.net_reduction_pct),
-        arguments.report.display()
+        report.display()
     ))
 }
 

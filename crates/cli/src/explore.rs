@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use seekless_lab::check::history;
 use seekless_lab::explore::campaign::{Campaign, Explored};
@@ -35,11 +36,12 @@ const BROKEN: &str = "a promise is broken, see above";
 pub const HELP: &str = "\
 Examples:
   seekless lab explore mapper.toml --workload churn
-  seekless lab explore mapper.toml --workload churn:hot=90% --clients 8 --states 1000000 --seed 7
+  seekless lab explore mapper.toml --workload churn:hot=90% --clients 8 --seed 7
   seekless lab explore borg.toml --commands 20 --requests 400
   seekless lab explore mapper.toml --all 3
-  seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
-  seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script --history lost.history";
+  seekless lab explore mapper.toml --workload churn --json | jq .states
+  seekless lab explore mapper.toml --save lost.script
+  seekless lab explore mapper.toml --script lost.script --history lost.history";
 
 /// Arguments of `lab explore`.
 #[derive(Args)]
@@ -117,14 +119,17 @@ pub struct Arguments {
     /// Write the result to this file in `JUnit` XML: a case for the promises, and one for each edge
     #[arg(long, value_name = "FILE", conflicts_with_all = ["script", "time"])]
     junit: Option<PathBuf>,
+    /// Overwrite these files
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     volume: String,
     workload: String,
     seed: u64,
@@ -164,13 +169,25 @@ struct Output {
     script: Option<String>,
 }
 
+/// JSON output of a script's replay.
+#[derive(JsonSchema, Serialize)]
+pub struct Replayed<'a> {
+    script: &'a Path,
+    /// Runs of the script, each ended by a power cut.
+    runs: usize,
+    /// The violation, if there was one.
+    finding: Option<&'a str>,
+}
+
 /// Runs the exploration.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = file::read(&arguments.volume)?;
+    for file in [&arguments.save, &arguments.history, &arguments.junit].into_iter().flatten() {
+        output::expect_room(file, arguments.force)?;
+    }
     if let Some(script) = &arguments.script {
         return replay_script(&description, script, arguments);
     }
-    arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
     let load = arguments.workload.as_deref().map(workload::parse).transpose()?;
     let began = clock_gettime(ClockId::Monotonic).tv_sec as u64;
     let mut seed = arguments.seed;
@@ -272,7 +289,7 @@ fn replay_script(description: &Description, script: &Path, arguments: &Arguments
     fits.map_err(|why| anyhow::anyhow!("{}: {why}", script.display()))?;
     let violation = replayed(description, &case, arguments.history.as_deref())?;
     if arguments.json {
-        output::json(&serde_json::json!({ "script": script, "runs": case.0.len(), "finding": violation }))?;
+        output::json(&Replayed { script, runs: case.0.len(), finding: violation.as_deref() })?;
     } else {
         output::print(&format!(
             "{}: {}\n",

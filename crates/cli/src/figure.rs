@@ -1,12 +1,16 @@
 //! `seekless lab figure`: figures of the papers, as text, JSON and SVG.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command};
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use seekless_drive::spec;
 use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options, Prices};
@@ -15,7 +19,7 @@ use seekless_trace::{ReadOptions, Trace};
 use serde::Serialize;
 
 use crate::Usage;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, number};
@@ -27,7 +31,7 @@ Examples:
   seekless lab figure freeblock-5
   seekless lab figure freeblock-2 --svg usage.svg
   seekless lab figure borg-6 --trace data/svnserver2
-  seekless lab figure proximal-table-1 --json | jq '.rows[] | [.kind, .requests, .strand_ms, .paper_strand_ms]'
+  seekless lab figure proximal-table-1 --json | jq '.rows[].strand_ms'
   seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
 
 What each shows, and how close it is to its paper: docs/book/figures.md.";
@@ -36,7 +40,7 @@ What each shows, and how close it is to its paper: docs/book/figures.md.";
 #[derive(Args)]
 pub struct Arguments {
     /// Name of the figure [default: list all]
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|entry| entry.name)), hide_possible_values = true)]
+    #[arg(value_name = "NAME", value_parser = FigureName, hide_possible_values = true)]
     name: Option<String>,
     /// List the figures instead
     #[arg(long, conflicts_with = "name")]
@@ -72,19 +76,38 @@ pub struct Arguments {
     /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The parser of a figure's name, which a shell completes.
+#[derive(Clone)]
+struct FigureName;
+
+impl TypedValueParser for FigureName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let name = StringValueParser::new().parse_ref(command, arg, value)?;
+        if figure::find(&name).is_some() {
+            return Ok(name);
+        }
+        let known = FIGURES.map(|entry| entry.name);
+        let perhaps = perhaps(&name, known);
+        let why = format!("found the figure '{name}', expected one of: {}{perhaps}\n", known.join(", "));
+        Err(clap::Error::raw(ErrorKind::InvalidValue, why).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(FIGURES.iter().map(|entry| PossibleValue::new(entry.name))))
+    }
 }
 
 /// Computes the figure, or lists all.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(arguments.json) };
+    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(&arguments.form) };
     if let Some(path) = &arguments.svg {
-        if path.exists() && !arguments.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
-        output::expect_folder(path)?;
+        output::expect_room(path, arguments.force)?;
     }
     let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
     let (traces, starts) = (arguments.recordings(entry)?, arguments.listed(entry)?);
@@ -97,7 +120,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.svg {
         output::file(path, &shown.svg())?;
     }
-    if arguments.json { output::json(&shown.json()) } else { output::print(&text(&shown)) }
+    arguments.form.print(&shown.json(), shown.entry.rows, || text(&shown))
 }
 
 impl Arguments {
@@ -176,8 +199,8 @@ fn processor_s() -> f64 {
 }
 
 /// A figure in the list.
-#[derive(Serialize)]
-struct Known {
+#[derive(JsonSchema, Serialize)]
+pub struct Known {
     name: &'static str,
     title: &'static str,
     source: &'static str,
@@ -187,7 +210,7 @@ struct Known {
     requests: u64,
 }
 
-fn list(json: bool) -> anyhow::Result<()> {
+fn list(form: &Form) -> anyhow::Result<()> {
     let known = FIGURES.map(|entry| Known {
         name: entry.name,
         title: entry.title,
@@ -197,14 +220,13 @@ fn list(json: bool) -> anyhow::Result<()> {
         counted: entry.counted,
         requests: entry.usual,
     });
-    if json {
-        return output::json(&known.as_slice());
-    }
-    let mut table = Table::new(&["name", "shows", "the paper says"]);
-    for figure in known {
-        table.row([figure.name, figure.title, figure.paper_says]);
-    }
-    output::print(&table.text())
+    form.print_list(&known, || {
+        let mut table = Table::new(&["name", "shows", "the paper says"]);
+        for figure in &known {
+            table.row([figure.name, figure.title, figure.paper_says]);
+        }
+        table.text()
+    })
 }
 
 fn text(shown: &Shown) -> String {

@@ -6,7 +6,7 @@ use seekless_lab::hits::{Hits, Simulated};
 use seekless_layers::cache::policy::Kind;
 
 use crate::input::Input;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, number};
@@ -33,9 +33,8 @@ pub struct Arguments {
     /// Sizes of the cache
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "16MiB,64MiB,256MiB", value_parser = size)]
     size: Vec<Size>,
-    /// Print a JSON array instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 fn size(text: &str) -> Result<Size, String> {
@@ -64,7 +63,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     drop(progress);
-    if arguments.json { output::json(&hits) } else { output::print(&text(&hits)) }
+    arguments.form.print_list(&hits, || text(&hits))
 }
 
 fn text(hits: &[Hits]) -> String {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, Op, Record};
 use seekless_trace::{DESCRIBED, FORMATS, Format, Reader};
 use serde::Serialize;
 
 use crate::input::Reading;
-use crate::output;
+use crate::output::Form;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::{count, counted, sectors, size, span};
@@ -35,14 +36,13 @@ pub struct Arguments {
     /// List the formats that can be read instead
     #[arg(long, conflicts_with = "files")]
     formats: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// JSON output of `trace info`.
-#[derive(Serialize)]
-struct Info<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Info<'a> {
     format: &'static str,
     files: Vec<File>,
     records: u64,
@@ -58,13 +58,13 @@ struct Info<'a> {
     warnings: &'a [String],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct File {
     path: String,
     bytes: u64,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, JsonSchema, Serialize)]
 struct Device {
     number: String,
     records: u64,
@@ -72,7 +72,7 @@ struct Device {
 }
 
 /// A format in `trace info --formats`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Known {
     name: &'static str,
     summary: &'static str,
@@ -83,12 +83,12 @@ struct Known {
     open_units: String,
 }
 
-#[derive(Serialize)]
-struct Formats {
+#[derive(JsonSchema, Serialize)]
+pub struct Formats {
     formats: Vec<Known>,
 }
 
-fn formats(json: bool) -> anyhow::Result<()> {
+fn formats(form: &Form) -> anyhow::Result<()> {
     let known = |format: &&'static Format| Known {
         name: format.name,
         summary: format.summary,
@@ -96,14 +96,14 @@ fn formats(json: bool) -> anyhow::Result<()> {
         open_units: open_units(format),
     };
     let formats: Vec<Known> = FORMATS.iter().chain(DESCRIBED).map(known).collect();
-    if json {
-        return output::json(&Formats { formats });
-    }
-    let mut table = Table::new(&["format", "reader", "options", "what it is"]);
-    for format in &formats {
-        table.row([format.name, format.reader, &format.open_units, format.summary]);
-    }
-    output::print(&table.text())
+    let known = Formats { formats };
+    form.print(&known, "formats", || {
+        let mut table = Table::new(&["format", "reader", "options", "what it is"]);
+        for format in &known.formats {
+            table.row([format.name, format.reader, &format.open_units, format.summary]);
+        }
+        table.text()
+    })
 }
 
 /// The units that a format leaves open, with their defaults.
@@ -118,7 +118,7 @@ fn open_units(format: &Format) -> String {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.formats {
-        return formats(arguments.json);
+        return formats(&arguments.form);
     }
     let progress = Progress::spinner("reading the trace");
     let mut reader = Reader::open(&arguments.files, &arguments.reading.options(false))?;
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         devices: devices.into_iter().map(name).collect(),
         warnings: reader.warnings(),
     };
-    if arguments.json { output::json(&info) } else { output::print(&info_text(&info)) }
+    arguments.form.print(&info, "devices", || info_text(&info))
 }
 
 /// Statistics of a trace.

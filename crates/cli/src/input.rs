@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seekless_core::Size;
-use seekless_trace::{Columns, Fixed, Format, ReadOptions, TimeUnit};
+use seekless_core::names::perhaps;
+use seekless_trace::{Columns, DESCRIBED, FORMATS, Fixed, Format, ReadOptions, TimeUnit};
 
 /// How to read the files of a trace.
 #[derive(Args, Clone, Default)]
@@ -33,8 +34,10 @@ pub struct Reading {
 }
 
 fn format(name: &str) -> Result<&'static Format, String> {
-    Format::named(name)
-        .ok_or_else(|| format!("found '{name}', expected a name that trace info --formats lists"))
+    Format::named(name).ok_or_else(|| {
+        let perhaps = perhaps(name, FORMATS.iter().chain(DESCRIBED).map(|format| format.name));
+        format!("found '{name}', expected a name that trace info --formats lists{perhaps}")
+    })
 }
 
 impl Reading {

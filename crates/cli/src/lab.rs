@@ -24,7 +24,7 @@ use crate::explore;
 use crate::figure;
 use crate::hits;
 use crate::judge;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line, pace_line};
@@ -41,23 +41,25 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   seekless lab compare --trace data/mail
-  seekless lab compare --trace data/mail --over 100GiB --bopt 256MiB --json | jq .net_reduction_pct
-  seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html
-  seekless lab compare --trace data/mail --layer none,cache,borg --option cache.size=64MiB
+  seekless lab compare --trace data/mail --bopt 256MiB --json |
+    jq .net_reduction_pct
+  seekless lab compare --trace data/mail --reconfigure 8 --report mail.html
+  seekless lab compare --trace data/mail --layer none,cache,borg \\
+    --option cache.size=64MiB
   seekless lab compare plain.toml stack.toml --trace data/mail
 
 Volume files may hold any layers, one over another; the first file is the base, the others are compared with it. \
 What can be written in them: docs/book/workloads.md; the figures: docs/book/comparison.md.")]
     Compare(Box<Compare>),
     /// Run one variant: a trace or a workload, on any volume
-    #[command(after_help = "\
+    #[command(override_usage = RUN_USAGE, after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
   seekless lab run --trace data/mail --events mail.events --page 3054577
   seekless lab run --workloads
-  seekless lab run --workload random --layer none --requests 20000 --size 4KiB --reads 67
+  seekless lab run --workload random --layer none --requests 20000 --reads 67
   seekless lab run --workload oltp:mpl=20 --layer none --for 10m
-  seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m --json
+  seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m
   seekless lab run VOLUME.toml --trace data/mail
 
 Volume files and their keys: docs/book/workloads.md.")]
@@ -88,6 +90,12 @@ Volume files and their keys: docs/book/workloads.md.")]
     Sweep(sweep::Arguments),
 }
 
+/// That of clap has no line breaks.
+const RUN_USAGE: &str = "\
+seekless lab run [OPTIONS] --workload WORKLOAD [VOLUME.toml]
+       seekless lab run [OPTIONS] --trace FILES... [VOLUME.toml]
+       seekless lab run --workloads";
+
 /// Arguments of `lab compare`.
 #[derive(Args)]
 pub struct Compare {
@@ -104,12 +112,14 @@ pub struct Compare {
     /// of the log, some 80 times
     #[arg(long)]
     bounds: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Write the comparison to this HTML file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Overwrite the HTML file
+    #[arg(long, requires = "report")]
+    force: bool,
 }
 
 /// What to run.
@@ -184,9 +194,11 @@ pub struct Run {
     /// Of the events, write only what a layer did to this 4 KiB page of the volume
     #[arg(long, value_name = "N", requires = "events")]
     page: Option<u64>,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    /// Overwrite the file of events
+    #[arg(long, requires = "events")]
+    force: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Runs the subcommand.
@@ -212,7 +224,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         arguments.setup.experiments()?;
     }
     let play = Play { bounds: arguments.bounds, ..arguments.setup.play()? };
-    arguments.report.as_deref().map_or(Ok(()), output::expect_folder)?;
+    arguments.report.as_deref().map_or(Ok(()), |file| output::expect_room(file, arguments.force))?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
     let compared = if candidates.is_empty() {
@@ -221,11 +233,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         let bar = Progress::measured();
         compare_volumes(&trace, &candidates, &play, &|now| bar.at(now.what, now.done, now.of))?
     };
-    if arguments.json {
-        output::json(&compared)?;
-    } else {
-        output::print(&comparison::text(&compared))?;
-    }
+    arguments.form.print(&compared, "variants", || comparison::text(&compared))?;
     if let Some(report) = &arguments.report {
         let stats = characterised(&trace, &StatsOptions::default());
         write_report(report, &stats, &compared)?;
@@ -275,7 +283,7 @@ pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyh
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {
     if arguments.load.workloads {
-        return list(arguments.json);
+        return list(&arguments.form);
     }
     let render = match &arguments.load.workload {
         Some(workload) => run_load(arguments, workload)?,
@@ -309,7 +317,7 @@ fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     };
     drop(bar);
     events.map_or(Ok(()), EventFile::end)?;
-    render(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
+    arguments.form.of(&variant, "phases", || comparison::variant_text(&setup, &variant))
 }
 
 fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
@@ -337,7 +345,7 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     outcome.options.clone_from(&spec);
     drop(progress);
     events.map_or(Ok(()), EventFile::end)?;
-    render(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
+    arguments.form.of(&outcome, "", || text(&volume.line(), &spec, &outcome))
 }
 
 fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<()> {
@@ -351,17 +359,8 @@ fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<(
 
 impl Run {
     fn events(&self) -> anyhow::Result<Option<EventFile>> {
-        self.events.as_deref().map(EventFile::create).transpose()
+        self.events.as_deref().map(|path| EventFile::create(path, self.force)).transpose()
     }
-}
-
-/// Prints the outcome as JSON or as text.
-fn render(
-    json: bool,
-    value: &impl serde::Serialize,
-    text: impl FnOnce() -> String,
-) -> anyhow::Result<String> {
-    if json { Ok(serde_json::to_string(value)? + "\n") } else { Ok(text()) }
 }
 
 /// Writes events, a line each. The run goes on after a failed write; the error is reported at its end.
@@ -376,7 +375,8 @@ struct Lines {
 }
 
 impl EventFile {
-    fn create(path: &Path) -> anyhow::Result<EventFile> {
+    fn create(path: &Path, force: bool) -> anyhow::Result<EventFile> {
+        output::expect_room(path, force)?;
         let file = File::create(path).with_context(|| path.display().to_string())?;
         let lines = Rc::new(RefCell::new(Lines { out: BufWriter::new(file), failed: None }));
         Ok(EventFile { path: path.to_owned(), lines })

@@ -8,11 +8,13 @@
 mod advise;
 mod comparison;
 mod convert;
+mod csv;
 mod demo;
 mod drive;
 mod explore;
 mod figure;
 mod filling;
+mod help;
 mod hits;
 mod info;
 mod input;
@@ -27,6 +29,7 @@ mod progress;
 mod record;
 mod report;
 mod scan;
+mod schema;
 mod setup;
 mod starts;
 mod stats;
@@ -44,7 +47,7 @@ pub use seekless_layers as layers;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use seekless_layers::registry;
 use seekless_volume::live::Level;
 
@@ -53,13 +56,12 @@ use seekless_volume::live::Level;
 #[command(
     version = manual::version(),
     arg_required_else_help = true,
-    max_term_width = 100,
     after_help = "\
 Examples:
-  seekless demo                                      compare on a real trace that ships
-  seekless advise data/mail                          whether anything would help
-  seekless trace stats data/mail                     statistics of that workload
-  seekless lab compare --trace data/mail --json      savings by BORG on it
+  seekless demo                              compare on a real trace that ships
+  seekless advise data/mail                  whether anything would help
+  seekless trace stats data/mail             statistics of that workload
+  seekless lab compare --trace data/mail     savings by BORG on it
 
 Sizes and times are read and written with units: 4GiB, 512KiB, 1.5ms, 30s.
 Exit codes: 0 success, 1 an error, 2 invalid arguments, 3 a finding (lab judge, lab explore, lab replay)."
@@ -91,6 +93,9 @@ enum Command {
     /// Show throughput and response times of a running volume
     #[command(after_help = top::HELP)]
     Top(top::Arguments),
+    /// Print the schema of a command's JSON, or list them
+    #[command(after_help = schema::HELP)]
+    Schema(schema::Arguments),
     /// Write the manual pages
     #[command(after_help = manual::MAN_HELP)]
     Man(manual::Man),
@@ -154,7 +159,9 @@ pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
         output::complain(&format!("error: SEEKLESS_MUTANT: {error}"));
         return ExitCode::from(2);
     }
-    let done = match Program::parse().command {
+    let matches = help::command().get_matches();
+    let program = Program::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match program.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Trace(command) => trace::run(command),
@@ -162,6 +169,7 @@ pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Volume(command) => volume::run(command),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
     };

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::{Program, output};
+use crate::{help, output};
 
 /// Examples, as `--help` shows them.
 pub const MAN_HELP: &str = "\
@@ -18,7 +18,7 @@ Examples:
 /// Examples, as `--help` shows them.
 pub const COMPLETIONS_HELP: &str = "\
 Examples:
-  seekless completions bash > ~/.local/share/bash-completion/completions/seekless
+  seekless completions bash > /etc/bash_completion.d/seekless
   seekless completions zsh > ~/.zfunc/_seekless
   seekless completions fish > ~/.config/fish/completions/seekless.fish";
 
@@ -40,7 +40,7 @@ pub struct Completions {
 
 /// Writes the manual pages.
 pub fn man(arguments: &Man) -> anyhow::Result<()> {
-    let command = Program::command();
+    let command = help::command();
     if let Some(folder) = &arguments.folder {
         return clap_mangen::generate_to(command, folder).with_context(|| folder.display().to_string());
     }
@@ -52,7 +52,7 @@ pub fn man(arguments: &Man) -> anyhow::Result<()> {
 /// Writes a shell's completions.
 pub fn completions(arguments: &Completions) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Program::command(), "seekless", &mut script);
+    clap_complete::generate(arguments.shell, &mut help::command(), "seekless", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 

@@ -7,9 +7,13 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use clap::Args;
 use seekless_trace::write::Output;
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::csv;
+use crate::schema::{self, Printed};
 use crate::text::shell_word;
 
 /// Writes `text` to stdout.
@@ -21,9 +25,115 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes `value` to stdout as JSON, in one line.
-pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string(value)? + "\n"))
+/// How to print a result.
+#[derive(Args)]
+pub struct Form {
+    /// Print JSON instead of text; `seekless schema` describes it
+    #[arg(long)]
+    pub json: bool,
+    /// Print a list of the JSON as CSV instead: the main one, or this one, such as --csv=LIST; a name that there is not
+    /// lists them
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "json")]
+    csv: Option<String>,
+}
+
+impl Form {
+    /// Whether it is for people.
+    pub fn is_text(&self) -> bool {
+        !self.json && self.csv.is_none()
+    }
+
+    /// Whether it is CSV.
+    pub fn is_csv(&self) -> bool {
+        self.csv.is_some()
+    }
+
+    /// A result in this form; `main` is the list that is printed as CSV.
+    pub fn of(
+        &self,
+        value: &impl Printed,
+        main: &str,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<String> {
+        if self.is_text() { Ok(text()) } else { self.data(json_text(value)?, main) }
+    }
+
+    /// Prints a result; `main` is the list that is printed as CSV.
+    pub fn print(
+        &self,
+        value: &impl Printed,
+        main: &str,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        print(&self.of(value, main, text)?)
+    }
+
+    /// Prints a result that is a list.
+    pub fn print_list(&self, values: &[impl Printed], text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.is_text() {
+            return print(&text());
+        }
+        print(&self.data(line(&values.iter().map(named).collect::<Vec<_>>())?, "")?)
+    }
+
+    /// Prints a server's answer, which may have more keys than this version knows.
+    pub fn print_as<T: Printed>(&self, answer: &Value, main: &str) -> anyhow::Result<()> {
+        print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main)?)
+    }
+
+    fn data(&self, json: String, main: &str) -> anyhow::Result<String> {
+        match &self.csv {
+            Some(name) => csv::of(&json, name, main),
+            None => Ok(json),
+        }
+    }
+}
+
+/// A line of JSON: an object that names its schema.
+pub fn json_text(value: &impl Printed) -> anyhow::Result<String> {
+    line(&named(value))
+}
+
+/// Writes an object that names its schema to stdout, in one line.
+pub fn json(value: &impl Printed) -> anyhow::Result<()> {
+    print(&json_text(value)?)
+}
+
+/// Writes an array of objects, each of which names its schema, to stdout, in one line.
+pub fn json_list(values: &[impl Printed]) -> anyhow::Result<()> {
+    print(&line(&values.iter().map(named).collect::<Vec<_>>())?)
+}
+
+/// As [`json`], for a server's answer, which may have more keys than this version knows.
+pub fn json_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
+    print(&line(&Named { schema: schema::id(T::NAME), value: answer })?)
+}
+
+/// As [`json_list`], for a server's answer.
+pub fn json_list_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
+    let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+    print(&line(&each.map(|value| Named { schema: schema::id(T::NAME), value }).collect::<Vec<_>>())?)
+}
+
+/// Writes JSON to stdout that is no object, in one line.
+pub fn json_untagged(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&line(value)?)
+}
+
+fn line(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(value)? + "\n")
+}
+
+/// An object with the name of its schema as the first key.
+#[derive(Serialize)]
+struct Named<'a, T> {
+    schema: String,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+fn named<T: Printed>(value: &T) -> Named<'_, T> {
+    Named { schema: schema::id(T::NAME), value }
 }
 
 /// Writes a line to stderr.
@@ -48,6 +158,17 @@ pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
         _ if path.is_dir() => anyhow::bail!("{}: found a folder, expected a file", path.display()),
         _ => Ok(()),
     }
+}
+
+/// Checks before long work that a file can be written: its folder exists, and no file of that name does, unless `force`.
+pub fn expect_room(path: &Path, force: bool) -> anyhow::Result<()> {
+    expect_folder(path)?;
+    if path.exists() && !force { Err(exists(path)) } else { Ok(()) }
+}
+
+/// The error of a file that exists.
+pub fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{}: found a file of that name, expected none; --force overwrites it", path.display())
 }
 
 /// Writes a file, whole or not at all, replacing an existing one. Errors name it.

@@ -28,17 +28,10 @@ impl Progress {
         self.0.set_message(what.to_owned());
     }
 
-    /// Progress of a job that knows how far it is.
+    /// Progress of a job that knows how far it is, with the time left. As everything, it fits 80 columns.
     pub fn measured() -> Progress {
         let bar = Progress::bar();
-        bar.set_style(style("{msg:<24} [{bar:40}] {percent:>3} %  {elapsed}").progress_chars("=> "));
-        Progress(bar)
-    }
-
-    /// Progress of a job that knows how far it is and takes long: with the time left.
-    pub fn with_time_left() -> Progress {
-        let bar = Progress::bar();
-        let line = "{msg:<24} [{bar:40}] {percent:>3} %  {pos} of {len}  {elapsed}, {eta} left";
+        let line = "{msg:<24.24} [{bar:16}] {percent:>3} %  {elapsed}, about {eta} left";
         bar.set_style(style(line).progress_chars("=> "));
         Progress(bar)
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_lab::report::trace::{Accesses, FIGURES, Picture, Subject, TEXT_BYTES, report};
 use seekless_trace::{Analysis, Stats, StatsOptions};
 use serde::Serialize;
@@ -23,7 +24,7 @@ pub const HELP: &str = "\
 Examples:
   seekless trace report data/mail -o mail.html
   seekless trace report data/mail data/svnserver2 -o both.html
-  seekless trace report week.csv.gz -o week.html --volume web_0 --interval 1d --svg pictures
+  seekless trace report week.csv.gz -o week.html --volume web_0 --interval 1d
 
 The page is self-contained: no network, no other file. It is below 8 MB for traces of any
 length. Its figures are those of `seekless trace stats` with the same options.";
@@ -64,7 +65,7 @@ struct Read {
 }
 
 /// JSON output about the picture of addresses over time.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Shown<'a> {
     /// Requests in the picture.
     requests: u64,
@@ -80,7 +81,7 @@ struct Shown<'a> {
     processes: Vec<(&'a str, u64)>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct TraceOutput<'a> {
     name: &'a str,
     files: &'a [String],
@@ -89,14 +90,14 @@ struct TraceOutput<'a> {
     stats: &'a Stats,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ToldFile {
     path: String,
     bytes: u64,
 }
 
-#[derive(Serialize)]
-struct Output<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Output<'a> {
     page: &'a ToldFile,
     pictures: &'a [ToldFile],
     traces: Vec<TraceOutput<'a>>,
@@ -151,7 +152,7 @@ impl Arguments {
         let page = Some(self.output.clone()).filter(|_| !self.is_stdout());
         for path in page.into_iter().chain(pictures) {
             if !self.force && path.exists() {
-                bail!("{}: found a file of that name, expected none; --force replaces it", path.display());
+                return Err(output::exists(&path));
             }
         }
         if self.traces.iter().filter(|path| *path == Path::new("-")).count() > 1 {

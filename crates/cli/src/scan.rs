@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
@@ -30,7 +31,7 @@ Examples:
   seekless lab scan --drive wd-re3-1tb --workload oltp:mpl=20 --for 1h
   seekless lab scan --trace data/svnserver2
   seekless lab scan --workload oltp:mpl=7 --scrub class=free wanted=8GiB
-  seekless lab scan --drive quantum-atlas-10k --freeblock-policy paper --scheduler fcfs --scans 10 --json
+  seekless lab scan --drive quantum-atlas-10k --scheduler fcfs --scans 10 --json
 
 How it is free: docs/book/freeblock.md.";
 
@@ -79,8 +80,8 @@ pub struct Arguments {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     drive: String,
     workload: String,
     scheduler: String,

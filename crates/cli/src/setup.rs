@@ -1,6 +1,7 @@
 //! Options of an experiment: drive, layer, queue, pace.
 
 use clap::{Args, ValueEnum};
+use seekless_core::names;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
@@ -284,10 +285,11 @@ impl Setup {
             let found = registry::find(name).filter(|entry| fits(entry));
             if name != NONE && found.is_none() {
                 let fit = registry::all().filter(|entry| fits(entry));
-                let known: Vec<&str> = fit.map(|entry| entry.name).collect();
-                let known = known.join(", ");
+                let fitting: Vec<&str> = fit.map(|entry| entry.name).collect();
+                let known = fitting.join(", ");
+                let perhaps = names::perhaps(name, fitting.iter().copied().chain([NONE]));
                 let why = format!(
-                    "--layer: found '{name}', expected {known} or none; a volume file can stack them"
+                    "--layer: found '{name}', expected {known} or none; a volume file can stack them{perhaps}"
                 );
                 return Err(Usage(why).into());
             }

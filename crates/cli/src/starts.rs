@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use seekless_drive::{QueueOptions, spec};
 use seekless_lab::starts::{PAUSE, Start, Starts, Sums, Timed, parse, think_for};
 use seekless_layers::registry;
@@ -12,7 +14,7 @@ use seekless_volume::{Component, Description};
 use serde::Serialize;
 
 use crate::Usage;
-use crate::output;
+use crate::output::{self, Form};
 use crate::parse::{number_or_text, option};
 use crate::progress::Progress;
 use crate::table::Table;
@@ -22,8 +24,8 @@ use crate::text::number;
 pub const HELP: &str = "\
 Examples:
   seekless lab starts data/appstart2 --starts data/appstart2.starts
-  seekless lab starts data/appstart2 --starts data/appstart2.starts --layer launch,cdp --json
-  seekless lab starts data/appstart2 --starts data/appstart2.starts --option quiet=50ms --think 1
+  seekless lab starts data/appstart2 --starts data/appstart2.starts --json
+  seekless lab starts data/appstart2 --starts data/appstart2.starts --think 1
 
 A list of starts has a line for each: seconds from the first event, program, round. The layers learn from all of \
 them as they go; the rounds from --judge on are judged. Paper and definitions: docs/book/launching.md.";
@@ -56,9 +58,8 @@ pub struct Arguments {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Share of a cold start that a warm one takes: Eclipse's in the paper, 7.6 of 15.8 s.
@@ -70,15 +71,15 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     drive: String,
     think: f64,
     judged_from_round: u32,
     layers: Vec<OfLayer>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct OfLayer {
     layer: String,
     programs: Vec<Row>,
@@ -86,7 +87,7 @@ struct OfLayer {
 }
 
 /// A program's judged starts, or all programs'.
-#[derive(Clone, Default, Serialize)]
+#[derive(Clone, Default, JsonSchema, Serialize)]
 struct Row {
     program: String,
     starts: u64,
@@ -153,13 +154,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(bar);
     let drive = arguments.drive.clone();
     let output = Output { drive, think, judged_from_round: arguments.judge, layers };
-    if arguments.json { output::json(&output) } else { output::print(&text_of(&output)) }
+    arguments.form.print(&output, "layers.programs", || text_of(&output))
 }
 
 fn with_layer(bare: &Description, name: &str, options: &[(String, String)]) -> anyhow::Result<Description> {
-    let entry = registry::find(name)
-        .filter(|entry| (entry.defaults)().contains_key("quiet"))
-        .ok_or_else(|| Usage(format!("--layer: found '{name}', expected launch or cdp")))?;
+    let entry =
+        registry::find(name).filter(|entry| (entry.defaults)().contains_key("quiet")).ok_or_else(|| {
+            Usage(format!(
+                "--layer: found '{name}', expected launch or cdp{}",
+                perhaps(name, ["launch", "cdp"])
+            ))
+        })?;
     let table: toml::Table =
         options.iter().map(|(key, value)| (key.clone(), number_or_text(value))).collect();
     entry.check(&table).map_err(|refused| Usage(format!("--option: {refused}")))?;

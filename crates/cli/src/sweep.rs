@@ -9,12 +9,13 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use seekless_lab::sweep::{Report, Row, Sweep, SweepError, Task, expand, file, hash_file};
 use serde::Serialize;
 
 use self::rows::Rows;
 use crate::manual;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::text::{count, counted, shell_word};
 
@@ -25,7 +26,7 @@ Examples:
   seekless lab sweep sweep.toml --list
   seekless lab sweep sweep.toml --out results --json | jq '.best[0]'
   seekless lab sweep sweep.toml --out results --shard $SLURM_ARRAY_TASK_ID/16
-  parallel seekless lab sweep sweep.toml --out results --threads 1 --shard {}/4 ::: 1 2 3 4
+  parallel seekless lab sweep sweep.toml --out results --shard {}/4 ::: 1 2 3 4
   seekless lab sweep merge sweep.toml results
 
 A sweep that was interrupted continues when it is started again. The file and the results: docs/book/sweep.md.";
@@ -54,12 +55,11 @@ pub struct Arguments {
     /// Number of threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     threads: Option<u16>,
-    /// List the tasks instead of running them; with --json one object a line, complete
+    /// List the tasks instead of running them; with --json one object a line
     #[arg(long, conflicts_with_all = ["out", "threads"])]
     list: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Subcommands of `lab sweep`.
@@ -82,9 +82,8 @@ struct Merge {
     /// Folder of table and report [default: the first of the folders]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// A part of a sweep: of N parts, the I-th has the tasks I, I + N, I + 2 N and so on.
@@ -116,8 +115,8 @@ impl Shard {
 }
 
 /// A finished shard.
-#[derive(Serialize)]
-struct Done {
+#[derive(JsonSchema, Serialize)]
+pub struct Done {
     shard: usize,
     shards: usize,
     tasks: u64,
@@ -152,7 +151,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (sweep, tasks) = tasks(path)?;
     let shard = arguments.shard.unwrap_or(Shard::WHOLE);
     if arguments.list {
-        return list(shard.tasks(&tasks), arguments.json);
+        return list(shard.tasks(&tasks), &arguments.form);
     }
     let folder = arguments.out.clone().unwrap_or_else(|| path.with_extension("results"));
     let rows = Rows::create(&folder, &tasks, &format!(".{}-{}", shard.number, shard.of))?;
@@ -162,7 +161,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             left.push(task);
         }
     }
-    let progress = Progress::with_time_left();
+    let progress = Progress::measured();
     runner::run(&left, &rows, usize::from(arguments.threads.unwrap_or(0)), &progress)?;
     drop(progress);
     if arguments.shard.is_some() {
@@ -174,9 +173,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             tasks_in_all: tasks.len() as u64,
             ran: left.len() as u64,
         };
-        return if arguments.json { output::json(&done) } else { output::print(&done.text(path, &folder)) };
+        return arguments.form.print(&done, "", || done.text(path, &folder));
     }
-    finish(&sweep, &tasks, &[rows], &folder, arguments.json)
+    finish(&sweep, &tasks, &[rows], &folder, &arguments.form)
 }
 
 fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
@@ -184,7 +183,7 @@ fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
     let folders = arguments.folders.iter().map(|folder| Rows::open(folder, &tasks));
     let folders = folders.collect::<anyhow::Result<Vec<_>>>()?;
     let out = arguments.out.as_ref().or(arguments.folders.first()).cloned().unwrap_or_default();
-    finish(&sweep, &tasks, &folders, &out, arguments.json)
+    finish(&sweep, &tasks, &folders, &out, &arguments.form)
 }
 
 /// The sweep of a file, and its tasks.
@@ -201,24 +200,23 @@ fn program() -> anyhow::Result<String> {
     Ok(format!("seekless {}, {}", manual::version(), hash.context("the file of this program")?))
 }
 
-fn list<'a>(tasks: impl Iterator<Item = &'a Task>, json: bool) -> anyhow::Result<()> {
+fn list<'a>(tasks: impl Iterator<Item = &'a Task>, form: &Form) -> anyhow::Result<()> {
+    if form.is_csv() {
+        return form.print_list(&tasks.cloned().collect::<Vec<_>>(), String::new);
+    }
     let mut lines = Vec::new();
     for task in tasks {
-        lines.push(if json {
-            serde_json::to_string(task)? + "\n"
-        } else {
-            format!("{}  {}\n", task.identity(), task.line())
-        });
+        lines.push(form.of(task, "", || format!("{}  {}\n", task.identity(), task.line()))?);
     }
     output::print(&lines.concat())
 }
 
 /// Writes the table and prints the report of all rows, which are in these folders.
-fn finish(sweep: &Sweep, tasks: &[Task], folders: &[Rows], out: &Path, json: bool) -> anyhow::Result<()> {
+fn finish(sweep: &Sweep, tasks: &[Task], folders: &[Rows], out: &Path, form: &Form) -> anyhow::Result<()> {
     let rows = all_rows(sweep, tasks, folders)?;
     write_table(sweep, tasks, &rows, out)?;
     let report = Report::of(sweep, tasks, &rows);
-    if json { output::json(&report) } else { output::print(&text::text(&report)) }
+    form.print(&report, "best", || text::text(&report))
 }
 
 /// The row of each task; an error if one is missing.

@@ -4,6 +4,7 @@
 //! times of its own needs no drive: then response times are unknown.
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_drive::{Model, QueueOptions};
 use seekless_lab::{LoadOutcome, arrivals, run_workload, workload};
 use seekless_trace::Volumes;
@@ -23,7 +24,7 @@ use crate::workload::{Span, requests_line};
 pub const HELP: &str = "\
 Examples:
   seekless trace synth oltp:mpl=20 --drive wd2500aaks --for 10m -o oltp.txt
-  seekless trace synth random:rate=100/s --over 100GiB --requests 50000 -o random.fio
+  seekless trace synth random:rate=100/s --over 100GiB --for 1h -o random.fio
   seekless lab run --workloads      the workloads, with their options
 
 A workload that waits for answers needs a drive: then the trace has the times of that drive. The
@@ -54,8 +55,8 @@ pub struct Arguments {
     seed: u64,
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Summary<'a> {
     #[serde(flatten)]
     written: &'a WrittenTrace,
     /// The drive, if there was one.

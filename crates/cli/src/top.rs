@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, Size};
 use seekless_volume::live::{IoStats, KindStats, Status};
 use serde::Serialize;
@@ -19,7 +20,7 @@ pub const HELP: &str = "\
 Examples:
   seekless top home.toml
   seekless top home.toml --interval 5s
-  seekless top /run/seekless/home.control --once --json | jq '.rows[] | select(.at == \"export\")'
+  seekless top home.toml --once --json | jq '.rows[] | select(.at == \"export\")'
 
 A row for each kind of request to an export, a layer or a device (a component or slice), with requests and bytes per second, \
 percentiles of response times in milliseconds (to an eighth, rounded down), and requests in flight. Response times are those \
@@ -44,8 +45,8 @@ pub struct Arguments {
 }
 
 /// Rates and response times in an interval.
-#[derive(Debug, Serialize)]
-struct Sample {
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Sample {
     /// The volume file.
     file: String,
     /// Seconds since the server started.
@@ -60,7 +61,7 @@ struct Sample {
 }
 
 /// Requests of a kind at a place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Row {
     /// `export`, `layer` or `device`.
     at: &'static str,
@@ -77,7 +78,7 @@ struct Row {
 }
 
 /// A layer's copies, and its background work.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct LayerRow {
     name: String,
     /// Part of pages or reads that its copies served; null if there was none to serve.

@@ -12,10 +12,13 @@ mod serve;
 mod snapshot;
 pub mod status;
 mod tell;
-mod tools;
+pub mod tools;
 mod upgrade;
 
 use clap::Subcommand;
+use schemars::JsonSchema;
+use seekless_volume::live::Resized;
+use serde::Serialize;
 
 /// Subcommands of `volume`.
 #[derive(Subcommand)]
@@ -102,4 +105,18 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Umount(arguments) => mount::umount(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
     }
+}
+
+/// JSON output of a command to a running volume.
+#[derive(JsonSchema, Serialize)]
+pub struct Done {
+    /// The command that ended.
+    done: String,
+}
+
+/// JSON output of `volume resize`.
+#[derive(JsonSchema, Serialize)]
+pub struct Grown {
+    /// The components that grew.
+    resized: Vec<Resized>,
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use seekless_lab::workload::client::Limit;
 use seekless_lab::workload::{Opt, WINDOW, WORKLOADS};
@@ -10,7 +11,7 @@ use seekless_lab::{LoadOutcome, Run};
 use seekless_volume::duration;
 use serde::Serialize;
 
-use crate::output;
+use crate::output::Form;
 use crate::table::Table;
 use crate::text::{count, counted, number, percent, seconds, size};
 
@@ -39,8 +40,8 @@ pub fn positive_time(text: &str) -> Result<Nanos, String> {
 }
 
 /// A workload in the list.
-#[derive(Serialize)]
-struct Known {
+#[derive(JsonSchema, Serialize)]
+pub struct Known {
     name: &'static str,
     does: &'static str,
     source: &'static str,
@@ -48,7 +49,7 @@ struct Known {
     options: Vec<KnownOption>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct KnownOption {
     key: &'static str,
     default: &'static str,
@@ -56,7 +57,7 @@ struct KnownOption {
 }
 
 /// Lists the workloads with their options and defaults.
-pub fn list(json: bool) -> anyhow::Result<()> {
+pub fn list(form: &Form) -> anyhow::Result<()> {
     let option = |option: &Opt| KnownOption { key: option.key, default: option.default, what: option.what };
     let known = WORKLOADS.iter().map(|entry| Known {
         name: entry.name,
@@ -66,11 +67,12 @@ pub fn list(json: bool) -> anyhow::Result<()> {
         options: entry.options.iter().map(option).collect(),
     });
     let known: Vec<Known> = known.collect();
-    if json {
-        return output::json(&known);
-    }
+    form.print_list(&known, || list_text(&known))
+}
+
+fn list_text(known: &[Known]) -> String {
     let mut out = String::new();
-    for workload in &known {
+    for workload in known {
         let _ = writeln!(out, "{}: {}\n  from: {}", workload.name, workload.does, workload.source);
         let mut table = Table::new(&["", "", ""]);
         for option in &workload.options {
@@ -88,7 +90,7 @@ pub fn list(json: bool) -> anyhow::Result<()> {
     }
     out.push_str(&table.text());
     out.push_str("\nTyped as NAME:KEY=VALUE,...: oltp:mpl=20,think=10ms\n");
-    output::print(&out)
+    out
 }
 
 /// The text of a run's outcome; `setup` describes the volume.

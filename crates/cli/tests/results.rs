@@ -235,8 +235,17 @@ fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
 #[test]
 fn one_variant_runs_and_tells_its_events() {
     let events = folder().join("events");
-    let run =
-        ["lab", "run", "--trace", SMALL, "--events", events.to_str().unwrap(), "--option", "rehearse=false"];
+    let run = [
+        "lab",
+        "run",
+        "--trace",
+        SMALL,
+        "--events",
+        events.to_str().unwrap(),
+        "--option",
+        "rehearse=false",
+        "--force",
+    ];
     let variant = json(&run);
     assert_eq!(variant["name"], "borg");
     let all = std::fs::read_to_string(&events).unwrap();

@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
 use crate::measure::{Cost, Hits, LayerTraffic, Readiness, Reconfigured, SnapshotSpace};
 use crate::model::Modelled;
+use crate::names::perhaps;
 use crate::record::Record;
 use crate::request::{Account, Class, Hints, Op};
 use crate::units::{Extent, Lba, Nanos};
@@ -358,7 +359,8 @@ fn without_snapshots() -> IoError {
 pub fn unknown_command(layer: &'static str, found: &str, commands: &[&str]) -> IoError {
     let expected =
         if commands.is_empty() { "none: it has no commands".to_owned() } else { commands.join(" or ") };
-    let why = format!("found the command '{found}', expected {expected}");
+    let perhaps = perhaps(found, commands.iter().copied());
+    let why = format!("found the command '{found}', expected {expected}{perhaps}");
     IoError::new(ErrorKind::Unsupported, layer, None, why)
 }
 

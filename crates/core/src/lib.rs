@@ -16,6 +16,7 @@ pub mod measure;
 pub mod meter;
 pub mod model;
 pub mod mutant;
+pub mod names;
 pub mod record;
 pub mod request;
 pub mod runtime;

@@ -4,6 +4,7 @@
 //! clock is the model's own. *QQ RMS* compares the sorted times, *paired RMS* each request with itself: only the second
 //! shows whether the model knows where the head is.
 
+use schemars::JsonSchema;
 use seekless_core::{Extent, Nanos, Op};
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ pub struct Measured {
 }
 
 /// Whether a request's think time is before or after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Think {
     /// Before the request.
@@ -34,7 +35,7 @@ pub enum Think {
 }
 
 /// Differences between the model and the real drive.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Fidelity {
     /// Number of requests compared.
     pub requests: u64,

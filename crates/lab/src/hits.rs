@@ -1,6 +1,7 @@
 //! Hit ratios of eviction policies on a trace: caches of pages without data or time, as libCacheSim has them.
 
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
 use seekless_core::{Op, PAGE_BYTES, Record};
 use seekless_layers::cache::policy::{Access, Kind, Policy};
 use serde::Serialize;
@@ -22,7 +23,7 @@ struct Counted {
 }
 
 /// Hits of a policy in a cache of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Hits {
     /// Name of the policy.
     pub policy: String,

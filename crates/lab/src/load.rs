@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use seekless_core::runtime::{Runtime, Task};
 use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
@@ -28,7 +29,7 @@ use seekless_volume::description::Description;
 pub const REQUESTS: u64 = 10_000;
 
 /// Results of a workload, and the work of its drives.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct LoadOutcome {
     /// Name of the workload.
     pub workload: String,
@@ -89,7 +90,7 @@ pub struct LoadOutcome {
 }
 
 /// Head time of a request, in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct HeadTimeMs {
     /// Seek.
     pub seek: f64,

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use seekless_drive::Work;
 use serde::Serialize;
 
 use crate::workload::answers::Responses;
 
 /// Head time by part, in seconds. `busy_s` is the sum of the four parts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct HeadTime {
     /// Total.
     pub busy_s: f64,
@@ -37,7 +38,7 @@ impl HeadTime {
 }
 
 /// The drive's work in one stretch of the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct DriveWork {
     /// Head time.
     #[serde(flatten)]
@@ -61,7 +62,7 @@ pub struct DriveWork {
 }
 
 /// A phase: a range of the trace's requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Phase {
     /// `N1`, `R1`, `N2`, ... as in the BORG paper; `final` is the write-back of dirty pages after the last request.
     pub name: String,
@@ -90,7 +91,7 @@ pub struct Phase {
 }
 
 /// What BORG could reach at most in a phase, as head time for clients' requests in seconds: see [`crate::bounds`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct PhaseBounds {
     /// With all of the phase's requests known.
     pub oracle_s: f64,
@@ -105,7 +106,7 @@ pub struct PhaseBounds {
 }
 
 /// What BORG could reach at most in a run: the base's busy time saved, copies not counted, in per cent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Bounds {
     /// In the phases of `reduction_pct`.
     pub between: BoundPct,
@@ -116,7 +117,7 @@ pub struct Bounds {
 }
 
 /// Reductions of the bounds, in per cent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct BoundPct {
     /// With each phase's own future known.
     pub oracle_pct: f64,
@@ -128,7 +129,7 @@ pub struct BoundPct {
 
 /// Traffic above a layer, and below it to its devices. A seek is a request that does not start where the last one of
 /// its side ended, whatever a queue and a drive made of it later.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct TrafficFigures {
     /// Requests of clients, at addresses of the volume.
     pub above: Side,
@@ -151,7 +152,7 @@ pub struct TrafficFigures {
 }
 
 /// Traffic of one side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Side {
     /// Reads and writes.
     pub requests: u64,
@@ -170,7 +171,7 @@ pub struct Side {
 }
 
 /// A reconfiguration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Reconfiguration {
     /// `R1`, ...
     pub name: String,
@@ -193,7 +194,7 @@ pub struct Reconfiguration {
 }
 
 /// One stage of a reconfiguration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Stage {
     /// The paper's name for it.
     pub name: String,
@@ -204,7 +205,7 @@ pub struct Stage {
 }
 
 /// One variant of the system, over the whole trace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Variant {
     /// `vanilla`, or the name of the layer or the volume file.
     pub name: String,
@@ -262,7 +263,7 @@ pub struct Variant {
 
 /// How the trace was played. With volume files, the drive and queue are those of the base's first drive;
 /// [`Variant::volume`] describes each.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Settings {
     /// Files of the trace.
     pub trace: Vec<String>,
@@ -311,7 +312,7 @@ pub struct Settings {
 }
 
 /// A whole comparison.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Comparison {
     /// How the trace was played.
     pub settings: Settings,

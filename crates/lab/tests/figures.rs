@@ -176,7 +176,7 @@ fn small() -> Spec {
 fn a_free_scan_costs_the_foreground_nothing() {
     let options = Options { drive: Some(small()), requests: Some(1), seed: 1, ..Options::default() };
     let eight = draw(find("freeblock-8").unwrap(), &options, &|_| ()).unwrap();
-    assert!(eight.json()["points"].as_array().unwrap().len() == 30);
+    assert!(serde_json::to_value(eight.json()).unwrap()["points"].as_array().unwrap().len() == 30);
     let column = |key| eight.main.column(key).into_iter().flatten().collect::<Vec<f64>>();
     assert!(column("foreground_delta_ns").iter().all(|&delta| delta == 0.0));
     let parts = ["seek_pct", "rotation_pct", "transfer_pct", "idle_pct"].map(column);
@@ -254,7 +254,7 @@ fn every_figure_has_its_picture_and_the_same_again() {
                 // Of a recording, as many as are reconfigured for.
                 drawn(entry.name, Some(if entry.recordings.is_empty() { 60 } else { 500 }))
             };
-            (figure.json(), figure.svg())
+            (serde_json::to_value(figure.json()).unwrap(), figure.svg())
         };
         // Concurrently, as this is the longest of all tests.
         #[allow(clippy::disallowed_methods)]

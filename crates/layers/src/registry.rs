@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
+use seekless_core::names;
 use seekless_core::{BlockDevice, ErrorKind, IoError, Layer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -258,6 +259,11 @@ pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name == name)
+}
+
+/// End of an error message about a name that no layer has: which one may be meant.
+pub fn perhaps(name: &str) -> String {
+    names::perhaps(name, all().map(|entry| entry.name))
 }
 
 #[cfg(test)]

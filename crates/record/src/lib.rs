@@ -19,6 +19,7 @@ pub mod translate;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use serde::Serialize;
 
@@ -58,7 +59,7 @@ pub struct Request {
 }
 
 /// Progress of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Tally {
     /// Seconds since it began.
     pub seconds: f64,
@@ -86,7 +87,7 @@ pub enum Message<'a> {
 }
 
 /// Reason for the end of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// SIGINT, SIGTERM or SIGHUP.
@@ -98,7 +99,7 @@ pub enum End {
 }
 
 /// Result of a recording.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Summary {
     /// The kernel's name of the device.
     pub device: String,

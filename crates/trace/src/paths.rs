@@ -3,9 +3,11 @@
 //!
 //! Faults: names of missing files, file names that are not UTF-8 (never part of a recording).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use seekless_core::names;
 
 use crate::compressed;
 use crate::error::TraceError;
@@ -47,7 +49,9 @@ fn recording(base: &Path) -> Result<Vec<PathBuf>, TraceError> {
         }
         let name = base.file_name().unwrap_or_default().to_string_lossy();
         let name = name.strip_suffix(".blktrace").unwrap_or(&name);
-        let expected = format!("a file, or the files {name}.blktrace.0, {name}.blktrace.1 ... beside it");
+        let perhaps = names::perhaps(name, beside(base).iter().map(String::as_str));
+        let expected =
+            format!("a file, or the files {name}.blktrace.0, {name}.blktrace.1 ... beside it{perhaps}");
         TraceError::Missing { file: base.to_owned(), expected }
     };
     let name = base.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?;
@@ -69,6 +73,16 @@ fn recording(base: &Path) -> Result<Vec<PathBuf>, TraceError> {
         return Err(missing());
     }
     Ok(by_cpu.into_values().map(|(_, file)| file).collect())
+}
+
+/// Names of files and recordings in the folder of a missing one.
+fn beside(base: &Path) -> BTreeSet<String> {
+    let folder = base.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .map(|name| name.split_once(".blktrace.").map_or(name.clone(), |(base, _)| base.to_owned()))
+        .collect()
 }
 
 /// The names of the recordings that files of single CPUs belong to.

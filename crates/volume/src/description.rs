@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use seekless_core::names::perhaps;
 use seekless_core::{Class, Extent, Lba, Size};
 use seekless_layers::Refused;
 use seekless_layers::registry::{Entry, Sizes};
@@ -305,7 +306,13 @@ impl<C: Leaf> Description<C> {
         let Some(layer) = self.layers.get(name) else {
             let all = [names(&self.components), names(&self.slices), names(&self.layers)];
             let known: Vec<String> = all.into_iter().filter(|some| !some.is_empty()).collect();
-            return Err(self.invalid(by, format!("'{name}'"), format!("one of: {}", known.join(", "))));
+            let all = self.components.keys().chain(self.slices.keys()).chain(self.layers.keys());
+            let perhaps = perhaps(name, all.map(String::as_str));
+            return Err(self.invalid(
+                by,
+                format!("'{name}'"),
+                format!("one of: {}{perhaps}", known.join(", ")),
+            ));
         };
         if above.iter().any(|above| above == name) {
             return Err(self.invalid(

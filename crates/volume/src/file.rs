@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use seekless_core::names::{nearest_key, nearest_quoted};
 use seekless_core::{Class, Extent, SECTOR_BYTES, Size};
 use seekless_layers::schedule::Schedule;
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Description, Export, Layer, Leaf, Tls, VolumeError, Window};
-use crate::nearest::nearest;
 use crate::settings::{Ranges, check_ranges};
 
 #[derive(Deserialize)]
@@ -37,11 +37,6 @@ struct File<K> {
 /// What a text that is no volume file should be.
 const KEYS: &str =
     "the keys of a volume file: component, slice, layer, export, control, metrics, tls, clients, explore";
-
-/// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
-fn error_line(text: &str) -> &str {
-    text.lines().next_back().unwrap_or_default()
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,8 +125,8 @@ pub fn read_text_of<C: Leaf>(path: &Path) -> Result<(Description<C>, String), Vo
 pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
     let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
         let found = error.to_string().trim_end().to_owned();
-        let meant = found.split_once("expected").and_then(|(text, known)| nearest(error_line(text), known));
-        let expected = meant.map_or_else(|| KEYS.to_owned(), |meant| format!("perhaps `{meant}`"));
+        let expected =
+            nearest_key(&found).map_or_else(|| KEYS.to_owned(), |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
     })?;
     let invalid = |key: String, found: String, expected: &str| VolumeError {
@@ -214,7 +209,11 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     };
     let Some(entry) = registry::find(&is) else {
         let known: Vec<&str> = registry::all().map(|layer| layer.name).collect();
-        return Err(invalid(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
+        return Err(invalid(
+            key,
+            format!("'{is}'"),
+            format!("a layer: {}{}", known.join(", "), registry::perhaps(&is)),
+        ));
     };
     let given: BTreeSet<String> = keys.keys().cloned().collect();
     let no_device = |key: &str, found: Option<toml::Value>, expected: &str| {
@@ -251,7 +250,7 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     });
     let reconfigure = reconfigure.transpose()?;
     entry.check(&keys).map_err(|Refused { key, found, expected }| {
-        let expected = match nearest(&found, &expected) {
+        let expected = match nearest_quoted(&found, &expected) {
             Some(meant) if expected.matches('`').count() > 2 => format!("{expected}; perhaps `{meant}`"),
             _ => expected,
         };

@@ -9,7 +9,6 @@ pub mod file;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod model;
-mod nearest;
 pub mod settings;
 pub mod simulated;
 pub mod tree;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use seekless_core::runtime::Runtime;
 use seekless_drive::calibrate::{self, Calibration, Comparison, Options};
@@ -62,8 +63,8 @@ pub struct Calibrate {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Calibrated<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Calibrated<'a> {
     device: &'a str,
     simulated: bool,
     found: &'a Calibration,
@@ -91,9 +92,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
     }
     if let Some(path) = &arguments.output {
         output::expect_folder(path)?;
-        if path.exists() && !arguments.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, arguments.force)?;
     }
     let truth = simulated(&arguments.device)?;
     if let Some(spec) = truth.as_ref().filter(|spec| spec.actuators > 1) {

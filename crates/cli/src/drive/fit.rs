@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_drive::fit::{Fitted, fit};
 use serde::Serialize;
 
@@ -42,8 +43,8 @@ pub struct Fit {
 }
 
 /// Errors of the fitted drive.
-#[derive(Serialize)]
-struct Output {
+#[derive(JsonSchema, Serialize)]
+pub struct Output {
     /// On the half that it was fitted to.
     first: Validated,
     /// On the other half.
@@ -53,9 +54,7 @@ struct Output {
 /// `seekless drive fit`
 pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let path = &arguments.output;
-    if path.exists() && !arguments.force {
-        anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-    }
+    output::expect_room(path, arguments.force)?;
     let spec = drive(&arguments.drive)?;
     let measured = measured(&arguments.trace, &spec)?;
     let progress = Progress::measured();

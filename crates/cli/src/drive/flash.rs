@@ -1,5 +1,6 @@
 //! `seekless drive list` and `show` for flash drives.
 
+use schemars::JsonSchema;
 use seekless_core::SECTOR_BYTES;
 use seekless_drive::FlashSpec;
 use serde::Serialize;
@@ -10,7 +11,8 @@ use crate::table::Table;
 use crate::text::{number, size};
 
 /// A flash drive in the list.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Flash")]
 pub struct Summary {
     pub name: String,
     title: String,
@@ -50,7 +52,7 @@ impl Summary {
 }
 
 /// A flash drive with all figures.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct Shown<'a> {
     #[serde(flatten)]
     spec: &'a FlashSpec,

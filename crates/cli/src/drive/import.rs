@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::SECTOR_BYTES;
 use seekless_drive::import::{Imported, disksim};
 use serde::Serialize;
@@ -41,8 +42,8 @@ pub struct Import {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Summary<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Summary<'a> {
     name: &'a str,
     output: Option<&'a Path>,
     capacity_bytes: u64,
@@ -62,9 +63,7 @@ pub fn run(import: &Import) -> anyhow::Result<()> {
         }
         return output::print(&text);
     };
-    if path.exists() && !import.force {
-        anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-    }
+    output::expect_room(path, import.force)?;
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     let capacity_bytes = spec.sectors * SECTOR_BYTES;
     if import.json {

@@ -1,12 +1,12 @@
 //! `seekless drive`: known drives, and their accuracy.
 
-mod calibrate;
+pub mod calibrate;
 mod calibrated;
-mod fit;
-mod flash;
-mod import;
-mod show;
-mod validate;
+pub mod fit;
+pub mod flash;
+pub mod import;
+pub mod show;
+pub mod validate;
 mod words;
 
 use clap::Subcommand;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::disk::Drive;
 use seekless_drive::spec::{WriteBack, shipped};
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::flash;
 use super::words::{capacity, power_rows};
-use crate::output;
+use crate::output::{self, Form};
 use crate::table::Table;
 use crate::text::{count, number, size};
 
@@ -31,9 +32,8 @@ Examples:
 /// Arguments of `drive list`.
 #[derive(Args)]
 pub struct List {
-    /// Print one JSON array instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Arguments of `drive show`.
@@ -47,9 +47,16 @@ pub struct Show {
     /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// A drive in the JSON list.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum Listed {
+    Disk(Summary),
+    Flash(flash::Summary),
 }
 
 /// `seekless drive list`
@@ -61,11 +68,9 @@ pub fn list(list: &List) -> anyhow::Result<()> {
             Model::Flash(spec) => flash.push(flash::Summary::of(&spec)),
         }
     }
-    if !list.json {
-        return output::print(&[list_text(&disks), flash::list_text(&flash)].join("\n"));
-    }
-    let all = disks.iter().map(serde_json::to_value).chain(flash.iter().map(serde_json::to_value));
-    output::json(&all.collect::<Result<Vec<_>, _>>()?)
+    let text = [list_text(&disks), flash::list_text(&flash)].join("\n");
+    let all = disks.into_iter().map(Listed::Disk).chain(flash.into_iter().map(Listed::Flash));
+    list.form.print_list(&all.collect::<Vec<_>>(), || text)
 }
 
 /// `seekless drive show`
@@ -78,22 +83,21 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
                 anyhow::bail!("{found}; expected one that turns: there are no seeks or zones to draw");
             }
             let shown = flash::Shown::of(&spec);
-            return if show.json { output::json(&shown) } else { output::print(&flash::show_text(&spec)) };
+            return show.form.print(&shown, "", || flash::show_text(&spec));
         }
     };
     if let Some(path) = &show.svg {
-        if path.exists() && !show.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, show.force)?;
         output::file(path, &seekless_lab::report::drive(&spec))?;
     }
     let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
-    if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
+    show.form.print(&shown, "zone", || show_text(&shown))
 }
 
-/// A drive in the list.
-#[derive(Serialize)]
-struct Summary {
+/// A disk in the list.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Disk")]
+pub struct Summary {
     name: String,
     title: String,
     kind: &'static str,
@@ -153,8 +157,8 @@ fn known(spec: &Spec, figure: &str) -> String {
 }
 
 /// A drive with all figures.
-#[derive(Serialize)]
-struct Shown<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Shown<'a> {
     #[serde(flatten)]
     spec: &'a Spec,
     #[serde(rename = "computed")]

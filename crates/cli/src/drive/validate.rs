@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use seekless_core::Op;
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
@@ -54,7 +55,7 @@ pub struct Validate {
 }
 
 /// A part of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Half {
     /// All of them
@@ -86,7 +87,7 @@ enum Side {
 }
 
 /// Result of a validation.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct Validated {
     half: Half,
     think: Think,
@@ -105,9 +106,7 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
         None => think_side(&spec, &measured),
     };
     if let Some(path) = &validate.plot {
-        if path.exists() && !validate.force {
-            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
-        }
+        output::expect_room(path, validate.force)?;
         let accesses = accesses_as_measured(&mut Drive::new(&spec), &measured, think);
         let part = validate.half.of(measured.len());
         let title = format!("{}: {}", spec.name, spec.title);

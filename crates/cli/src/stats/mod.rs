@@ -12,7 +12,7 @@ use seekless_trace::stats::Survey;
 use seekless_trace::{Analysis, Intervals, Stats, StatsOptions, Surveyed};
 
 use crate::input::Input;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 
 pub use text::compact;
@@ -103,9 +103,8 @@ pub struct Arguments {
     input: Input,
     #[command(flatten)]
     how: Characterising,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Characterises a trace and prints the result.
@@ -114,7 +113,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let trace = survey(&arguments.input, &arguments.how)?;
     output::warn(&trace.warnings);
     let stats = characterise(&trace, &options)?;
-    if arguments.json { output::json(&stats) } else { output::print(&text(&stats)) }
+    arguments.form.print(&stats, "top_processes", || text(&stats))
 }
 
 /// First pass over a trace.

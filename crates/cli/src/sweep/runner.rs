@@ -116,11 +116,11 @@ mod tests {
         let rows = Rows::create(&folder.path().join("results"), &tasks, "").unwrap();
         write("a.load", "0.5 ; 16 ; 8 ; R\n");
         let task = [&tasks[0]];
-        let error = run(&task, &rows, 1, &Progress::with_time_left()).unwrap_err().to_string();
+        let error = run(&task, &rows, 1, &Progress::measured()).unwrap_err().to_string();
         assert!(error.contains("a.load: found content with the hash"), "{error}");
         assert!(rows.get(&tasks[0].identity()).unwrap().is_none());
         write("a.load", "0.5 ; 8 ; 8 ; R\n");
-        run(&task, &rows, 1, &Progress::with_time_left()).unwrap();
+        run(&task, &rows, 1, &Progress::measured()).unwrap();
         assert_eq!(rows.get(&tasks[0].identity()).unwrap().unwrap().error, None);
     }
 

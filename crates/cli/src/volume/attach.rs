@@ -9,6 +9,7 @@ use seekless_layers::registry;
 use seekless_volume::edit;
 use seekless_volume::live::{Attach, Question};
 
+use super::Done;
 use super::status::query;
 use crate::output;
 use crate::parse::option;
@@ -19,7 +20,8 @@ pub const HELP: &str = "\
 Examples:
   seekless volume attach home.toml borg --device bopt=/dev/disk/by-id/fast
   seekless volume attach home.toml scrub --option every=168h
-  seekless volume attach home.toml fast --is borg --over disk --device bopt=bopt.img --option write_buffer=0.5
+  seekless volume attach home.toml fast --is borg --over disk \\
+    --device bopt=bopt.img --option write_buffer=0.5
 
 The layer goes between the device and whatever uses it: clients stay connected, and the volume file names the layer before \
 it holds any data. Without --over it goes to the top. Devices of a layer must be unused: a file system, a partition table or \
@@ -71,7 +73,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (layer, is, over) = (layer.clone(), is.clone(), over.clone());
     let attach = Attach { layer, is, over, devices, options: options.collect(), replace: arguments.replace };
     let answer = query(volume, &Question::Attach(attach), None)?;
-    if arguments.json { output::json(&answer) } else { Ok(()) }
+    if arguments.json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }
 
 /// A path as the server finds it: beside the volume file as it is, else from here, whole.

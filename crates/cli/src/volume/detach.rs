@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use seekless_volume::live::Question;
 
+use super::Done;
 use super::status::query;
 use crate::output;
 
@@ -36,5 +37,5 @@ pub struct Arguments {
 /// Detaches the layer, and waits until it is gone.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let answer = query(&arguments.volume, &Question::Detach { layer: arguments.layer.clone() }, None)?;
-    if arguments.json { output::json(&answer) } else { Ok(()) }
+    if arguments.json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }

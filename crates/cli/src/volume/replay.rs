@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_volume::live::inputs::{Replayed, replay};
 use serde::Serialize;
 
@@ -31,8 +32,8 @@ pub struct Arguments {
 }
 
 /// JSON output.
-#[derive(Serialize)]
-struct Outcome {
+#[derive(JsonSchema, Serialize)]
+pub struct Outcome {
     turns: u64,
     jobs: u64,
     jobs_of_components: u64,
@@ -69,7 +70,7 @@ fn text(found: &Replayed, volume: &Path, json: bool) -> anyhow::Result<String> {
             complete,
             departed: found.diverged.clone(),
         };
-        return Ok(serde_json::to_string(&outcome)? + "\n");
+        return output::json_text(&outcome);
     }
     let mut table = Table::new(&["", ">"]);
     table.row(["volume", &volume.display().to_string()]);

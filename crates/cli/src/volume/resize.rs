@@ -8,6 +8,7 @@ use clap::Args;
 use seekless_core::Size;
 use seekless_volume::live::{Question, Resized};
 
+use super::Grown;
 use super::status::query;
 use crate::output;
 
@@ -40,7 +41,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let question = Question::Resize { component: arguments.component.clone() };
     let answer = query(&arguments.volume, &question, Some(Duration::from_secs(60)))?;
     if arguments.json {
-        return output::json(&answer);
+        return output::json_as::<Grown>(&answer);
     }
     let resized = answer.get("resized").cloned().unwrap_or_default();
     let resized: Vec<Resized> = serde_json::from_value(resized).context("an answer of another version")?;

@@ -14,7 +14,7 @@ pub const HELP: &str = "\
 Examples:
   seekless volume serve home.toml
   seekless volume serve home.toml --io threads
-  seekless volume serve home.toml --log-inputs home.inputs; seekless lab replay home.inputs
+  seekless volume serve home.toml --log-inputs home.inputs
 
 A volume file that serves a file, without layers:
   [component.disk]

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use seekless_core::Size;
 use seekless_volume::live::{OnSnapshot, Question, SnapshotStatus};
 
+use super::Done;
 use super::status::query;
 use crate::output;
 use crate::table::Table;
@@ -105,14 +106,14 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 fn change(named: Named, what: fn(String) -> OnSnapshot) -> anyhow::Result<()> {
     let Named { volume, name, layer, json } = named;
     let answer = query(&volume, &Question::Snapshot { layer, what: what(name) }, None)?;
-    if json { output::json(&answer) } else { Ok(()) }
+    if json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }
 
 fn list(Arguments { volume, layer, json }: Arguments) -> anyhow::Result<()> {
     let mut answer = query(&volume, &Question::Snapshot { layer, what: OnSnapshot::List }, None)?;
     let all = answer.get_mut("snapshots").map(serde_json::Value::take).unwrap_or_default();
     if json {
-        return output::json(&all);
+        return output::json_list_as::<SnapshotStatus>(&all);
     }
     let all: Vec<SnapshotStatus> = serde_json::from_value(all).context("an answer of another version")?;
     let mut table = Table::new(&["snapshot", ">size", ">unique", ">shared"]);

@@ -11,7 +11,7 @@ use clap::Args;
 use seekless_core::Size;
 use seekless_volume::live::{Doing, IoStats, KindStats, Question, Status, control_path};
 
-use crate::output;
+use crate::output::{self, Form};
 use crate::table::Table;
 use crate::text::{count, counted};
 
@@ -30,9 +30,8 @@ pub struct Arguments {
     /// Volume file that is being served, or its control socket
     #[arg(value_name = "VOLUME.toml|SOCKET")]
     volume: PathBuf,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Print a line every second: requests, dirty data, what is going on and how long it will take
     #[arg(long)]
     watch: bool,
@@ -47,8 +46,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return watch(arguments);
     }
     let answer = status(&arguments.volume)?;
-    if arguments.json {
-        return output::json(&answer);
+    if !arguments.form.is_text() {
+        return arguments.form.print_as::<Status>(&answer, "layers");
     }
     output::print(&text(&parsed(answer)?))
 }
@@ -70,10 +69,10 @@ fn watch(arguments: &Arguments) -> anyhow::Result<()> {
     for number in 1.. {
         let answer = status(&arguments.volume)?;
         let now = parsed(answer.clone())?;
-        if arguments.json {
-            output::json(&answer)?;
-        } else {
+        if arguments.form.is_text() {
             output::print(&(line(before.as_ref(), &now) + "\n"))?;
+        } else {
+            arguments.form.print_as::<Status>(&answer, "layers")?;
         }
         before = Some(now);
         if arguments.lines == Some(number) {

@@ -1,12 +1,15 @@
 //! `seekless volume check`, `dump`, `restore`, `repair`, `damage` and `rescue`: tools for a volume that is not being served.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use seekless_layers::registry;
 use seekless_volume::live::{Live, tools};
 use seekless_volume::{Description, file};
+use serde::Serialize;
 
 use super::serve::PROGRAM;
 use crate::output;
@@ -104,7 +107,7 @@ pub fn check(arguments: &Check) -> anyhow::Result<()> {
     let Check { which, data, json } = arguments;
     let all = tools::check(&which.volume, &which.description()?, which.layer(), *data)?;
     if *json {
-        output::json(&all)?;
+        output::json_list(&all)?;
     } else {
         for checked in &all {
             let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors } = checked;
@@ -135,10 +138,14 @@ pub struct Dump {
     json: bool,
 }
 
+/// JSON output of `volume dump`, which `volume restore` reads: the keys are those of the layer.
+#[derive(JsonSchema, Serialize)]
+pub struct Dumped(#[schemars(with = "BTreeMap<String, serde_json::Value>")] toml::Table);
+
 /// Prints the metadata.
 pub fn dump(arguments: &Dump) -> anyhow::Result<()> {
     let Dump { which, json: _ } = arguments;
-    output::json(&tools::dump(&which.volume, &which.description()?, which.layer())?)
+    output::json(&Dumped(tools::dump(&which.volume, &which.description()?, which.layer())?))
 }
 
 /// Arguments of `volume restore`.
@@ -157,13 +164,20 @@ pub struct Restore {
     json: bool,
 }
 
+/// JSON output of `volume restore`.
+#[derive(JsonSchema, Serialize)]
+pub struct Restored<'a> {
+    /// The file of the dump.
+    restored: &'a Path,
+}
+
 /// Writes the metadata.
 pub fn restore(arguments: &Restore) -> anyhow::Result<()> {
     let Restore { which, dump, replace, json } = arguments;
     let text = std::fs::read_to_string(dump).with_context(|| dump.display().to_string())?;
     let table = tools::parse_dump(&text).with_context(|| dump.display().to_string())?;
     tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace)?;
-    if *json { output::json(&serde_json::json!({ "restored": dump })) } else { Ok(()) }
+    if *json { output::json(&Restored { restored: dump }) } else { Ok(()) }
 }
 
 /// Arguments of `volume repair`.
@@ -179,12 +193,21 @@ pub struct Repair {
     json: bool,
 }
 
+/// JSON output of `volume repair`.
+#[derive(JsonSchema, Serialize)]
+pub struct RepairedPages<'a> {
+    /// Pages that the device below has not.
+    pages: u64,
+    /// What could not be repaired.
+    given_up: &'a [String],
+}
+
 /// Repairs into a new area.
 pub fn repair(arguments: &Repair) -> anyhow::Result<()> {
     let Repair { which, to, json } = arguments;
     let repaired = tools::repair(&which.volume, &which.description()?, which.layer(), to)?;
     if *json {
-        return output::json(&serde_json::json!({ "pages": repaired.pages, "given_up": repaired.given_up }));
+        return output::json(&RepairedPages { pages: repaired.pages, given_up: &repaired.given_up });
     }
     print_lines("given up: ", &repaired.given_up)?;
     let pages = counted(repaired.pages, "page");
@@ -215,6 +238,13 @@ pub struct Damage {
     json: bool,
 }
 
+/// JSON output of `volume damage`.
+#[derive(JsonSchema, Serialize)]
+pub struct Damaged<'a> {
+    /// The place, in words.
+    damaged: &'a str,
+}
+
 /// Damages a layer.
 pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
     let Damage { which, kind, list, destroy, json } = arguments;
@@ -223,7 +253,7 @@ pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
             .flat_map(|entry| entry.tools.damages().iter().map(move |kind| (entry.name, kind)));
         if *json {
             let all: Vec<_> = kinds.map(|(layer, (name, does))| [layer, *name, *does]).collect();
-            return output::json(&all);
+            return output::json_untagged(&all);
         }
         let lines = kinds.map(|(layer, (name, does))| format!("{layer} {name}: {does}\n"));
         return output::print(&lines.collect::<String>());
@@ -234,7 +264,7 @@ pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
     let kind = kind.as_deref().unwrap_or_default();
     let place = tools::damage(&which.volume, &which.description()?, which.layer(), kind)?;
     if *json {
-        return output::json(&serde_json::json!({ "damaged": place }));
+        return output::json(&Damaged { damaged: &place });
     }
     output::print(&format!("damaged: {place}\n"))
 }
@@ -257,7 +287,7 @@ pub fn rescue(arguments: &Rescue) -> anyhow::Result<()> {
     let Rescue { which, to, json } = arguments;
     let all = tools::rescue(&which.volume, &which.description()?, which.layer(), to.as_deref(), PROGRAM)?;
     if *json {
-        output::json(&all)?;
+        output::json_list(&all)?;
     } else {
         for tools::Rescued { layer, pages, errors } in &all {
             output::print(&format!("layer.{layer}: {} written\n", counted(*pages, "page")))?;

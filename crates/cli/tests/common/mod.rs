@@ -1,5 +1,8 @@
 //! Runs the real program as a user does, and provides files for it.
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub mod schemas;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -44,11 +47,11 @@ pub fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     }
 }
 
-/// As `quietly`, with the output as JSON.
+/// As `quietly`, with the output as JSON, which fits the schema that it names.
 pub fn json(arguments: &[&str]) -> serde_json::Value {
     let text = quietly(&[arguments, &["--json"]].concat());
     assert!(text.ends_with('\n'), "{arguments:?}");
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    schemas::parsed(&text)
 }
 
 /// A folder of this test process.

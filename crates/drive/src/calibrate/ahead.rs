@@ -3,6 +3,7 @@
 //! A place is read, the drive is left idle for some revolutions, the head is sent far away, and then one block is read:
 //! if it is cached, the answer is fast. Each trial uses a place of its own.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Unknown;
@@ -20,7 +21,7 @@ const MOST_BLOCKS: u64 = 1 << 16;
 const AS_QUICK: f64 = 1.25;
 
 /// Read-ahead as measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Ahead {
     /// Where read-ahead ends.
     pub kind: ReadAhead,

@@ -1,5 +1,6 @@
 //! The result of a calibration, each value with its interval.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ahead::Ahead;
@@ -12,7 +13,7 @@ use super::stats::Estimate;
 use super::zones::Zone;
 
 /// A drive as timed reads show it. Sectors have 512 bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Calibration {
     /// Capacity.
     pub sectors: u64,
@@ -56,7 +57,7 @@ pub struct Calibration {
 }
 
 /// A zone, or a piece of one: defects split zones.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct MeasuredZone {
     /// First sector.
     pub first: u64,

@@ -1,5 +1,6 @@
 //! Command overheads: a read hit, the interface per block, and a read miss without a seek.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Unknown;
@@ -23,7 +24,7 @@ const HALVINGS: usize = 13;
 const REST_TURNS: f64 = 40.0;
 
 /// Command overheads, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Overhead {
     /// A read hit of one block.
     pub hit_us: Estimate,

@@ -3,6 +3,7 @@
 //! The answer to a read elsewhere comes when its block passes: at the earliest when the head arrives, at the latest a
 //! turn later. A block whose angle is in the middle of the possible range halves that range.
 
+use schemars::JsonSchema;
 use seekless_core::{Nanos, Op};
 use serde::Serialize;
 
@@ -30,7 +31,7 @@ const SOONER: f64 = 0.7;
 const SHARE: f64 = 0.6;
 
 /// A seek time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Seek {
     /// Distance in cylinders.
     pub cylinders: u64,

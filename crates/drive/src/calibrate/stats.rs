@@ -1,9 +1,10 @@
 //! Medians and their intervals, and angles in turns. Only operations that are the same on every machine.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A value with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Estimate {
     /// The value.
     pub value: f64,

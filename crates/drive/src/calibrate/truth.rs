@@ -1,5 +1,6 @@
 //! Comparison of a calibration with the description of a simulated drive, the ground truth.
 
+use schemars::JsonSchema;
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Lba, Nanos, Op};
 use serde::Serialize;
@@ -16,7 +17,7 @@ const SECTORS: u64 = 8;
 const THINK: u64 = 20_000_000;
 
 /// Differences between a calibration and the truth.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Comparison {
     /// Error of the turn, in parts per million.
     pub turn_ppm: f64,

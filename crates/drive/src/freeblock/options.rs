@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use seekless_core::Nanos;
+use seekless_core::names::perhaps;
 use serde::{Deserialize, Serialize};
 
 /// How the best use of a gap is chosen.
@@ -37,7 +38,10 @@ impl FromStr for FreePolicy {
         [FreePolicy::Paper, FreePolicy::Weighted]
             .into_iter()
             .find(|policy| policy.to_string() == text)
-            .ok_or_else(|| format!("found '{text}', expected {}", FreePolicy::NAMES))
+            .ok_or_else(|| {
+                let perhaps = perhaps(text, ["paper", "weighted"]);
+                format!("found '{text}', expected {}{perhaps}", FreePolicy::NAMES)
+            })
     }
 }
 

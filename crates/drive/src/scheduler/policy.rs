@@ -3,12 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use serde::{Deserialize, Serialize};
 
 use super::{AgedSptf, CLook, Fcfs, Look, Scheduler, Sptf, SptfSw, Sstf};
 
 /// A scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Policy {
     /// In order of arrival.
@@ -91,7 +93,10 @@ impl FromStr for Policy {
             .find(|policy| policy.to_string() == text)
             .or_else(|| number("sptf-sw").map(Policy::SptfSw))
             .or_else(|| number("asptf").map(Policy::Asptf))
-            .ok_or_else(|| format!("found '{text}', expected {}", Policy::NAMES))
+            .ok_or_else(|| {
+                let perhaps = perhaps(text, ["fcfs", "look", "c-look", "sstf", "sptf"]);
+                format!("found '{text}', expected {}{perhaps}", Policy::NAMES)
+            })
     }
 }
 

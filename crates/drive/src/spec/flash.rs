@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, check_sources, fault, within};
 use super::{PowerSpec, QueueSpec};
 
 /// A flash drive, as described by its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
     /// Name on the command line.
@@ -32,7 +33,7 @@ pub struct FlashSpec {
 }
 
 /// Channels, the dies on each, and their pages.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellSpec {
     /// Channels, each with a bus of its own.
@@ -57,7 +58,7 @@ pub struct CellSpec {
 }
 
 /// Handling of a command before and after the cells.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerSpec {
     /// The controller's time per command; it handles one at a time.

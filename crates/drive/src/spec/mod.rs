@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use check::SpecFault;
+use schemars::JsonSchema;
+use seekless_core::names::{nearest_key, perhaps};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::FIGURES;
@@ -31,7 +33,7 @@ pub use queue::QueueSpec;
 pub use shingled::ShingledSpec;
 
 /// A drive, as described by its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Name on the command line.
@@ -100,7 +102,7 @@ pub enum SpecError {
     Unknown {
         /// The name.
         name: String,
-        /// The known names.
+        /// The known names, and which one may be meant.
         known: String,
     },
     /// A flash drive, where a disk is needed.
@@ -118,7 +120,7 @@ pub enum SpecError {
         error: std::io::Error,
     },
     /// The file is not TOML, lacks a key, or has an unknown one.
-    #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md", .error.to_string().trim_end())]
+    #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md{}", .error.to_string().trim_end(), perhaps_key(.error))]
     Syntax {
         /// The file.
         file: String,
@@ -166,12 +168,11 @@ fn read_text(name: &str) -> Result<(String, String), SpecError> {
             std::fs::read_to_string(name).map_err(|error| SpecError::Io { file: name.to_owned(), error })?;
         return Ok((name.to_owned(), text));
     }
-    match shipped::text(name) {
-        Some(text) => Ok((format!("drives/{name}.toml"), text.to_owned())),
-        None => {
-            Err(SpecError::Unknown { name: name.to_owned(), known: shipped().collect::<Vec<_>>().join(", ") })
-        }
+    if let Some(text) = shipped::text(name) {
+        return Ok((format!("drives/{name}.toml"), text.to_owned()));
     }
+    let known = shipped().collect::<Vec<_>>().join(", ") + &perhaps(name, shipped());
+    Err(SpecError::Unknown { name: name.to_owned(), known })
 }
 
 /// Parses the description of a disk; `file` is for messages.
@@ -205,6 +206,11 @@ fn checked(file: &str, text: &str, found: check::Checked) -> Result<(), SpecErro
         found,
         expected,
     })
+}
+
+/// The key that is meant.
+fn perhaps_key(error: &toml::de::Error) -> String {
+    nearest_key(&error.to_string()).map_or_else(String::new, |meant| format!("; perhaps {meant}"))
 }
 
 /// `, line 3`.

@@ -1,11 +1,12 @@
 //! The parts of a description. Times are in microseconds, with a fraction where it is known.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scheduler::Policy;
 
 /// Seek time by distance, at most a second.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SeekCurve {
     /// Measured points (cylinders, microseconds), interpolated linearly and extrapolated after the last one.
@@ -62,7 +63,7 @@ pub enum SeekCurve {
 }
 
 /// The order in which the tracks of a zone hold its sectors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
     /// All heads of a cylinder, from the first to the last, then the next cylinder.
@@ -79,7 +80,7 @@ pub enum Mapping {
 }
 
 /// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sparing {
     /// No spares.
@@ -104,7 +105,7 @@ pub enum Sparing {
 }
 
 /// Sector layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LayoutSpec {
     /// Order of tracks.
@@ -122,7 +123,7 @@ impl Default for LayoutSpec {
 }
 
 /// Cylinders with equally many sectors per track.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
     /// First cylinder, if it does not follow the zone before: cylinders between hold no sectors.
@@ -167,7 +168,7 @@ fn none(value: &u32) -> bool {
 }
 
 /// Command handling times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandSpec {
     /// Any command, before anything else.
@@ -203,7 +204,7 @@ pub struct CommandSpec {
 }
 
 /// The interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BusSpec {
     /// Bandwidth in 10^6 bytes per second, unless the time of a sector is given.
@@ -235,7 +236,7 @@ pub struct BusSpec {
 }
 
 /// Times of a write that releases the bus before its data arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtraDisconnect {
     /// Command handling.
@@ -251,7 +252,7 @@ pub struct ExtraDisconnect {
 }
 
 /// Extent of read-ahead after a read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadAhead {
     /// No read-ahead.
@@ -268,7 +269,7 @@ pub enum ReadAhead {
 }
 
 /// Which writes are acknowledged before they are on the media.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteBack {
     /// None.
@@ -280,7 +281,7 @@ pub enum WriteBack {
 
 /// The drive's cache. Sizes are in sectors.
 #[allow(clippy::struct_excessive_bools)] // a table of figures, each with its key
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheSpec {
     /// Whether data stay cached after their request.

@@ -1,11 +1,12 @@
 //! The part of a description that gives a drive's power.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, fault, within};
 
 /// Power of a drive, in watts, and its idle states.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
     /// Ready and idle: a disk turns, its arm on the track. Also while it waits for a sector.
@@ -21,7 +22,7 @@ pub struct PowerSpec {
 }
 
 /// A power state of an idle drive.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerState {
     /// Name, such as `unloaded` or `standby`.

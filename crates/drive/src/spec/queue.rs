@@ -1,5 +1,6 @@
 //! The part of a description that gives the drive's own queue.
 
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use super::check::{Checked, within};
 use crate::scheduler::Policy;
 
 /// The drive's own queue. Without one it takes one command at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueSpec {
     /// Commands that it takes at once.

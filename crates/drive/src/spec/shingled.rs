@@ -1,12 +1,13 @@
 //! The part of a description that gives a drive-managed shingled drive.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, fault, within};
 
 /// Shingled tracks: writing one damages the next, so a band of them is rewritten as a whole, and writes wait in a media
 /// cache on tracks that do not overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledSpec {
     /// Size of the media cache, at the outer edge before the bands.

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use schemars::JsonSchema;
 use seekless_core::runtime::Runtime;
 use seekless_core::{Account, NameId};
 use seekless_layers::replay::{Controller, replay};
@@ -18,7 +19,7 @@ use crate::phased_answers::{PhasedAnswers, RoughTimes};
 const MOST: usize = 6;
 
 /// The part of a process in the disk's work.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Cause {
     /// Name of the process; `others` for the rest.
     pub process: String,

@@ -5,6 +5,7 @@ mod causes;
 mod remedies;
 mod verdict;
 
+use schemars::JsonSchema;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_trace::Trace;
 use serde::Serialize;
@@ -26,7 +27,7 @@ const OUTSTANDING: usize = 32;
 const RECONFIGURATIONS: u32 = 4;
 
 /// What is advised for a recording.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Advice {
     /// Files of the trace.
     pub trace: Vec<String>,
@@ -58,7 +59,7 @@ pub struct Advice {
 }
 
 /// Figures of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Measured {
     /// Head time of the whole run, copying included.
     pub work: DriveWork,
@@ -73,7 +74,7 @@ pub struct Measured {
 }
 
 /// A remedy, and its run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Remedy {
     /// A short name.
     pub name: String,

@@ -1,5 +1,6 @@
 //! When a remedy is worth it: its gain is larger than it could be by chance, and requests do not wait longer for it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Measured, Remedy};
@@ -16,7 +17,7 @@ const MIN_BUSY_PCT: f64 = 1.0;
 const LONGEST_DAYS: f64 = 14.0;
 
 /// What is to be thought of a remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// It helps.

@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 
+use schemars::JsonSchema;
 use seekless_core::Op;
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use super::registers::Registers;
 use super::violation::Violation;
 
 /// Result of checking a history.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct Judged {
     /// Requests issued.
     pub requests: u64,
@@ -35,7 +36,7 @@ pub struct Judged {
 }
 
 /// A violation and its place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct LocatedViolation {
     /// Line of the history.
     pub line: u64,

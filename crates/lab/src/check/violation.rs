@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use seekless_core::{Extent, Op};
 use serde::{Serialize, Serializer};
 
@@ -11,7 +12,7 @@ use super::stamp::SectorContent;
 const NAMED: usize = 6;
 
 /// Kinds of violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A read returned content that had been replaced by a write answered before the read began.
@@ -37,7 +38,7 @@ pub enum Kind {
 }
 
 /// A violation of the device's semantics.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Violation {
     /// Kind.
     pub kind: Kind,
@@ -46,6 +47,7 @@ pub struct Violation {
     /// The sector, if it concerns one.
     pub sector: Option<u64>,
     /// Content found there.
+    #[schemars(with = "Option<String>")]
     #[serde(serialize_with = "found")]
     pub found: Option<SectorContent>,
     /// The write that had replaced the content found; 0 for zeroes.

@@ -13,6 +13,7 @@ mod freeblock;
 mod iolab;
 mod layout;
 mod mining;
+pub mod printed;
 mod proximal;
 pub mod shown;
 pub mod strand;

@@ -2,9 +2,11 @@
 //!
 //! Invariant: text, JSON and picture come from the same numbers. A paper's picture without numbers has no counterpart.
 
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::Entry;
+use super::printed::PrintedFigure;
 use crate::report::figure::{Figure, Panel};
 use crate::report::legend::Legend;
 use crate::report::plot::Plot;
@@ -33,7 +35,8 @@ pub const fn numbers(key: &'static str, title: &'static str, decimals: usize) ->
 }
 
 /// One value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[serde(untagged)]
 pub enum Cell {
     /// Words.
     Word(String),
@@ -102,23 +105,6 @@ impl Grid {
         };
         self.rows.iter().map(number).collect()
     }
-
-    fn json(&self) -> (Value, Value) {
-        let columns = self.columns.iter().map(|column| json!({"key": column.key, "title": column.title}));
-        let rows = self.rows.iter().map(|row| {
-            let fields = self.columns.iter().zip(row).map(|(column, cell)| {
-                let value = match cell {
-                    Cell::Word(word) => json!(word),
-                    Cell::Count(count) => json!(count),
-                    Cell::Number(number) => json!(number),
-                    Cell::Nothing => Value::Null,
-                };
-                (column.key.to_owned(), value)
-            });
-            Value::Object(fields.collect::<Map<_, _>>())
-        });
-        (columns.collect(), rows.collect())
-    }
 }
 
 /// Tolerance of a statement.
@@ -177,25 +163,6 @@ impl Statement {
         let (Within::Points(most) | Within::Percent(most)) = self.within;
         self.off().abs() <= most
     }
-
-    fn json(&self) -> Value {
-        let (tolerance, of) = match self.within {
-            Within::Points(most) => (most, "points"),
-            Within::Percent(most) => (most, "per cent"),
-        };
-        json!({
-            "place": self.place,
-            "says": self.says,
-            "unit": self.unit,
-            "paper_from": self.from,
-            "paper_to": self.to,
-            "ours": self.ours,
-            "off": self.off(),
-            "tolerance": tolerance,
-            "tolerance_in": of,
-            "holds": self.holds(),
-        })
-    }
 }
 
 /// A picture of a figure.
@@ -230,27 +197,8 @@ pub struct Shown {
 
 impl Shown {
     /// As one JSON object.
-    pub fn json(&self) -> Value {
-        let (columns, rows) = self.main.json();
-        let more = self.more.iter().map(|grid| {
-            let (columns, rows) = grid.json();
-            json!({"title": grid.title, "columns": columns, "rows": rows})
-        });
-        json!({
-            "name": self.entry.name,
-            "title": self.entry.title,
-            "source": self.entry.source,
-            "paper_says": self.entry.says,
-            "drives": self.drives,
-            "counted": self.entry.counted,
-            "requests": self.requests,
-            "seed": self.seed,
-            "columns": columns,
-            self.entry.rows: rows,
-            "more": more.collect::<Vec<_>>(),
-            "paper": self.paper.iter().map(Statement::json).collect::<Vec<_>>(),
-            "notes": self.notes,
-        })
+    pub fn json(&self) -> PrintedFigure<'_> {
+        PrintedFigure::of(self)
     }
 
     /// As the text of an SVG file.

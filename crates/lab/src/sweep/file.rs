@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use seekless_core::names::nearest_key;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -118,7 +119,9 @@ pub fn read(path: &Path) -> Result<Sweep, SweepError> {
 pub fn parse(file: &Path, text: &str) -> Result<Sweep, SweepError> {
     let name = file.display().to_string();
     let error = |place: &str, error: &toml::de::Error| {
-        SweepError::new(place, error.to_string().trim_end(), "the keys of a sweep: docs/book/sweep.md")
+        let found = error.to_string().trim_end().to_owned();
+        let perhaps = nearest_key(&found).map_or_else(String::new, |meant| format!("; perhaps {meant}"));
+        SweepError::new(place, found, format!("the keys of a sweep: docs/book/sweep.md{perhaps}"))
     };
     let mut table: Table = toml::from_str(text).map_err(|found| error(&name, &found))?;
     let objectives = table.remove("objectives");

@@ -1,5 +1,6 @@
 //! Values set in the text of a volume file.
 
+use seekless_core::names::perhaps;
 use toml::{Table, Value};
 
 /// What was found, and what was expected, at a key that cannot be set.
@@ -10,11 +11,13 @@ pub fn set(volume: &mut Table, path: &[String], value: Value) -> Result<(), Refu
     let Some((key, tables)) = path.split_last() else { return Ok(()) };
     let mut table = volume;
     for (depth, name) in tables.iter().enumerate() {
-        let known = table.keys().cloned().collect::<Vec<_>>().join(", ");
-        table = match table.get_mut(name) {
-            Some(Value::Table(inner)) => inner,
-            _ => return Err((format!("no {}", tables[..=depth].join(".")), format!("one of: {known}"))),
+        let known: Vec<String> = table.keys().cloned().collect();
+        let Some(Value::Table(inner)) = table.get_mut(name) else {
+            let perhaps = perhaps(name, known.iter().map(String::as_str));
+            let expected = format!("one of: {}{perhaps}", known.join(", "));
+            return Err((format!("no {}", tables[..=depth].join(".")), expected));
         };
+        table = inner;
     }
     if tables.is_empty() {
         return Err((format!("'{key}'"), "a key of a component, slice or layer: layer.NAME.KEY".to_owned()));
@@ -70,7 +73,7 @@ mod tests {
         assert_eq!(volume, table("[component.d]\ndrive = 'b'\n[layer.cache]\nover = 'd'\nsize = '1MiB'\n"));
         assert_eq!(drives(&mut volume), ["b"]);
         let error = set(&mut volume, &path("layer.cash.size"), "1MiB".into()).unwrap_err();
-        assert_eq!(error, ("no layer.cash".to_owned(), "one of: cache".to_owned()));
+        assert_eq!(error, ("no layer.cash".to_owned(), "one of: cache; perhaps cache".to_owned()));
         assert!(set(&mut volume, &path("layer.cache.over.x"), 1.into()).is_err());
         assert!(set(&mut volume, &path("clients"), 1.into()).is_err());
     }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use serde::Serialize;
 
 use super::effects::{self, Factor};
@@ -67,12 +69,13 @@ impl FromStr for Objective {
         {
             return Ok(Objective { figure: figure.to_owned(), more });
         }
-        Err(format!("one of: {}, or layers.NAME.COUNTER", known.join(", ")))
+        let perhaps = perhaps(figure, known.iter().map(|name| &**name));
+        Err(format!("one of: {}, or layers.NAME.COUNTER{perhaps}", known.join(", ")))
     }
 }
 
 /// A configuration, with the means of its figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Point {
     /// Its parameters.
     pub settings: BTreeMap<String, Figure>,
@@ -85,7 +88,7 @@ pub struct Point {
 }
 
 /// The best configuration of a trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct BestOfTrace {
     /// The trace.
     pub trace: String,
@@ -95,7 +98,7 @@ pub struct BestOfTrace {
 }
 
 /// How much a parameter matters for the first objective.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Effect {
     /// The parameter.
     pub parameter: String,
@@ -106,7 +109,7 @@ pub struct Effect {
 }
 
 /// One value of a parameter.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Level {
     /// The value; `null` for tasks without the parameter.
     pub value: Option<Figure>,
@@ -117,7 +120,7 @@ pub struct Level {
 }
 
 /// How much two parameters matter together, beyond each alone.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Interaction {
     /// The parameters.
     pub parameters: [String; 2],
@@ -126,7 +129,7 @@ pub struct Interaction {
 }
 
 /// An error, and the number of tasks that failed with it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Failure {
     /// The error.
     pub error: String,
@@ -135,7 +138,7 @@ pub struct Failure {
 }
 
 /// A report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Report {
     /// The sweep's file.
     pub file: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ const OF_BASE: [&str; 3] = ["busy_s", "elapsed_s", "response_ms"];
 const BASE: &str = "base.";
 
 /// A cell of the table.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(untagged)]
 pub enum Figure {
     /// A whole number.
@@ -58,7 +59,7 @@ impl From<toml::Value> for Figure {
 }
 
 /// The result of a task.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub struct Row {
     /// Identity of the task.
     pub identity: String,

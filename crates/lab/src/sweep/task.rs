@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use seekless_trace::Trace;
 use seekless_volume::description::{Description, VolumeError};
 use seekless_volume::file;
@@ -14,7 +15,7 @@ use crate::error::LabError;
 use crate::setup::{Candidate, OUTSTANDING, Pace, Play, Progress};
 
 /// A self-contained task.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Task {
     /// The program that runs it, with its version: another one may have other results.
     pub program: String,
@@ -33,7 +34,7 @@ pub struct Task {
 }
 
 /// The files of a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Source {
     /// Its name in the sweep's file.
     pub name: String,
@@ -42,7 +43,7 @@ pub struct Source {
 }
 
 /// A volume file with the task's options.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct VolumeText {
     /// The file; drive files are sought beside it.
     pub file: String,
@@ -51,7 +52,7 @@ pub struct VolumeText {
 }
 
 /// How to play a trace, as far as a sweep varies it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct PlayKeys {
     /// Limit of outstanding requests.
     pub outstanding: u64,

@@ -4,6 +4,7 @@
 //! longest are exact.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use seekless_core::{Account, Extent, Nanos, Op};
 use seekless_layers::replay::Tally;
 use serde::Serialize;
@@ -46,7 +47,7 @@ pub struct Times {
 }
 
 /// Response times in milliseconds; zero if there are none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Response {
     /// Number of requests.
     pub requests: u64,
@@ -60,7 +61,7 @@ pub struct Response {
 }
 
 /// Response times by operation, in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Responses {
     /// All requests, flushes and discards included.
     pub all: Response,
@@ -71,7 +72,7 @@ pub struct Responses {
 }
 
 /// Percentiles of response times, in milliseconds, to three digits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ResponseMs {
     /// Median.
     pub p50: f64,

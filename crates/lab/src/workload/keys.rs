@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use seekless_core::names::perhaps;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 
 use seekless_volume::duration;
@@ -51,10 +52,9 @@ impl Keys {
     /// Parses `key=value,...`.
     pub fn parse(entry: &'static Entry, text: &str) -> Result<Keys, WorkloadError> {
         let mut keys = Keys { entry, given: Vec::new() };
-        let known = || {
-            let own = entry.options.iter().map(|option| option.key);
-            own.chain(super::WINDOW.iter().map(|option| option.key)).collect::<Vec<_>>().join(", ")
-        };
+        let own = entry.options.iter().map(|option| option.key);
+        let all: Vec<&str> = own.chain(super::WINDOW.iter().map(|option| option.key)).collect();
+        let known = || all.join(", ");
         for item in text.split(',').filter(|item| !item.trim().is_empty()) {
             let place = format!("workload {}", entry.name);
             let Some((key, value)) = item.split_once('=') else {
@@ -66,7 +66,8 @@ impl Keys {
             };
             let key = key.trim();
             if keys.table(key).is_none() {
-                return Err(WorkloadError::new(place, format!("the key {}", quoted(key)), known()));
+                let expected = known() + &perhaps(key, all.iter().copied());
+                return Err(WorkloadError::new(place, format!("the key {}", quoted(key)), expected));
             }
             if keys.given(key) {
                 return Err(WorkloadError::new(keys.place(key), "it twice", "it once"));

@@ -7,6 +7,7 @@
 
 use super::keys::{Keys, WorkloadError};
 use super::{Load, WORKLOADS, mix, phases};
+use seekless_core::names::perhaps;
 
 /// Depth of nested mixtures, at most.
 const DEEPEST: usize = 8;
@@ -51,7 +52,7 @@ fn nested(text: &str, depth: usize) -> Result<Load, WorkloadError> {
         return Err(WorkloadError::new(
             "workload",
             format!("'{name}'"),
-            format!("one of: {}", known.join(", ")),
+            format!("one of: {}{}", known.join(", "), perhaps(name, known.iter().copied())),
         ));
     };
     let Some(make) = entry.make else {

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use seekless_core::names::perhaps;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::store::format::{BatchHeader, PAGE, SUPER_2};
@@ -48,7 +49,8 @@ struct Target<'a> {
 pub async fn damage(below: &Below, options: Options, kind: &str) -> Result<String, IoError> {
     if !KINDS.iter().any(|(name, _)| *name == kind) {
         let known: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
-        return Err(refused(format!("found the damage '{kind}', expected {}", known.join(" or "))));
+        let perhaps = perhaps(kind, known.iter().copied());
+        return Err(refused(format!("found the damage '{kind}', expected {}{perhaps}", known.join(" or "))));
     }
     let bopt = below.device("bopt")?;
     let target = Target { device: &*bopt, borg: examined(below, options).await? };

@@ -48,7 +48,7 @@ pub fn expect_possible(path: &Path, force: bool) -> Result<(), RecordError> {
         Ok(found) if !found.is_file() => {
             Err(wrong("something that is no file", "a new file, or a file with --force"))
         }
-        Ok(_) if !force => Err(wrong("a file", "none; --force replaces it")),
+        Ok(_) if !force => Err(wrong("a file of that name", "none; --force overwrites it")),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -5,6 +5,7 @@
 //! the completion of the last request in flight to the next arrival; a request of unknown latency counts as completed
 //! at once.
 
+use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, Record};
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 const IDLE_FROM_MS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000];
 
 /// Interarrival times and burstiness.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Arrivals {
     /// Mean interarrival time, in microseconds.
     pub mean_us: f64,
@@ -39,7 +40,7 @@ pub struct Arrivals {
 }
 
 /// Idle periods of a length or longer.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct IdlePeriods {
     /// Least length, in milliseconds.
     pub at_least_ms: u64,

@@ -1,10 +1,11 @@
 //! Histograms as the statistics print them.
 
+use schemars::JsonSchema;
 use seekless_core::Buckets;
 use serde::Serialize;
 
 /// Values of one doubling: half of `up_to` or more, and below it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Doubling {
     /// The upper end, in the unit documented at the field.
     pub up_to: f64,

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, Record};
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ use super::percent;
 const MOST: usize = 1 << 20;
 
 /// Latencies, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Latencies {
     /// Requests of known latency, in per cent of all.
     pub known_pct: f64,
@@ -37,7 +38,7 @@ pub struct Latencies {
 }
 
 /// Number of requests in flight.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct QueueDepth {
     /// Mean over the time of the trace.
     pub mean: f64,
@@ -52,7 +53,7 @@ pub struct QueueDepth {
 }
 
 /// A class of queue depths.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DepthShare {
     /// Largest depth.
     pub up_to: u64,

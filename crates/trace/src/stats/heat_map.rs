@@ -8,13 +8,14 @@
 //!
 //! Invariant: there is a count and a level for every region, and the counts add up to all accesses.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Number of levels, including level 0 (untouched).
 pub const HEAT_LEVELS: u8 = 6;
 
 /// A grid of regions; the first row is the start of the device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct HeatMap {
     /// Regions per row.
     pub columns: u32,

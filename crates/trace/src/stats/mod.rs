@@ -28,6 +28,7 @@ mod survey;
 mod volume_use;
 mod working_sets;
 
+use schemars::JsonSchema;
 use seekless_core::{Op, Record};
 use serde::Serialize;
 
@@ -75,7 +76,7 @@ impl Default for StatsOptions {
 }
 
 /// Statistics of a workload. Percentages are 0 to 100.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Stats {
     /// Records that cover bytes.
     pub requests: u64,

@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 
+use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use super::stack::Stack;
 use super::{Stats, gib, percent};
 
 /// A point of a rank-frequency curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RankPoint {
     /// The page's rank: 1 is the most accessed.
     pub rank: u64,

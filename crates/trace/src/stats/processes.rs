@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use seekless_core::{NameId, Names, Op, Record};
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use super::{gib, percent};
 const TOP: usize = 20;
 
 /// Use by all processes of one name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ProcessUse {
     /// The name, without the numbers of kernel threads of one kind (see [`family`]).
     pub name: String,

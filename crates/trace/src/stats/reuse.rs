@@ -8,6 +8,7 @@
 //! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated: the sample
 //! consists of eight samples, of different pages, and the deviation of their curves is given.
 
+use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
 use serde::Serialize;
 
@@ -22,7 +23,7 @@ const POINTS: usize = 160;
 const BITS: u32 = 5;
 
 /// A point of the miss-ratio curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct MissPoint {
     /// Size of the cache, in pages of 4 KiB.
     pub pages: u64,
@@ -33,7 +34,7 @@ pub struct MissPoint {
 }
 
 /// The miss ratio of an LRU cache of pages, by its size.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MissRatioCurve {
     /// Points by size.
     pub points: Vec<MissPoint>,

@@ -8,6 +8,7 @@
 //! exact.
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A hash whose every bit depends on every bit of `key`.
@@ -28,7 +29,7 @@ pub struct Sample<V> {
 }
 
 /// The precision of counts by key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Sampling {
     /// Sampling rate, 1 down to 0; 1: everything is exact.
     pub kept: f64,

@@ -10,6 +10,7 @@
 //! their memory limit, pairs are sampled by that hash (see `sample`).
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use seekless_core::ProcessId;
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ use super::{Stats, percent};
 const MAX_PROCESSES: usize = 1 << 20;
 
 /// Non-sequential pairs by number of occurrences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PairRepeats {
     /// Most occurrences of a pair in this class, above the class before.
     pub up_to_times: u64,
@@ -32,7 +33,7 @@ pub struct PairRepeats {
 }
 
 /// Sequential runs by length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RunLength {
     /// Most requests of a run in this class, above the class before.
     pub up_to_requests: u64,

@@ -1,12 +1,13 @@
 //! Sizes of requests.
 
+use schemars::JsonSchema;
 use seekless_core::{Op, Record};
 use serde::Serialize;
 
 use super::moves_data;
 
 /// Requests of one size class: above half of `up_to_kib`, and up to it. The first class includes all smaller ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SizeBucket {
     /// Upper end, a power of two.
     pub up_to_kib: u64,

@@ -1,5 +1,6 @@
 //! The workload over time: the trace in slices of equal time.
 
+use schemars::JsonSchema;
 use seekless_core::{Nanos, Op, Record};
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use super::gib;
 const SLICES: u64 = 120;
 
 /// A slice of the trace's time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Slice {
     /// Begin, in seconds from the start.
     pub from_s: f64,

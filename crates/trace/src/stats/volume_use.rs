@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use schemars::JsonSchema;
 use seekless_core::{PAGE_BYTES, Record};
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use crate::volumes::Volumes;
 const TOP: usize = 50;
 
 /// Use of a volume.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct VolumeUse {
     /// Name.
     pub name: String,

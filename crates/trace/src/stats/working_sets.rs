@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 
+use schemars::JsonSchema;
 use seekless_core::Nanos;
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use super::pages::{Pages, top20};
 use super::percent;
 
 /// One interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct WorkingSet {
     /// The number of its first request, from zero.
     pub first_request: u64,

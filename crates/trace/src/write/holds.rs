@@ -3,6 +3,7 @@
 //!
 //! Invariant: [`Capabilities::keep`] is idempotent. No faults: it is arithmetic.
 
+use schemars::JsonSchema;
 use seekless_core::{Extent, Flags, Latency, NameId, Nanos, Op, Origin, ProcessId, Record, StreamId};
 use serde::Serialize;
 
@@ -73,7 +74,7 @@ impl Capabilities {
 }
 
 /// Losses of a conversion, in records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Losses {
     /// Flushes left out.
     pub flushes_left_out: u64,

@@ -52,7 +52,7 @@ fn kind(request: &Attach) -> Result<&'static Entry, LiveError> {
                 entry.name
             ),
         ),
-        None => refuse("is", format!("'{name}'"), format!("a layer: {known}")),
+        None => refuse("is", format!("'{name}'"), format!("a layer: {known}{}", registry::perhaps(name))),
     }
 }
 

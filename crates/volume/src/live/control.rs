@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::attaching::Attach;
@@ -64,7 +65,7 @@ pub enum OnSnapshot {
 }
 
 /// A snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SnapshotStatus {
     /// Name.
     pub name: String,
@@ -98,7 +99,7 @@ impl Question {
 }
 
 /// Status of a server.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub struct Status {
     /// The volume file.
     pub file: String,
@@ -135,7 +136,7 @@ pub struct Status {
 }
 
 /// An export.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub struct ServedExport {
     /// Name.
     pub name: String,
@@ -152,7 +153,7 @@ pub struct ServedExport {
 }
 
 /// A component or slice.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub struct DeviceStatus {
     /// Name in the volume file.
     pub name: String,
@@ -161,7 +162,7 @@ pub struct DeviceStatus {
 }
 
 /// Use of a layer's own copies.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub struct HitStatus {
     /// Pages or reads that the copies could have served.
     pub lookups: u64,
@@ -170,7 +171,7 @@ pub struct HitStatus {
 }
 
 /// A layer.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub struct LayerStatus {
     /// Name in the volume file.
     pub name: String,

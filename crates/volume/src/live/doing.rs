@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use seekless_core::runtime;
 use serde::{Deserialize, Serialize};
 
 use super::events::{Event, Events};
 
 /// Something that is going on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Doing {
     /// What: a command.
     pub what: String,

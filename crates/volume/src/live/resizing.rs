@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use seekless_core::names::perhaps;
 use seekless_core::{SECTOR_BYTES, Size, runtime};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,7 @@ use super::running::Running;
 use crate::description::{Description, Leaf};
 
 /// A component that grew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Resized {
     /// Its name in the volume file.
     pub component: String,
@@ -40,8 +42,9 @@ impl Running {
         if let Some(name) = only.filter(|name| !description.components.contains_key(*name)) {
             let known: Vec<&str> = description.components.keys().map(String::as_str).collect();
             return Err(LiveError::new(format!(
-                "found the component '{name}', expected {}",
-                known.join(" or ")
+                "found the component '{name}', expected {}{}",
+                known.join(" or "),
+                perhaps(name, known.iter().copied())
             )));
         }
         let mut grown = Vec::new();

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use seekless_core::device::unknown_command;
+use seekless_core::names::perhaps;
 use seekless_core::runtime::{sleep, spawn};
 use seekless_core::{
     BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, Size, Top,
@@ -146,8 +147,9 @@ impl Running {
         let seams = self.seams.borrow();
         seams.layers.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = seams.layers.keys().map(String::as_str).collect();
+            let perhaps = perhaps(name, known.iter().copied());
             let known = if known.is_empty() { "none: there is none".to_owned() } else { known.join(" or ") };
-            LiveError::new(format!("found the layer '{name}', expected {known}"))
+            LiveError::new(format!("found the layer '{name}', expected {known}{perhaps}"))
         })
     }
 

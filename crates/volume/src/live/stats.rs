@@ -1,11 +1,12 @@
 //! Requests answered by an export, a layer or a device, for status and metrics.
 
+use schemars::JsonSchema;
 use seekless_core::meter::Answered;
 use seekless_core::{Buckets, Meter};
 use serde::{Deserialize, Serialize};
 
 /// Requests since the server started, or since a layer was attached.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct IoStats {
     /// Requests in flight.
     pub in_flight: u64,
@@ -20,7 +21,7 @@ pub struct IoStats {
 }
 
 /// Requests of a kind.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct KindStats {
     /// Number of answered requests.
     pub requests: u64,

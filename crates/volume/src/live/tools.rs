@@ -6,7 +6,9 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::names::perhaps;
 use seekless_core::{
     Account, BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, PAGE_SECTORS, SECTOR_BYTES,
 };
@@ -29,7 +31,7 @@ use crate::description::{self, Description, Leaf};
 const LISTED: usize = 20;
 
 /// Result of a check of one layer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Checked {
     /// Name in the volume file.
     pub layer: String,
@@ -55,7 +57,7 @@ impl Checked {
 }
 
 /// Result of a rescue of one layer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Rescued {
     /// Name in the volume file.
     pub layer: String,
@@ -101,9 +103,11 @@ impl Opened<'_> {
             None => all.clone(),
         };
         if found.is_empty() {
-            let known = layers_below(self.description, |_| true).join(" or ");
+            let known = layers_below(self.description, |_| true);
+            let perhaps = perhaps(name.unwrap_or_default(), known.iter().map(String::as_str));
+            let known = known.join(" or ");
             return Err(LiveError::new(format!(
-                "{}: found no layer{} that has anything for this tool, expected one of: {known}",
+                "{}: found no layer{} that has anything for this tool, expected one of: {known}{perhaps}",
                 self.description.file,
                 name.map_or(String::new(), |name| format!(" {name}"))
             )));
@@ -235,8 +239,11 @@ pub fn dump(
 /// # Errors
 /// A text that is no JSON object.
 pub fn parse_dump(text: &str) -> Result<toml::Table, LiveError> {
-    serde_json::from_str(text)
-        .map_err(|error| LiveError::new(format!("found no dump: {error}, expected what dump printed")))
+    let mut dump: toml::Table = serde_json::from_str(text)
+        .map_err(|error| LiveError::new(format!("found no dump: {error}, expected what dump printed")))?;
+    // The name of the output's schema, which dumps of before have not.
+    dump.remove("schema");
+    Ok(dump)
 }
 
 /// Writes the metadata of a layer from a dump.

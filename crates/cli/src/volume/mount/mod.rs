@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use seekless_core::names::perhaps;
 use seekless_serve::mounted;
 use seekless_volume::live::{ServedExport, Status};
 
@@ -25,7 +26,7 @@ use record::Record;
 pub const HELP: &str = "\
 Examples:
   seekless volume mount home.toml /mnt/home
-  seekless volume mount home.toml /mnt/home --export disk --type ext4 --option noatime
+  seekless volume mount home.toml /mnt/home --export disk --option noatime
   seekless volume umount /mnt/home
 
 Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
@@ -129,10 +130,11 @@ fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a Serv
     found.with_context(|| {
         let known: Vec<&str> = served.exports.iter().map(|export| export.name.as_str()).collect();
         format!(
-            "{}: found the export '{}', expected {}",
+            "{}: found the export '{}', expected {}{}",
             served.file,
             name.unwrap_or_default(),
-            known.join(" or ")
+            known.join(" or "),
+            perhaps(name.unwrap_or_default(), known.iter().copied())
         )
     })
 }

@@ -17,6 +17,7 @@ mod two_q;
 use std::fmt;
 use std::str::FromStr;
 
+use seekless_core::names::perhaps;
 use serde::{Deserialize, Serialize};
 
 pub use queue::Queue;
@@ -124,7 +125,10 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Kind, String> {
         let found = Kind::ALL.iter().find(|(_, name)| *name == text);
         let names = || Kind::ALL.map(|(_, name)| name).join(", ");
-        found.map(|(kind, _)| *kind).ok_or_else(|| format!("found '{text}', expected one of {}", names()))
+        found.map(|(kind, _)| *kind).ok_or_else(|| {
+            let perhaps = perhaps(text, Kind::ALL.map(|(_, name)| name));
+            format!("found '{text}', expected one of {}{perhaps}", names())
+        })
     }
 }
 
