@@ -17,6 +17,7 @@ use crate::Usage;
 use crate::input::Input;
 use crate::output;
 use crate::progress::Progress;
+use crate::started;
 use crate::table::Table;
 use crate::text::{count, counted, shell_word, size};
 
@@ -195,7 +196,7 @@ impl Writing {
 /// The program's version and command line, for the trace's metadata.
 pub fn provenance(sources: Vec<(String, Option<u64>)>, format: &str) -> Provenance {
     let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy())).collect();
+        started::words().into_iter().map(|word| shell_word(&word.to_string_lossy())).collect();
     Provenance {
         sources,
         format: format.to_owned(),

@@ -27,7 +27,9 @@ mod progress;
 mod record;
 mod report;
 mod scan;
+pub mod scripted;
 mod setup;
+mod started;
 mod starts;
 mod stats;
 mod sweep;
@@ -38,6 +40,8 @@ mod top;
 mod trace;
 mod volume;
 mod workload;
+
+pub use started::Started;
 
 pub use seekless_core as core;
 pub use seekless_layers as layers;
@@ -149,31 +153,47 @@ pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
         output::complain(&format!("error: {error}"));
         return ExitCode::FAILURE;
     }
+    ExitCode::from(run(Program::try_parse()))
+}
+
+/// Runs the program as another one started it. Returns the exit code.
+pub fn main_from(started: Started) -> u8 {
+    let started = started::note(started);
+    let name = std::ffi::OsStr::new("seekless");
+    run(Program::try_parse_from(std::iter::once(name).chain(started.words.iter().map(AsRef::as_ref))))
+}
+
+fn run(program: Result<Program, clap::Error>) -> u8 {
     #[cfg(feature = "mutants")]
     if let Err(error) = let_loose() {
         output::complain(&format!("error: SEEKLESS_MUTANT: {error}"));
-        return ExitCode::from(2);
+        return 2;
     }
-    let done = match Program::parse().command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Advise(arguments) => advise::run(&arguments),
-        Command::Trace(command) => trace::run(command),
-        Command::Drive(command) => drive::run(command),
-        Command::Lab(command) => lab::run(command),
-        Command::Volume(command) => volume::run(command),
-        Command::Top(arguments) => top::run(&arguments),
-        Command::Man(arguments) => manual::man(&arguments),
-        Command::Completions(arguments) => manual::completions(&arguments),
+    let done = match program.map(|program| program.command) {
+        Ok(Command::Demo(arguments)) => demo::run(&arguments),
+        Ok(Command::Advise(arguments)) => advise::run(&arguments),
+        Ok(Command::Trace(command)) => trace::run(command),
+        Ok(Command::Drive(command)) => drive::run(command),
+        Ok(Command::Lab(command)) => lab::run(command),
+        Ok(Command::Volume(command)) => volume::run(command),
+        Ok(Command::Top(arguments)) => top::run(&arguments),
+        Ok(Command::Man(arguments)) => manual::man(&arguments),
+        Ok(Command::Completions(arguments)) => manual::completions(&arguments),
+        Err(unclear) => {
+            // A help text, or what is wrong with the arguments; an error of printing it cannot be reported.
+            let _ = unclear.print();
+            return unclear.exit_code() as u8;
+        }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             log::log(Level::Error, &format!("error: {}", output::with_causes(&error)));
             // Exit as clap does after its own errors.
             match error {
-                error if error.is::<Usage>() => ExitCode::from(2),
-                error if error.is::<Finding>() => ExitCode::from(3),
-                _ => ExitCode::FAILURE,
+                error if error.is::<Usage>() => 2,
+                error if error.is::<Finding>() => 3,
+                _ => 1,
             }
         }
     }

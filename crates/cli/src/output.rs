@@ -10,6 +10,7 @@ use anyhow::Context;
 use seekless_trace::write::Output;
 use serde::Serialize;
 
+use crate::started;
 use crate::text::shell_word;
 
 /// Writes `text` to stdout.
@@ -81,7 +82,7 @@ pub fn plain(text: &str) -> String {
 
 /// The command line of this process, quoted for a shell.
 pub fn command_line() -> String {
-    let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
+    let words = started::words().into_iter().map(|word| shell_word(&word.to_string_lossy()));
     std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 

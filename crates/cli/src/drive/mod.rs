@@ -6,7 +6,7 @@ mod fit;
 mod flash;
 mod import;
 mod show;
-mod validate;
+pub mod validate;
 mod words;
 
 use clap::Subcommand;
