@@ -170,9 +170,15 @@ impl Writing {
 
     /// Writes what is buffered, and warns of losses.
     pub fn finish(&self, writer: Writer) -> anyhow::Result<WrittenTrace> {
+        let written = self.end(writer)?;
+        output::warn(&written.warnings);
+        Ok(written)
+    }
+
+    /// Writes what is buffered.
+    pub fn end(&self, writer: Writer) -> anyhow::Result<WrittenTrace> {
         let Written { records, bytes, losses, warnings } =
             writer.finish().map_err(|error| self.error(error))?;
-        output::warn(&warnings);
         let (file, to) = (self.output.display().to_string(), self.target()?.name);
         Ok(WrittenTrace { file, to, records, bytes, lost: losses, warnings })
     }

@@ -74,7 +74,7 @@ pub fn convert(
         }
         writing.record(&mut writer, record, tables)?;
     }
-    writing.finish(writer).map(Some)
+    writing.end(writer).map(Some)
 }
 
 /// The disk of this name, or of a file: TOML, or DiskSim's.

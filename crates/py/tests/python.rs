@@ -87,6 +87,27 @@ fn signals_end_what_runs() {
 }
 
 #[test]
+fn the_examples_of_the_page_run_in_order() {
+    let Some(python) = python() else { return };
+    let package = package();
+    let libraries = "import polars, pyarrow, duckdb";
+    if !run(&python, package.path(), &["-c", libraries]).status.success() {
+        eprintln!("skipped: no polars, pyarrow or duckdb here");
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("docs/book/python.md")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("\n```pycon\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
+    assert!(blocks.len() > 8, "only {} examples", blocks.len());
+    let folder = tempfile::Builder::new().prefix("page").tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("data"), folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("python.txt"), blocks.join("\n\n")).unwrap();
+    let mut command = Command::new(&python);
+    command.args(["-m", "doctest", "python.txt"]).current_dir(folder.path());
+    expect_success(&command.env("PYTHONPATH", package.path()).output().unwrap());
+}
+
+#[test]
 fn the_types_of_the_package_are_those_of_its_library() {
     let Some(python) = python() else { return };
     let package = package();
