@@ -9,7 +9,8 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/targe
 BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants,seekless-serve/mutants,seekless-core/mutants,seekless-promises/canaries
 TESTED := $(CARGO_TARGET_DIR)/debug/seekless
 # Without examples, which `lint` checks; no documentation has code to run.
-TARGETS := --lib --bins --tests
+# An extension module of Python is a library that does not link as a test; `--tests` has all others.
+TARGETS := --bins --tests
 # Many tests wait for servers and clients: more of them at once than there are processors.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
@@ -17,7 +18,7 @@ export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build install demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -37,6 +38,7 @@ demo: toolchain ## replay a real trace that ships with the project, without and 
 
 test: toolchain ## run all tests
 	@scripts/clients
+	@scripts/python
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` includes `tidy` and the canaries; later stages run the programs that it builds.
@@ -49,6 +51,9 @@ tested-demo: tested
 # The tested program: built with the tests, because the features of its dependencies depend on the other packages.
 tested: toolchain
 	cargo test --no-run --workspace --locked $(TARGETS) $(BUGS)
+
+wheel: toolchain ## build the Python wheel, install it into an environment of its own, and run its tests
+	scripts/python wheel
 
 format: ## check that every file is formatted by rustfmt
 	cargo fmt --all --check

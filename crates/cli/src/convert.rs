@@ -19,6 +19,7 @@ use crate::Usage;
 use crate::input::Input;
 use crate::output;
 use crate::progress::Progress;
+use crate::started;
 use crate::table::Table;
 use crate::text::{count, counted, shell_word, size};
 
@@ -171,9 +172,15 @@ impl Writing {
 
     /// Writes what is buffered, and warns of losses.
     pub fn finish(&self, writer: Writer) -> anyhow::Result<WrittenTrace> {
+        let written = self.end(writer)?;
+        output::warn(&written.warnings);
+        Ok(written)
+    }
+
+    /// Writes what is buffered.
+    pub fn end(&self, writer: Writer) -> anyhow::Result<WrittenTrace> {
         let Written { records, bytes, losses, warnings } =
             writer.finish().map_err(|error| self.error(error))?;
-        output::warn(&warnings);
         let (file, to) = (self.output.display().to_string(), self.target()?.name);
         Ok(WrittenTrace { file, to, records, bytes, lost: losses, warnings })
     }
@@ -197,7 +204,7 @@ impl Writing {
 /// The program's version and command line, for the trace's metadata.
 pub fn provenance(sources: Vec<(String, Option<u64>)>, format: &str) -> Provenance {
     let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy())).collect();
+        started::words().into_iter().map(|word| shell_word(&word.to_string_lossy())).collect();
     Provenance {
         sources,
         format: format.to_owned(),

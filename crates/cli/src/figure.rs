@@ -105,18 +105,11 @@ impl TypedValueParser for FigureName {
 
 /// Computes the figure, or lists all.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(&arguments.form) };
+    let Some(entry) = arguments.entry() else { return list(&arguments.form) };
     if let Some(path) = &arguments.svg {
         output::expect_room(path, arguments.force)?;
     }
-    let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
-    let (traces, starts) = (arguments.recordings(entry)?, arguments.listed(entry)?);
-    let (requests, processor_s) = (arguments.requests, Some(processor_s as fn() -> f64));
-    let (prices, seed) = (arguments.prices(entry)?, arguments.seed);
-    let options = Options { drive, requests, traces, starts, prices, processor_s, seed };
-    let bar = Progress::measured();
-    let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
-    drop(bar);
+    let shown = arguments.drawn(entry)?;
     if let Some(path) = &arguments.svg {
         output::file(path, &shown.svg())?;
     }
@@ -124,6 +117,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// The figure; `None` if all are to be listed.
+    pub fn entry(&self) -> Option<&'static Entry> {
+        self.name.as_deref().and_then(figure::find)
+    }
+
+    /// Computes the figure, with a progress bar.
+    pub fn drawn(&self, entry: &'static Entry) -> anyhow::Result<Shown> {
+        let drive = self.drive.as_deref().map(spec::find).transpose()?;
+        let (traces, starts) = (self.recordings(entry)?, self.listed(entry)?);
+        let (requests, processor_s) = (self.requests, Some(processor_s as fn() -> f64));
+        let (prices, seed) = (self.prices(entry)?, self.seed);
+        let options = Options { drive, requests, traces, starts, prices, processor_s, seed };
+        let bar = Progress::measured();
+        Ok(figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?)
+    }
+
     /// Prices, for a figure that needs them.
     fn prices(&self, entry: &Entry) -> anyhow::Result<Prices> {
         let given = [

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use seekless_core::Nanos;
-use seekless_lab::outcome::Comparison;
+use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
-    Candidate, EventSink, Play, compare_experiments, compare_volumes, event_lines, run_trace, run_volume,
-    run_workload, workload,
+    Candidate, EventSink, LoadOutcome, Play, compare_experiments, compare_volumes, event_lines, run_trace,
+    run_volume, run_workload, workload,
 };
 use seekless_layers::schedule::Schedule;
 use seekless_trace::{Stats, StatsOptions, Trace};
@@ -219,20 +219,15 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 
 fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
     // Before the trace is read: errors in the arguments are reported immediately.
-    let candidates = candidates(&arguments.volumes)?;
+    let candidates = arguments.candidates()?;
     if candidates.is_empty() {
         arguments.setup.experiments()?;
     }
-    let play = Play { bounds: arguments.bounds, ..arguments.setup.play()? };
+    arguments.setup.play()?;
     arguments.report.as_deref().map_or(Ok(()), |file| output::expect_room(file, arguments.force))?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
-    let compared = if candidates.is_empty() {
-        compared(&trace, &arguments.setup, arguments.bounds)?
-    } else {
-        let bar = Progress::measured();
-        compare_volumes(&trace, &candidates, &play, &|now| bar.at(now.what, now.done, now.of))?
-    };
+    let compared = arguments.on(&trace, &candidates)?;
     arguments.form.print(&compared, "variants", || comparison::text(&compared))?;
     if let Some(report) = &arguments.report {
         let stats = characterised(&trace, &StatsOptions::default());
@@ -240,6 +235,23 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         output::complain(&format!("report: {}", report.display()));
     }
     Ok(())
+}
+
+impl Compare {
+    /// The volumes of the files, if files are compared.
+    pub fn candidates(&self) -> anyhow::Result<Vec<Candidate>> {
+        candidates(&self.volumes)
+    }
+
+    /// The comparison on a trace of these volumes, or without any of layers.
+    pub fn on(&self, trace: &Trace, candidates: &[Candidate]) -> anyhow::Result<Comparison> {
+        if candidates.is_empty() {
+            return compared(trace, &self.setup, self.bounds);
+        }
+        let play = Play { bounds: self.bounds, ..self.setup.play()? };
+        let bar = Progress::measured();
+        Ok(compare_volumes(trace, candidates, &play, &|now| bar.at(now.what, now.done, now.of))?)
+    }
 }
 
 /// Runs the comparison, with a progress bar.
@@ -286,7 +298,7 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
         return list(&arguments.form);
     }
     let render = match &arguments.load.workload {
-        Some(workload) => run_load(arguments, workload)?,
+        Some(_) => run_load(arguments)?,
         None => run_recording(arguments)?,
     };
     output::print(&render)
@@ -294,58 +306,28 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
 
 fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     // Before the trace is read: errors in the arguments are reported immediately.
-    let candidate = match &arguments.volume {
-        Some(file) => candidates(std::slice::from_ref(file))?.pop(),
-        None => None,
-    };
+    let candidate = arguments.candidate()?;
     if candidate.is_none() {
         arguments.setup.experiment()?;
     }
-    let play = arguments.setup.play()?;
+    arguments.setup.play()?;
     let trace = recording(&arguments.load.trace)?;
     let events = arguments.events()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
     output::warn(&trace.warnings);
-    let bar = Progress::measured();
-    let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
-    let (setup, variant) = if let Some(candidate) = candidate {
-        let setup = format!("{}; {}", candidate.volume.line(), pace_line(play.pace));
-        (setup, run_volume(&trace, &candidate, &play, sink, &progress)?)
-    } else {
-        let experiment = arguments.setup.experiment_for(&trace)?;
-        (line(&experiment), run_trace(&trace, &experiment, sink, &progress)?)
-    };
-    drop(bar);
+    let (setup, variant) = arguments.recording_on(&trace, candidate.as_ref(), sink)?;
     events.map_or(Ok(()), EventFile::end)?;
     arguments.form.of(&variant, "phases", || comparison::variant_text(&setup, &variant))
 }
 
-fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
-    let outstanding = arguments.setup.outstanding().map(|number| number.to_string());
-    let flags =
-        [("size", arguments.size.clone()), ("reads", arguments.reads.clone()), ("outstanding", outstanding)];
-    let flags: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    let spec = workload::defaulted(spec, &flags)?;
-    let load = workload::parse(&spec)?;
-    let mut volume = match &arguments.volume {
-        Some(file) => {
-            arguments.setup.expect_closed()?;
-            file::read(file)?
-        }
-        None => arguments.setup.volume()?,
-    };
-    if let Some(every) = arguments.reconfigure_every {
-        reconfigure_every(&mut volume, every)?;
-    }
+fn run_load(arguments: &Run) -> anyhow::Result<String> {
+    // Before the file of events is made: errors in the arguments are reported immediately.
+    workload::parse(&arguments.workload()?)?;
     let events = arguments.events()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
-    let progress = Progress::spinner("running the workload");
-    let run = arguments.span.run(arguments.setup.seed(), false);
-    let (mut outcome, _) = run_workload(&load, &volume, &run, sink)?;
-    outcome.options.clone_from(&spec);
-    drop(progress);
+    let (volume, outcome) = arguments.workload_on(None, sink)?;
     events.map_or(Ok(()), EventFile::end)?;
-    arguments.form.of(&outcome, "", || text(&volume.line(), &spec, &outcome))
+    arguments.form.of(&outcome, "", || text(&volume.line(), &outcome.options, &outcome))
 }
 
 fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<()> {
@@ -358,6 +340,66 @@ fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<(
 }
 
 impl Run {
+    /// The volume of the file, if one is given.
+    pub fn candidate(&self) -> anyhow::Result<Option<Candidate>> {
+        match &self.volume {
+            Some(file) => Ok(candidates(std::slice::from_ref(file))?.pop()),
+            None => Ok(None),
+        }
+    }
+
+    /// Plays a trace on this volume, or without one on a drive with a layer; a line that describes it, and the results.
+    pub fn recording_on(
+        &self,
+        trace: &Trace,
+        candidate: Option<&Candidate>,
+        sink: Option<EventSink>,
+    ) -> anyhow::Result<(String, Variant)> {
+        let bar = Progress::measured();
+        let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
+        if let Some(candidate) = candidate {
+            let play = self.setup.play()?;
+            let setup = format!("{}; {}", candidate.volume.line(), pace_line(play.pace));
+            return Ok((setup, run_volume(trace, candidate, &play, sink, &progress)?));
+        }
+        let experiment = self.setup.experiment_for(trace)?;
+        Ok((line(&experiment), run_trace(trace, &experiment, sink, &progress)?))
+    }
+
+    /// The workload with its options.
+    fn workload(&self) -> anyhow::Result<String> {
+        let outstanding = self.setup.outstanding().map(|number| number.to_string());
+        let flags =
+            [("size", self.size.clone()), ("reads", self.reads.clone()), ("outstanding", outstanding)];
+        let flags: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        Ok(workload::defaulted(self.load.workload.as_deref().unwrap_or_default(), &flags)?)
+    }
+
+    /// Runs the workload on this volume, or without one on that of the file or a drive; the volume, and the results.
+    pub fn workload_on(
+        &self,
+        volume: Option<Description>,
+        sink: Option<EventSink>,
+    ) -> anyhow::Result<(Description, LoadOutcome)> {
+        let spec = self.workload()?;
+        let load = workload::parse(&spec)?;
+        let mut volume = match (volume, &self.volume) {
+            (None, None) => self.setup.volume()?,
+            (given, file) => {
+                self.setup.expect_closed()?;
+                given.map_or_else(|| file::read(file.as_deref().unwrap_or(Path::new(""))), Ok)?
+            }
+        };
+        if let Some(every) = self.reconfigure_every {
+            reconfigure_every(&mut volume, every)?;
+        }
+        let _progress = Progress::spinner("running the workload");
+        let run = self.span.run(self.setup.seed(), false);
+        let (mut outcome, _) = run_workload(&load, &volume, &run, sink)?;
+        outcome.options = spec;
+        Ok((volume, outcome))
+    }
+
     fn events(&self) -> anyhow::Result<Option<EventFile>> {
         self.events.as_deref().map(|path| EventFile::create(path, self.force)).transpose()
     }

@@ -30,7 +30,9 @@ mod record;
 mod report;
 mod scan;
 mod schema;
+pub mod scripted;
 mod setup;
+mod started;
 mod starts;
 mod stats;
 mod sweep;
@@ -42,12 +44,14 @@ mod trace;
 mod volume;
 mod workload;
 
+pub use started::Started;
+
 pub use seekless_core as core;
 pub use seekless_layers as layers;
 
 use std::process::ExitCode;
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use seekless_layers::registry;
 use seekless_volume::live::Level;
 
@@ -154,34 +158,53 @@ pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
         output::complain(&format!("error: {error}"));
         return ExitCode::FAILURE;
     }
+    ExitCode::from(run(program(help::command().try_get_matches())))
+}
+
+/// Runs the program as another one started it. Returns the exit code.
+pub fn main_from(started: Started) -> u8 {
+    let started = started::note(started);
+    let name = std::ffi::OsStr::new("seekless");
+    let words = std::iter::once(name).chain(started.words.iter().map(AsRef::as_ref));
+    run(program(help::command().try_get_matches_from(words)))
+}
+
+fn program(matches: Result<ArgMatches, clap::Error>) -> Result<Program, clap::Error> {
+    Program::from_arg_matches(&matches?)
+}
+
+fn run(program: Result<Program, clap::Error>) -> u8 {
     #[cfg(feature = "mutants")]
     if let Err(error) = let_loose() {
         output::complain(&format!("error: SEEKLESS_MUTANT: {error}"));
-        return ExitCode::from(2);
+        return 2;
     }
-    let matches = help::command().get_matches();
-    let program = Program::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = match program.command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Advise(arguments) => advise::run(&arguments),
-        Command::Trace(command) => trace::run(command),
-        Command::Drive(command) => drive::run(command),
-        Command::Lab(command) => lab::run(command),
-        Command::Volume(command) => volume::run(command),
-        Command::Top(arguments) => top::run(&arguments),
-        Command::Schema(arguments) => schema::run(&arguments),
-        Command::Man(arguments) => manual::man(&arguments),
-        Command::Completions(arguments) => manual::completions(&arguments),
+    let done = match program.map(|program| program.command) {
+        Ok(Command::Demo(arguments)) => demo::run(&arguments),
+        Ok(Command::Advise(arguments)) => advise::run(&arguments),
+        Ok(Command::Trace(command)) => trace::run(command),
+        Ok(Command::Drive(command)) => drive::run(command),
+        Ok(Command::Lab(command)) => lab::run(command),
+        Ok(Command::Volume(command)) => volume::run(command),
+        Ok(Command::Top(arguments)) => top::run(&arguments),
+        Ok(Command::Schema(arguments)) => schema::run(&arguments),
+        Ok(Command::Man(arguments)) => manual::man(&arguments),
+        Ok(Command::Completions(arguments)) => manual::completions(&arguments),
+        Err(unclear) => {
+            // A help text, or what is wrong with the arguments; an error of printing it cannot be reported.
+            let _ = unclear.print();
+            return unclear.exit_code() as u8;
+        }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             log::log(Level::Error, &format!("error: {}", output::with_causes(&error)));
             // Exit as clap does after its own errors.
             match error {
-                error if error.is::<Usage>() => ExitCode::from(2),
-                error if error.is::<Finding>() => ExitCode::from(3),
-                _ => ExitCode::FAILURE,
+                error if error.is::<Usage>() => 2,
+                error if error.is::<Finding>() => 3,
+                _ => 1,
             }
         }
     }

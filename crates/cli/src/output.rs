@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::csv;
 use crate::schema::{self, Printed};
+use crate::started;
 use crate::text::shell_word;
 
 /// Writes `text` to stdout.
@@ -202,7 +203,7 @@ pub fn plain(text: &str) -> String {
 
 /// The command line of this process, quoted for a shell.
 pub fn command_line() -> String {
-    let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
+    let words = started::words().into_iter().map(|word| shell_word(&word.to_string_lossy()));
     std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 

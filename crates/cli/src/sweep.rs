@@ -17,6 +17,7 @@ use self::rows::Rows;
 use crate::manual;
 use crate::output::{self, Form};
 use crate::progress::Progress;
+use crate::started;
 use crate::text::{count, counted, shell_word};
 
 /// Examples, as `--help` shows them.
@@ -196,7 +197,7 @@ fn tasks(path: &Path) -> anyhow::Result<(Sweep, Vec<Task>)> {
 
 /// This program, with the hash of its file: one with other layers has other results.
 fn program() -> anyhow::Result<String> {
-    let hash = std::env::current_exe().and_then(|path| hash_file(&path));
+    let hash = started::file().and_then(|path| hash_file(&path));
     Ok(format!("seekless {}, {}", manual::version(), hash.context("the file of this program")?))
 }
 

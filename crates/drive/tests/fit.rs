@@ -66,7 +66,7 @@ fn a_wrong_speed_wrong_skews_and_wrong_overheads_are_found() {
         compare(&simulated[half..], &measured[half..])
     };
     let before = second(&described);
-    let fitted = fit(&described, &measured[..half], &mut |_| {});
+    let fitted = fit(&described, &measured[..half], &mut |_| true);
     let after = second(&fitted.spec);
     assert_eq!(fitted.think, Think::Before);
     assert!((fitted.spec.rpm - real.rpm).abs() < 0.1, "{}", fitted.spec.rpm);
@@ -104,7 +104,7 @@ fn a_zone_that_is_two_is_cut() {
     let mut measured = requests(described.sectors);
     measure(&real, &mut measured, Think::After);
     let half = measured.len() / 2;
-    let fitted = fit(&described, &measured[..half], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..half], &mut |_| true).spec;
     let simulated = drive_as_measured(&mut Drive::new(&fitted), &measured, Think::After);
     let after = compare(&simulated[half..], &measured[half..]);
     assert!(fitted.zone.len() > described.zone.len(), "{}", fitted.zone.len());

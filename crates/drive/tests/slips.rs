@@ -58,7 +58,7 @@ fn slipped_tracks_are_found_after_a_break_of_the_clock() {
     }
     // The pause of the measurement was not recorded: four tenths of a turn are missing.
     measured[3_000].think = Nanos(measured[3_000].think.0 - 4_400_000);
-    let fitted = fit(&described, &measured[..4_000], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..4_000], &mut |_| true).spec;
     for (found, real) in fitted.zone.iter().zip(&real.zone) {
         assert_eq!(near(&found.slips, &real.slips, 30), 5, "{:?}, not {:?}", found.slips, real.slips);
         assert_eq!(found.slips.len(), 5, "{:?}, not {:?}", found.slips, real.slips);
@@ -81,7 +81,7 @@ fn listed_slips_are_found_without_the_list() {
     for zone in &mut described.zone {
         zone.slips.clear();
     }
-    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| true).spec;
     let (mut found, mut right, mut all) = (0, 0, 0);
     for (fitted, listed) in fitted.zone.iter().zip(&listed.zone) {
         found += fitted.slips.len();
@@ -97,7 +97,7 @@ fn listed_slips_are_found_without_the_list() {
 #[test]
 fn a_drive_whose_file_lists_none_is_near() {
     let Some((described, measured)) = drive("hp_c3323a") else { return };
-    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| {}).spec;
+    let fitted = fit(&described, &measured[..measured.len() / 2], &mut |_| true).spec;
     let after = second_half(&fitted, &measured);
     assert!(after.within_half_ms_pct > 85.0 && after.median_error_ms < 0.12, "{after:?}");
 }

@@ -294,5 +294,5 @@ fn run(
         Ok(())
     })?;
     result?;
-    needed.into_inner().ok_or(LabError::Stalled(Stalled { at: runtime.now() }))
+    needed.into_inner().ok_or(LabError::Stalled(Stalled::new(runtime.now())))
 }

@@ -11,6 +11,7 @@ pub mod explore;
 pub mod figure;
 pub mod hits;
 pub mod load;
+pub mod measured;
 pub mod mining;
 mod null_device;
 pub mod outcome;

@@ -119,7 +119,7 @@ pub fn play(
     result?;
     let event_hash = runtime.event_hash();
     let played = played.into_inner().map(|played| Played { event_hash, ..played });
-    played.ok_or(LabError::Stalled(Stalled { at: runtime.now() }))
+    played.ok_or(LabError::Stalled(Stalled::new(runtime.now())))
 }
 
 impl Played {

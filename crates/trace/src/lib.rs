@@ -26,7 +26,7 @@ pub mod write;
 
 pub use error::TraceError;
 pub use format::{Columns, DESCRIBED, FORMATS, Fixed, Format, Sample};
-pub use loaded::{DeviceUse, Trace, load};
+pub use loaded::{DeviceUse, Trace, load, load_while};
 pub use options::{OpenUnits, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;

@@ -14,6 +14,8 @@ use crate::volumes::Volumes;
 
 /// Most devices named in a warning.
 const MAX_LISTED: usize = 8;
+/// Records between two calls of `goes_on`: some milliseconds.
+const CHECKED: usize = 1 << 15;
 
 /// A trace in memory.
 #[derive(Clone, Debug, Default)]
@@ -45,9 +47,20 @@ pub struct DeviceUse {
 
 /// Reads a whole recording: one or several files, or its name (see [`expand`](crate::expand)).
 pub fn load(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Trace, TraceError> {
-    let mut reader = Reader::open(paths, options)?;
+    load_while(Reader::open(paths, options)?, |_| true)
+}
+
+/// Reads the rest of a trace. `goes_on` is called with the number of records read, now and then; once it returns false
+/// the trace ends there.
+pub fn load_while(mut reader: Reader, mut goes_on: impl FnMut(usize) -> bool) -> Result<Trace, TraceError> {
     let format = reader.format().name;
-    let records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+    let mut records = Vec::new();
+    for record in reader.by_ref() {
+        records.push(record?);
+        if records.len() % CHECKED == 0 && !goes_on(records.len()) {
+            break;
+        }
+    }
     let (names, volumes, warnings, sources) = reader.into_parts();
     let mut trace = Trace { records, names, volumes, warnings, sources, format };
     if trace.records.is_empty() {

@@ -172,6 +172,24 @@ fn a_row_that_makes_no_sense_is_named_or_passed_over() {
 }
 
 #[test]
+fn places_may_be_in_bytes() {
+    let places = |message: &str| {
+        foreign("bytes.parquet", message, |group| {
+            column::<Int64Type>(group, &[1, 2], None);
+            column::<ByteArrayType>(group, &words(["read", "write"]), None);
+            column::<Int64Type>(group, &[4096, 1000], None);
+            column::<Int64Type>(group, &[512, 100], None);
+        })
+    };
+    let message = "message other { required int64 time_ns; required binary op (STRING); required int64 offset; required int64 size; }";
+    let trace = read(&places(message)).unwrap();
+    let extents: Vec<Extent> = trace.records.iter().map(|record| record.extent).collect();
+    assert_eq!(extents, [Extent::new(8, 1), Extent::new(1, 2)]);
+    let error = read(&places(&message.replace("size", "length"))).unwrap_err().to_string();
+    assert!(error.contains("expected one called sector, or both offset and size, in bytes"), "{error}");
+}
+
+#[test]
 fn a_table_that_is_no_trace_is_an_error_with_the_missing_column() {
     let reported =
         |name, message, columns: fn(Group)| read(&foreign(name, message, columns)).unwrap_err().to_string();

@@ -59,8 +59,10 @@ pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let measured = measured(&arguments.trace, &spec)?;
     let progress = Progress::measured();
     let first = &measured[..measured.len() / 2];
-    let Fitted { spec: mut fitted, think, changes } =
-        fit(&spec, first, &mut |done| progress.at("fitting", (done * 1000.0) as u64, 1000));
+    let Fitted { spec: mut fitted, think, changes } = fit(&spec, first, &mut |done| {
+        progress.at("fitting", (done * 1000.0) as u64, 1000);
+        true
+    });
     drop(progress);
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     fitted.name = arguments.name.clone().unwrap_or_else(stem);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
-use seekless_core::Op;
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
 use seekless_drive::fit::phase::think_side;
@@ -153,26 +152,7 @@ pub fn drive(name: &str) -> anyhow::Result<Spec> {
 pub fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
     let options = ReadOptions { format: Format::named("disksim-validate"), ..ReadOptions::default() };
     let records = Reader::open(&[path], &options)?.collect::<Result<Vec<_>, _>>()?;
-    let mut measured = Vec::with_capacity(records.len());
-    for (number, record) in records.iter().enumerate() {
-        let end = record.extent.end().0;
-        if end > spec.sectors {
-            let file = path.display();
-            anyhow::bail!(
-                "{file}, request {}: ends at sector {end}, the drive has {}",
-                number + 1,
-                spec.sectors
-            );
-        }
-        let service = record.latency.known().unwrap_or_default();
-        // The trace gives the time at which the next request would arrive if it did not wait for this one.
-        let next = records.get(number + 1).map_or(record.time, |next| next.time);
-        measured.push(Measured { op: record.op, at: record.extent, service, think: next.since(record.time) });
-    }
-    if let Some(other) = measured.iter().find(|request| !matches!(request.op, Op::Read | Op::Write)) {
-        anyhow::bail!("{}: found {:?}, expected reads and writes", path.display(), other.op);
-    }
-    Ok(measured)
+    Ok(seekless_lab::measured::measured(&path.display().to_string(), &records, spec)?)
 }
 
 pub fn text(validated: &Validated) -> String {

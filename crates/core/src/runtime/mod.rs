@@ -8,13 +8,13 @@
 //! resolves only after every task of the instant has run. The same inputs and the same seed give the same events, byte
 //! for byte: [`Runtime::event_hash`] proves it.
 
+mod interrupt;
 mod log;
 mod rng;
 mod timers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
@@ -27,6 +27,7 @@ use async_task::Runnable;
 use slab::Slab;
 
 pub use async_task::Task;
+pub use interrupt::{Stalled, interruptible};
 pub use log::Event;
 pub use rng::Rng;
 
@@ -139,21 +140,6 @@ impl Drop for Entered {
     }
 }
 
-/// All tasks wait, and no timer will wake one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stalled {
-    /// Time of the stall.
-    pub at: Nanos,
-}
-
-impl fmt::Display for Stalled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the run stalled at {}: every task waits and no timer is set", self.at)
-    }
-}
-
-impl std::error::Error for Stalled {}
-
 impl Runtime {
     /// A world at time zero. All its random streams derive from `seed`.
     pub fn new(seed: u64) -> Runtime {
@@ -191,7 +177,7 @@ impl Runtime {
 
     /// Runs `main` to its end. Other tasks are suspended, and continue in the next run.
     pub fn run<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
-        self.run_until_waiting(main, || self.world.advance())
+        self.run_until_waiting(main, || !interrupt::is_interrupted() && self.world.advance())
     }
 
     /// As `run`, on the clock of `driver`, which is read once per turn: when every task waits. It never stalls.
@@ -228,7 +214,7 @@ impl Runtime {
                 }
             }
             if !woken.get() && !advance() {
-                return Err(Stalled { at: self.world.now.get() });
+                return Err(Stalled::new(self.world.now.get()));
             }
         }
     }

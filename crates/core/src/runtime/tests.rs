@@ -85,7 +85,27 @@ fn a_stall_is_reported_without_waiting() {
         sleep(Nanos(7)).await;
         std::future::pending::<()>().await;
     });
-    assert_eq!(stalled, Err(Stalled { at: Nanos(7) }));
+    assert_eq!(stalled, Err(Stalled { at: Nanos(7), interrupted: false }));
+}
+
+#[test]
+fn an_interrupted_run_ends_soon_and_later_ones_go_on() {
+    let asleep = || async {
+        for _ in 0..100_000 {
+            sleep(Nanos(1)).await;
+        }
+    };
+    let checks = Rc::new(Cell::new(0));
+    let counted = checks.clone();
+    let check = move || counted.replace(counted.get() + 1) > 1;
+    let ended = interruptible(check, || {
+        // A world in a world ends with it.
+        Runtime::new(1).run(async { Runtime::new(1).run(asleep()).unwrap_err() }).unwrap()
+    });
+    assert!(ended.interrupted && ended.at < Nanos(30_000), "{ended}");
+    assert_eq!(checks.get(), 3);
+    assert_eq!(Runtime::new(1).run(asleep()), Ok(()));
+    assert_eq!(interruptible(|| false, || Runtime::new(1).run(asleep())), Ok(()));
 }
 
 #[test]

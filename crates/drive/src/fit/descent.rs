@@ -25,21 +25,23 @@ pub fn cost(spec: &Spec, measured: &[Measured], think: Think) -> f64 {
     simulated.iter().zip(measured).map(off).sum::<f64>() / measured.len().max(1) as f64
 }
 
-/// Sets every figure of `spec` to its best value; returns what changed.
+/// Sets every figure of `spec` to its best value; returns what changed. Ends early once `progress` returns false.
 pub fn descend(
     spec: &mut Spec,
     measured: &[Measured],
     think: Think,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(f64) -> bool,
 ) -> Vec<String> {
     knobs::tabulate(spec);
     let before = spec.clone();
     let knobs = knobs::all(spec);
     let mut least = cost(spec, measured, think);
-    for round in 0..ROUNDS {
+    'rounds: for round in 0..ROUNDS {
         let started = least;
         for (number, knob) in knobs.iter().enumerate() {
-            progress((round * knobs.len() + number) as f64 / (ROUNDS * knobs.len()) as f64);
+            if !progress((round * knobs.len() + number) as f64 / (ROUNDS * knobs.len()) as f64) {
+                break 'rounds;
+            }
             turn(spec, knob, measured, think, &mut least);
         }
         if started - least < 1e-4 {

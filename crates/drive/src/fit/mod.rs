@@ -29,8 +29,9 @@ pub struct Fitted {
     pub changes: Vec<String>,
 }
 
-/// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1.
-pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64)) -> Fitted {
+/// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1, and ends the fit early by
+/// returning false.
+pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64) -> bool) -> Fitted {
     let think = phase::think_side(spec, measured);
     let described = Drive::new(spec).mechanics().revolution().0 as f64;
     let readings = phase::readings(spec, measured, think);

@@ -19,6 +19,7 @@ use seekless_volume::live::{ServedExport, Status};
 
 use super::status::{parsed, status};
 use crate::output;
+use crate::started;
 use device::Device;
 use record::Record;
 
@@ -143,8 +144,7 @@ fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a Serv
 fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
     let log = volume.with_extension("log");
     let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
-    let program = std::env::current_exe().context("the path of this program")?;
-    let mut command = Command::new(program);
+    let mut command = started::again().context("the path of this program")?;
     command.args(["volume", "serve", "--mounted", "--log", "times"]).arg(volume);
     // A group of its own: Ctrl-C is not for it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);

@@ -7,7 +7,7 @@ use seekless_core::record::Flags;
 use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId};
 
 use super::super::TracedRequest;
-use super::super::fields::{self, Flaw, quoted, sectors};
+use super::super::fields::{self, Flaw, bytes, quoted, sectors};
 use super::super::text::{EventQueue, plain};
 use super::column::{Kind, Values};
 use super::schema;
@@ -17,14 +17,16 @@ use crate::volumes::Volumes;
 const COLUMNS: [(&str, Kind, bool); FIRST_FLAG] = [
     ("time_ns", Kind::Number, true),
     ("op", Kind::Text, true),
-    ("sector", Kind::Number, true),
-    ("sectors", Kind::Number, true),
+    ("sector", Kind::Number, false),
+    ("sectors", Kind::Number, false),
     ("volume", Kind::Text, false),
     ("device", Kind::Number, false),
     ("pid", Kind::Number, false),
     ("process", Kind::Text, false),
     ("stream", Kind::Number, false),
     ("latency_ns", Kind::Number, false),
+    ("offset", Kind::Number, false),
+    ("size", Kind::Number, false),
 ];
 const TIME: usize = 0;
 const OP: usize = 1;
@@ -38,7 +40,13 @@ const PID: usize = 6;
 const PROCESS: usize = 7;
 const STREAM: usize = 8;
 const LATENCY: usize = 9;
-const FIRST_FLAG: usize = 10;
+/// The place in bytes, instead of in sectors.
+const OFFSET: usize = 10;
+const SIZE: usize = 11;
+const FIRST_FLAG: usize = 12;
+
+/// The columns of which one pair is required.
+pub const PLACES: [[usize; 2]; 2] = [[SECTOR, SECTORS], [OFFSET, SIZE]];
 
 /// Number of known columns.
 pub const FIELDS: usize = FIRST_FLAG + schema::FLAGS.len();
@@ -72,8 +80,10 @@ impl Batch {
         let op = self.op(row)?;
         let extent = if op == Op::Flush {
             Extent::default()
-        } else {
+        } else if self.columns[SECTOR].is_some() && self.columns[SECTORS].is_some() {
             sectors(self.needed(SECTOR, row)?, self.needed(SECTORS, row)?).map_err(|flaw| (SECTORS, flaw))?
+        } else {
+            bytes(self.needed(OFFSET, row)?, self.needed(SIZE, row)?).map_err(|flaw| (SIZE, flaw))?
         };
         let device = if numbered { self.small(DEVICE, row)? } else { self.volume(row, volumes)? };
         let process = ProcessId(self.small(PID, row)?);

@@ -1,8 +1,9 @@
 //! Parquet, as written by this project and by data-frame programs: a row per request, columns identified by their names
 //! in any order, others ignored.
 //!
-//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, `sector` and `sectors` are required; other
-//! missing or null values are unknown. Volumes have their numbers if the file gives their naming, else the names in
+//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, and `sector` and `sectors` are required, or
+//! instead of the last two `offset` and `size` in bytes, as the Python package has them; other missing or null values are
+//! unknown. Volumes have their numbers if the file gives their naming, else the names in
 //! `volume`. Pages may be plain, zstd or Snappy.
 //!
 //! Bounds: a batch of rows and a page per column, whatever the size of a row group. A file is read in place; standard
@@ -118,15 +119,17 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
 /// The columns of the file to read.
 fn selected(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
     let columns = metadata.file_metadata().schema_descr().columns();
+    let listed = || {
+        let names = columns.iter().take(MAX_LISTED).map(|column| quoted(&column.path().string()));
+        format!("the columns {}", names.collect::<Vec<_>>().join(", "))
+    };
     let mut selected = Vec::new();
     for field in 0..batch::FIELDS {
         let (name, kind, needed) = batch::field(field);
         let found = columns.iter().position(|column| column.path().parts() == [name]);
         let Some(number) = found else {
             if needed {
-                let names = columns.iter().take(MAX_LISTED).map(|column| quoted(&column.path().string()));
-                let found = format!("the columns {}", names.collect::<Vec<_>>().join(", "));
-                return Err(Flaw { found, expected: format!("one called {name}") });
+                return Err(Flaw { found: listed(), expected: format!("one called {name}") });
             }
             continue;
         };
@@ -135,6 +138,14 @@ fn selected(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
             expected: kind.words().to_owned(),
         })?;
         selected.push((field, number));
+    }
+    let has = |field: usize| selected.iter().any(|(known, _)| *known == field);
+    if !batch::PLACES.iter().any(|place| place.iter().all(|field| has(*field))) {
+        let [[sector, sectors], [offset, size]] =
+            batch::PLACES.map(|place| place.map(|field| batch::field(field).0));
+        let missing = if has(batch::PLACES[0][0]) { sectors } else { sector };
+        let expected = format!("one called {missing}, or both {offset} and {size}, in bytes");
+        return Err(Flaw { found: listed(), expected });
     }
     Ok(selected)
 }

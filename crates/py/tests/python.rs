@@ -1,0 +1,140 @@
+//! Runs the tests of the Python package, its type checks, and the examples of its page, with the library that the
+//! tests of all crates share. What is missing on this machine is said, and skipped: `scripts/python` installs it.
+
+// Python is another program.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/py has a grandparent").to_owned()
+}
+
+/// A Python of 3.10 or newer: that of `scripts/python`, or the system's.
+fn python() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let ours = cache.or_else(home).map(|cache| cache.join("seekless/python/bin/python"));
+    let is_new = |python: &PathBuf| {
+        let check = "import sys; sys.exit(sys.version_info < (3, 10))";
+        Command::new(python).args(["-c", check]).output().is_ok_and(|done| done.status.success())
+    };
+    let found = ours.into_iter().chain([PathBuf::from("python3")]).find(is_new);
+    if found.is_none() {
+        eprintln!("skipped: no Python 3.10 or newer here");
+    }
+    found
+}
+
+/// The package as a wheel has it: its files, and the library beside them.
+fn package() -> TempDir {
+    let folder = tempfile::Builder::new().prefix("python").tempdir().unwrap();
+    let package = folder.path().join("seekless");
+    std::fs::create_dir(&package).unwrap();
+    for file in std::fs::read_dir(root().join("crates/py/python/seekless")).unwrap() {
+        let file = file.unwrap().path();
+        if file.is_file() {
+            std::fs::copy(&file, package.join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    // This program is in the folder of the libraries that it was built with.
+    let built = std::env::current_exe().unwrap().with_file_name("lib_seekless.so");
+    std::os::unix::fs::symlink(&built, package.join("_seekless.abi3.so")).unwrap();
+    folder
+}
+
+/// Runs Python in the checkout with the package.
+fn run(python: &Path, package: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(python);
+    command.args(words).current_dir(root()).env("PYTHONPATH", package).env("MYPYPATH", package);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("SEEKLESS_MUTANT").output().unwrap()
+}
+
+fn expect_success(done: &Output) {
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    for line in err.lines().filter(|line| line.contains("skipped")) {
+        eprintln!("{line}");
+    }
+    assert!(done.status.success(), "{out}{err}");
+}
+
+fn run_tests(file: &str) {
+    let Some(python) = python() else { return };
+    let package = package();
+    let words = ["-m", "unittest", "discover", "-v", "-s", "crates/py/tests", "-p", file];
+    let done = run(&python, package.path(), &words);
+    expect_success(&done);
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(err.contains("... ok"), "no test of {file} ran: {err}");
+}
+
+#[test]
+fn traces_are_tables() {
+    run_tests("test_trace.py");
+}
+
+#[test]
+fn the_laboratory_has_the_results_of_the_program() {
+    run_tests("test_lab.py");
+}
+
+#[test]
+fn signals_end_what_runs() {
+    run_tests("test_signals.py");
+}
+
+#[test]
+fn the_examples_of_the_page_run_in_order() {
+    let Some(python) = python() else { return };
+    let package = package();
+    let libraries = "import polars, pyarrow, duckdb";
+    if !run(&python, package.path(), &["-c", libraries]).status.success() {
+        eprintln!("skipped: no polars, pyarrow or duckdb here");
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("docs/book/python.md")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("\n```pycon\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
+    assert!(blocks.len() > 8, "only {} examples", blocks.len());
+    let folder = tempfile::Builder::new().prefix("page").tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("data"), folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("python.txt"), blocks.join("\n\n")).unwrap();
+    let mut command = Command::new(&python);
+    command.args(["-m", "doctest", "python.txt"]).current_dir(folder.path());
+    expect_success(&command.env("PYTHONPATH", package.path()).output().unwrap());
+}
+
+#[test]
+fn the_types_of_the_package_are_those_of_its_library() {
+    let Some(python) = python() else { return };
+    let package = package();
+    if !run(&python, package.path(), &["-c", "import mypy"]).status.success() {
+        eprintln!("skipped: no mypy here");
+        return;
+    }
+    let cache = package.path().join("cache");
+    let cache = format!("--cache-dir={}", cache.display());
+    expect_success(&run(&python, package.path(), &["-m", "mypy", "--strict", &cache, "-p", "seekless"]));
+    expect_success(&run(&python, package.path(), &["-m", "mypy.stubtest", "seekless"]));
+    let used = package.path().join("used.py");
+    std::fs::write(&used, USED).unwrap();
+    let used = used.display().to_string();
+    expect_success(&run(&python, package.path(), &["-m", "mypy", "--strict", &cache, &used]));
+}
+
+/// A program that a type checker has to accept.
+const USED: &str = "\
+from pathlib import Path
+
+import seekless
+
+trace = seekless.read(Path('data/mail'), time_unit='us')
+requests: int = len(trace)
+share: float = trace.stats(intervals=3)['reads'] / requests
+compared: seekless.Comparison = seekless.compare(['none', {'component': {}}], trace=trace, bopt='1GiB')
+columns: list[str] = compared.phases.column_names
+place: int = seekless.Drive('wd-re3-1tb').position(0)['cylinder']
+";
