@@ -273,7 +273,10 @@ impl Borg {
         if mutant::is("borg: a copy is overwritten before its checksum is given up") {
             return Vec::new();
         }
-        self.overwritten(at, joined).map(|(_, entry)| entry.slot).filter(|slot| self.store.has_sum(*slot)).collect()
+        self.overwritten(at, joined)
+            .map(|(_, entry)| entry.slot)
+            .filter(|slot| self.store.has_sum(*slot))
+            .collect()
     }
 
     /// Copies that the write would overwrite in place and that are clean, at least on disk: pages of unproven ones, and
@@ -361,7 +364,8 @@ impl Borg {
             let page = part.start.page();
             let copy = self.store.lookup(page);
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
-            let anew = copy.map_or(absorbs, |entry| self.is_absorbed_anew(&entry)) && !self.store.is_given_up();
+            let anew =
+                copy.map_or(absorbs, |entry| self.is_absorbed_anew(&entry)) && !self.store.is_given_up();
             let absorbed = whole.filter(|_| anew).and_then(|whole| self.store.append(page, whole));
             let piece = match (absorbed, copy) {
                 (Some(appended), _) => {
