@@ -16,6 +16,7 @@ use crate::convert::{self, Writing, WrittenTrace};
 use crate::drive::validate;
 use crate::input::Input;
 use crate::lab;
+pub use crate::schema::Printed;
 use crate::stats::Characterising;
 use crate::{Usage, figure, output};
 
@@ -41,6 +42,11 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
 /// The text of an error with its causes, as the program prints it.
 pub fn message(error: &anyhow::Error) -> String {
     output::with_causes(error)
+}
+
+/// An object with the name of its schema, as `--json` prints it.
+pub fn json(value: &impl Printed) -> anyhow::Result<String> {
+    output::object(value)
 }
 
 /// Opens a trace: the files and options of `trace info`.

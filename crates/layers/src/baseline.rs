@@ -56,6 +56,7 @@ pub fn copying(planner: PlannerName) -> Options {
 /// The entry of a baseline in the registry, without its page, title and commands.
 pub const fn entry<B: Baseline>(does: &'static str) -> Entry {
     Entry {
+        transparent: true,
         devices: &["bopt"],
         sealed: true,
         holds_newer: true,

@@ -37,6 +37,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 pub static LAYERS: [Entry; 20] = [
     alis::ENTRY,
     Entry {
+        transparent: true,
         title: "BORG",
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
@@ -73,6 +74,7 @@ pub static LAYERS: [Entry; 20] = [
         )
     },
     Entry {
+        transparent: true,
         readme: include_str!("cache/README.md"),
         edges: cache::EDGES,
         remedies: &[Remedy {
@@ -97,6 +99,7 @@ pub static LAYERS: [Entry; 20] = [
     cdp::ENTRY,
     dcd::ENTRY,
     Entry {
+        transparent: true,
         grows: true,
         readme: include_str!("fault/delay/README.md"),
         check: |table| parse_options(table, delay::Options::check).map(drop),
@@ -109,6 +112,7 @@ pub static LAYERS: [Entry; 20] = [
         })
     },
     Entry {
+        transparent: true,
         grows: true,
         readme: include_str!("fault/error/README.md"),
         check: |table| parse_options(table, error::Options::check).map(drop),
@@ -123,7 +127,6 @@ pub static LAYERS: [Entry; 20] = [
     hybrid::ENTRY,
     launch::ENTRY,
     Entry {
-        transparent: false,
         readme: include_str!("lld/README.md"),
         edges: lld::EDGES,
         canaries: lld::CANARIES,
@@ -157,6 +160,7 @@ pub static LAYERS: [Entry; 20] = [
         )
     },
     Entry {
+        transparent: true,
         readme: include_str!("fault/lose/README.md"),
         check: |table| parse_options(table, lose::Options::check).map(drop),
         defaults: defaults::<lose::Options>,
@@ -169,7 +173,6 @@ pub static LAYERS: [Entry; 20] = [
     },
     lru::ENTRY,
     Entry {
-        transparent: false,
         readme: include_str!("mapper/README.md"),
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
@@ -207,6 +210,7 @@ pub static LAYERS: [Entry; 20] = [
     },
     organpipe::ENTRY,
     Entry {
+        transparent: true,
         readme: include_str!("fault/powercut/README.md"),
         check: |table| parse_options(table, powercut::Options::check).map(drop),
         defaults: defaults::<powercut::Options>,
@@ -223,7 +227,6 @@ pub static LAYERS: [Entry; 20] = [
     proximal::ENTRY,
     Entry {
         title: "RAID-4",
-        transparent: false,
         readme: include_str!("raid4/README.md"),
         over: Over::Several,
         devices: &[raid4::PARITY],
@@ -254,6 +257,7 @@ pub static LAYERS: [Entry; 20] = [
         )
     },
     Entry {
+        transparent: true,
         grows: true,
         readme: include_str!("scrub/README.md"),
         commands: scrub::COMMANDS,
@@ -268,6 +272,7 @@ pub static LAYERS: [Entry; 20] = [
     },
     smq::ENTRY,
     Entry {
+        transparent: true,
         grows: true,
         readme: include_str!("split/README.md"),
         edges: split::EDGES,

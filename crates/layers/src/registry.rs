@@ -132,14 +132,14 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
-    /// A transparent layer without options and on-disk state. Other properties are set with `Entry { commands: ...,
-    /// ..Entry::new(...) }`.
+    /// A layer without options and on-disk state that is not transparent. Other properties are set with `Entry {
+    /// transparent: true, ..Entry::new(...) }`.
     pub const fn new(name: &'static str, does: &'static str, build: Build) -> Entry {
         Entry {
             name,
             title: name,
             does,
-            transparent: true,
+            transparent: false,
             grows: false,
             readme: "",
             over: Over::One,

@@ -101,7 +101,7 @@ impl Drive {
     /// The description as a dictionary, as `seekless drive show --json` has it.
     #[getter]
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        json::object(py, &*self.spec)
+        json::part(py, &*self.spec)
     }
 
     /// The description as the text of a TOML file.
@@ -199,7 +199,7 @@ impl Drive {
             let think = think_side(&spec, &measured);
             Ok(compare(&drive_as_measured(&mut Disk::new(&spec), &measured, think), &measured))
         })?;
-        json::object(py, &fidelity)
+        json::part(py, &fidelity)
     }
 
     /// The seek curve and the zones, as SVG.

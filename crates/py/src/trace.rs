@@ -250,6 +250,6 @@ impl Trace {
         ];
         let line: Vec<String> = line.into_iter().flatten().collect();
         let written = signals::detached(py, |signals| scripted::convert(&self.0, &line, || signals.go_on()))?;
-        json::object(py, &written)
+        json::part(py, &written)
     }
 }

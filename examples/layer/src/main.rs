@@ -15,6 +15,7 @@ use seekless::layers::registry::{Built, Entry};
 const AHEAD: u64 = 512;
 
 pub static LAYERS: [Entry; 1] = [Entry {
+    transparent: true,
     edges: &["a read is served from memory"],
     ..Entry::new("readahead", "reads on where reads follow each other", |below, _options| {
         Box::pin(async move { Ok(Built::new(Rc::new(ReadAhead::over(below.one()?)))) })

@@ -35,7 +35,6 @@ pub use options::{CANARIES, EDGES, Options, Pinned, Placement};
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
     title: "hybrid drive",
-    transparent: false,
     readme: include_str!("README.md"),
     devices: &["fast"],
     edges: EDGES,

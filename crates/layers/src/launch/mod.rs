@@ -50,6 +50,7 @@ pub const ENTRY: Entry = Entry {
 /// What the entries of the launch prefetcher and of CDP have in common.
 pub(crate) const fn entry(name: &'static str, does: &'static str, build: Build) -> Entry {
     Entry {
+        transparent: true,
         optional: &[SEQUENCES],
         check: |table| parse_options(table, Options::check).map(drop),
         defaults: registry::defaults::<Options>,

@@ -45,7 +45,6 @@ pub const COMMANDS: &[&str] = &["destage"];
 
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
-    transparent: false,
     readme: include_str!("README.md"),
     devices: &["flash"],
     commands: COMMANDS,
