@@ -18,7 +18,7 @@ export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build install packages demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -31,6 +31,9 @@ build: toolchain ## build the program
 PREFIX ?= /usr/local
 install: build ## install program, manual pages, completions, systemd units, examples, book and demo traces: PREFIX=/usr/local DESTDIR=
 	scripts/install "$(CARGO_TARGET_DIR)/release/seekless" "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
+
+packages: build ## make packages (deb, rpm, archive) in FOLDER, by the tools that are here
+	scripts/package "$(CARGO_TARGET_DIR)/release/seekless" "$(or $(FOLDER),$(CARGO_TARGET_DIR)/packages)"
 
 demo: toolchain ## replay a real trace that ships with the project, without and with BORG
 	cargo build --profile demo --locked -p seekless --no-default-features

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Licences that require no more than their notice, so that a binary may be shipped under ours.
-const ALLOWED: [&str; 12] = [
+const ALLOWED: [&str; 13] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",

@@ -59,7 +59,11 @@ pub fn completions(arguments: &Completions) -> anyhow::Result<()> {
 /// The version, the commit if the build names it (`make build` does), and the features.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
-        let features = [("parquet", cfg!(feature = "parquet")), ("tls", cfg!(feature = "tls"))];
+        let features = [
+            ("parquet", cfg!(feature = "parquet")),
+            ("tls", cfg!(feature = "tls")),
+            ("system-compression", cfg!(feature = "system-compression")),
+        ];
         let on: Vec<&str> = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
         let on = if on.is_empty() { "none".to_owned() } else { on.join(" ") };
         let commit = option_env!("SEEKLESS_COMMIT").filter(|commit| !commit.is_empty());
