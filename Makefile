@@ -122,6 +122,7 @@ soak: toolchain-check build agree ## run property tests with 20,000 cases, a swe
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
 	SEEKLESS_LONG=all cargo test --workspace --locked $(BUGS) --test pages printed -- --nocapture
 	scripts/sweep "$(CARGO_TARGET_DIR)/release/seekless"
+	scripts/python wheel
 	scripts/fuzz 600
 	scripts/outside "$(CARGO_TARGET_DIR)/outside"
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi

@@ -140,7 +140,7 @@ mod tests {
         );
         let error = figure(&words("no-such")).err().unwrap();
         assert!(message(&error).starts_with("invalid value 'no-such' for '[NAME]'"), "{error}");
-        let error = figure(&words("borg-6 --disk-price 3")).err().unwrap();
+        let error = figure(&words("freeblock-2 --disk-price 3")).err().unwrap();
         assert!(is_usage(&error), "{error}");
     }
 

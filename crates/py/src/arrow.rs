@@ -107,8 +107,8 @@ impl Batches {
             whole(records, "size", |record| record.extent.sectors.saturating_mul(SECTOR))?,
         ];
         columns.extend(FLAGS.map(|(_, flag)| -> ArrayRef {
-            let flags = records.iter().map(|record| Some(record.flags.has(flag)));
-            Arc::new(flags.collect::<BooleanArray>())
+            let flags: Vec<bool> = records.iter().map(|record| record.flags.has(flag)).collect();
+            Arc::new(BooleanArray::from(flags))
         }));
         let latency = |record: &Record| record.latency.known().and_then(|took| i64::try_from(took.0).ok());
         columns.extend([
