@@ -139,7 +139,7 @@ mod tests {
             "invalid value '1KiB' for '--memory <SIZE>': found 1 KiB, expected 16 MiB or more"
         );
         let error = figure(&words("no-such")).err().unwrap();
-        assert!(message(&error).starts_with("invalid value 'no-such' for '[NAME]'"), "{error}");
+        assert!(message(&error).starts_with("found the figure 'no-such', expected one of: "), "{error}");
         let error = figure(&words("freeblock-2 --disk-price 3")).err().unwrap();
         assert!(is_usage(&error), "{error}");
     }
