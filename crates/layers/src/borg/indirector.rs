@@ -302,12 +302,12 @@ impl Borg {
             let page = part.start.page();
             let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
             let entry = self.store.lookup(page)?;
-            (!(whole && room && self.is_absorbed_anew(&entry))).then_some((page, entry))
+            (!(whole && room && self.is_absorbed_anew(entry))).then_some((page, entry))
         })
     }
 
     /// Whether a whole page that has this copy is absorbed anew, if there is room in the log.
-    fn is_absorbed_anew(&self, entry: &Entry) -> bool {
+    fn is_absorbed_anew(&self, entry: Entry) -> bool {
         self.logs_anew() || !self.store.is_stable(entry.slot)
     }
 
@@ -365,7 +365,7 @@ impl Borg {
             let copy = self.store.lookup(page);
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
             let anew =
-                copy.map_or(absorbs, |entry| self.is_absorbed_anew(&entry)) && !self.store.is_given_up();
+                copy.map_or(absorbs, |entry| self.is_absorbed_anew(entry)) && !self.store.is_given_up();
             let absorbed = whole.filter(|_| anew).and_then(|whole| self.store.append(page, whole));
             let piece = match (absorbed, copy) {
                 (Some(appended), _) => {
