@@ -133,11 +133,6 @@ struct Named<'a, T> {
     value: &'a T,
 }
 
-/// The text of an object with the name of its schema.
-pub fn object(value: &impl Printed) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(&named(value))?)
-}
-
 fn named<T: Printed>(value: &T) -> Named<'_, T> {
     Named { schema: schema::id(T::NAME), value }
 }

@@ -46,7 +46,7 @@ pub fn message(error: &anyhow::Error) -> String {
 
 /// An object with the name of its schema, as `--json` prints it.
 pub fn json(value: &impl Printed) -> anyhow::Result<String> {
-    output::object(value)
+    output::json_text(value)
 }
 
 /// Opens a trace: the files and options of `trace info`.

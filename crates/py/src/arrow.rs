@@ -17,14 +17,8 @@ use seekless_trace::Trace;
 
 /// Rows of a batch: as those of a row group in Parquet.
 const ROWS: usize = 1 << 17;
-/// Operations, by their keys.
-const OPS: [(&str, Op); 5] = [
-    ("read", Op::Read),
-    ("write", Op::Write),
-    ("flush", Op::Flush),
-    ("discard", Op::Discard),
-    ("write_zeroes", Op::WriteZeroes),
-];
+/// Operations, in the order of their keys in [`Batches::op`].
+const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
 /// The columns of flags.
 const FLAGS: [(&str, Flags); 5] = [
     ("sync", Flags::SYNC),
@@ -90,7 +84,7 @@ impl Batches {
             volumes,
             volume_names: Arc::new(StringArray::from(names)),
             process_names: Arc::new(StringArray::from_iter_values(processes)),
-            ops: Arc::new(StringArray::from_iter_values(OPS.map(|(word, _)| word))),
+            ops: Arc::new(StringArray::from_iter_values(OPS)),
             schema: schema(),
             next: 0,
             trace,
