@@ -5,6 +5,7 @@
 
 mod buckets;
 pub mod buffer;
+pub mod checksum;
 pub mod device;
 pub mod error;
 pub mod flush_guard;

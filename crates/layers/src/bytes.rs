@@ -1,6 +1,6 @@
 //! Encoding: numbers as bytes, and checksums.
 
-use seekless_core::{Buffer, PAGE_BYTES};
+use seekless_core::{Buffer, PAGE_BYTES, checksum};
 
 /// A number of 32 bits; zero past the end.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -24,12 +24,12 @@ pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 
 /// Checksum of all bytes, with the four at `at` taken as zeroes.
 pub fn sum_but(bytes: &[u8], at: usize) -> u32 {
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &[0; 4]);
-    crc32c::crc32c_append(sum, &bytes[at + 4..])
+    let sum = checksum::crc32c_append(checksum::crc32c(&bytes[..at]), &[0; 4]);
+    checksum::crc32c_append(sum, &bytes[at + 4..])
 }
 
 /// Checksum of a page; a hollow one is taken as zeroes.
 pub fn sum_of_page(page: &Buffer) -> u32 {
     const ZEROES: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
-    if page.is_hollow() { crc32c::crc32c(&ZEROES) } else { page.look(crc32c::crc32c) }
+    if page.is_hollow() { checksum::crc32c(&ZEROES) } else { page.look(checksum::crc32c) }
 }

@@ -16,7 +16,9 @@ use futures_util::future::join;
 use rustc_hash::FxHashSet;
 use seekless_core::device::Mark;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket};
+use seekless_core::{
+    Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket, checksum,
+};
 
 use super::mover::Mover;
 use super::options::OriginChanged;
@@ -153,7 +155,7 @@ impl Borg {
         let end = self.origin.geometry().sectors;
         let at = Extent { sectors: PAGE_SECTORS.min(end - at.start.0), ..at };
         let read = self.origin.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-        Ok(read.look(crc32c::crc32c))
+        Ok(read.look(checksum::crc32c))
     }
 
     /// Compares the unproven copies that a read would use; the caller holds the pages' locks.

@@ -4,7 +4,7 @@
 //! have the same generation, since the newer one may be unknown at the next start; the checksum over all bytes tells them
 //! apart. Faults: any contents; bytes that are not whole are none.
 
-use seekless_core::{Lba, SECTOR_BYTES};
+use seekless_core::{Lba, SECTOR_BYTES, checksum};
 
 use super::sector::{Part, ROOM, Sector};
 use crate::bytes::{put, u32_at, u64_at};
@@ -44,7 +44,7 @@ pub fn seal(magic: [u8; 8], part: Part, at: Lba, generation: u64, bytes: &[u8]) 
     let mut head = vec![0; HEAD];
     put(&mut head, 0, &magic);
     put(&mut head, 8, &(bytes.len() as u64).to_le_bytes());
-    put(&mut head, 16, &crc32c::crc32c(bytes).to_le_bytes());
+    put(&mut head, 16, &checksum::crc32c(bytes).to_le_bytes());
     head.extend(bytes);
     let mut sectors = vec![0; head.len().div_ceil(ROOM) * SECTOR];
     for (sector, bytes) in sectors.chunks_exact_mut(SECTOR).zip(head.chunks(ROOM)) {
@@ -77,7 +77,7 @@ pub fn open(part: Part, at: Lba, generation: u64, sectors: &[u8]) -> Option<Vec<
     }
     let (length, sum) = (usize::try_from(u64_at(&bytes, 8)).ok()?, u32_at(&bytes, 16));
     let bytes = bytes.get(HEAD..HEAD.checked_add(length)?)?;
-    (crc32c::crc32c(bytes) == sum).then(|| bytes.to_vec())
+    (checksum::crc32c(bytes) == sum).then(|| bytes.to_vec())
 }
 
 #[cfg(test)]

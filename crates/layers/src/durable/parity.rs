@@ -12,7 +12,7 @@
 //!
 //! Invariant: a head ends before its parity.
 
-use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES, invariant, mutant};
+use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES, checksum, invariant, mutant};
 
 use crate::bytes::{u32_at, u64_at};
 
@@ -100,14 +100,14 @@ pub fn head<T>(
 /// `record` is the whole record, with its head as it was written.
 pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
     let behind = record.chunks_exact(PAGE).skip(1).zip(sums).enumerate();
-    let mut damaged = behind.filter(|(_, (page, decoded))| crc32c::crc32c(page) != **decoded);
+    let mut damaged = behind.filter(|(_, (page, decoded))| checksum::crc32c(page) != **decoded);
     let Some((index, (page, decoded))) = damaged.next() else { return Ok(None) };
     if damaged.next().is_some() {
         return Err(());
     }
     let sum = Sum::of(record);
     let mut repaired = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
-    repaired.find(|page| crc32c::crc32c(page) == *decoded).map(|page| Some((index, page))).ok_or(())
+    repaired.find(|page| checksum::crc32c(page) == *decoded).map(|page| Some((index, page))).ok_or(())
 }
 
 #[cfg(test)]

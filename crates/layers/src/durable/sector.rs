@@ -6,7 +6,7 @@
 //!
 //! Invariants: 512 zeroes are no sealed sector, but a blank one; a sealed sector is of a generation.
 
-use seekless_core::{Lba, SECTOR_BYTES, invariant, mutant};
+use seekless_core::{Lba, SECTOR_BYTES, checksum, invariant, mutant};
 
 use crate::bytes::{put, u32_at, u64_at};
 
@@ -36,12 +36,12 @@ pub enum Sector {
 impl Part {
     /// Structure with this magic, of a volume with this identity; 0 if it has none.
     pub fn of(magic: [u8; 8], identity: u128) -> Part {
-        Part(crc32c::crc32c_append(crc32c::crc32c(&magic), &identity.to_le_bytes()))
+        Part(checksum::crc32c_append(checksum::crc32c(&magic), &identity.to_le_bytes()))
     }
 
     fn sum(self, at: Lba, sector: &[u8]) -> u32 {
-        let sum = crc32c::crc32c_append(self.0, &at.0.to_le_bytes());
-        crc32c::crc32c_append(sum, &sector[..BYTES - 4])
+        let sum = checksum::crc32c_append(self.0, &at.0.to_le_bytes());
+        checksum::crc32c_append(sum, &sector[..BYTES - 4])
     }
 
     /// Seals sectors, the first of which lies at `at`: the last 16 bytes of each are overwritten.

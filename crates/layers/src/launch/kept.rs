@@ -14,6 +14,7 @@ use std::rc::Rc;
 use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES,
+    checksum,
 };
 
 use crate::bytes::{put, u32_at, u64_at};
@@ -172,7 +173,7 @@ impl Kept {
 
 async fn sum_of(of: &dyn BlockDevice, page: u64, how: &Hints) -> Result<u32, IoError> {
     let read = of.read(Extent::of_pages(page, 1), Buffer::zeroed(PAGE_BYTES), how.clone()).await?;
-    Ok(read.look(crc32c::crc32c))
+    Ok(read.look(checksum::crc32c))
 }
 
 /// Whether one of the witnesses is as it was, or there are none.

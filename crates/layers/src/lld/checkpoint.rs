@@ -9,7 +9,7 @@
 //! Invariants: a checkpoint is used only if it is whole, and its slots exist and hold one block each. A sector is never
 //! torn: a first sector that is neither LLD's nor zeroes is damaged, or foreign.
 
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, checksum, mutant};
 
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 use super::sealed;
@@ -92,7 +92,7 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
         entry.copy_from_slice(&sequence.to_le_bytes());
     }
     put(first, 0, &MAGIC);
-    put(first, 12, &crc32c::crc32c(body).to_le_bytes());
+    put(first, 12, &checksum::crc32c(body).to_le_bytes());
     put(first, 16, &VERSION.to_le_bytes());
     put(first, 24, &head.features.to_le_bytes());
     put(first, 32, &head.identity.to_le_bytes());
@@ -169,7 +169,7 @@ pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, 
 /// The checkpoint in a copy, if it is whole.
 fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let body = bytes.get(HEAD as usize..)?;
-    if u32_at(bytes, 12) != crc32c::crc32c(body) {
+    if u32_at(bytes, 12) != checksum::crc32c(body) {
         return None;
     }
     let (for_slots, for_segments) = body.split_at_checked(ENTRIES.0 as usize * layout.blocks as usize)?;

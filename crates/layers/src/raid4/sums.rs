@@ -8,7 +8,7 @@
 //! So it is found on reading that a block is torn or rotten, that its last write was lost, and that the write of another
 //! block went there; and beside the parity, that a block was lost together with its entry.
 
-use seekless_core::{Buffer, PAGE_BYTES};
+use seekless_core::{Buffer, PAGE_BYTES, checksum};
 
 use crate::bytes::{put, u64_at};
 
@@ -43,12 +43,12 @@ pub struct Place {
 
 /// The seed of an array's checksums.
 pub fn seed(identity: u128) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(b"SKLRAIDE"), &identity.to_le_bytes())
+    checksum::crc32c_append(checksum::crc32c(b"SKLRAIDE"), &identity.to_le_bytes())
 }
 
 fn sum(seed: u32, entry: &[u8], content: &Buffer) -> u32 {
-    let sum = crc32c::crc32c_append(seed, &entry[MEMBER..ENTRY]);
-    content.look(|bytes| crc32c::crc32c_append(sum, bytes))
+    let sum = checksum::crc32c_append(seed, &entry[MEMBER..ENTRY]);
+    content.look(|bytes| checksum::crc32c_append(sum, bytes))
 }
 
 impl Entry {

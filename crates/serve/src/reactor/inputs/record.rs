@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 
 use seekless_core::device::{Content, ExtentState};
-use seekless_core::{Extent, SECTOR_BYTES};
+use seekless_core::{Extent, SECTOR_BYTES, checksum};
 
 use crate::reactor::{Job, Op};
 
@@ -112,7 +112,7 @@ impl Record {
             Op::Send => (7, 0, moves),
             Op::Accept => (8, 0, 0),
         };
-        let digest = if matches!(op, 1 | 2 | 7) { crc32c::crc32c(job.memory.part()) } else { 0 };
+        let digest = if matches!(op, 1 | 2 | 7) { checksum::crc32c(job.memory.part()) } else { 0 };
         Record::Submitted { op, handle, at, len, digest }
     }
 
@@ -266,7 +266,7 @@ pub fn write_header(out: &mut impl Write, text: &str) -> io::Result<()> {
 /// Writes a frame.
 pub fn frame(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     out.write_all(&(payload.len() as u32).to_le_bytes())?;
-    out.write_all(&crc32c::crc32c(payload).to_le_bytes())?;
+    out.write_all(&checksum::crc32c(payload).to_le_bytes())?;
     out.write_all(payload)
 }
 
@@ -302,7 +302,7 @@ pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
     if read < length as usize {
         return Ok(None);
     }
-    let found = crc32c::crc32c(&payload);
+    let found = checksum::crc32c(&payload);
     if found != sum {
         return Err(format!("found a frame with checksum {found:08x}, expected {sum:08x}: it is damaged"));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::task::Waker;
 
 use seekless_core::device::ExtentState;
-use seekless_core::{Extent, Nanos};
+use seekless_core::{Extent, Nanos, checksum};
 
 use super::handles::Handles;
 use super::record::{Completion, Record, next_frame, read_header};
@@ -157,7 +157,7 @@ impl Replayer {
         self.outcome.component_jobs += u64::from(!job.op.is_of_socket());
         let mut bytes = Vec::new();
         submitted.put(&mut bytes);
-        self.outcome.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.outcome.digest.rotate_left(23);
+        self.outcome.digest = u64::from(checksum::crc32c(&bytes)) ^ self.outcome.digest.rotate_left(23);
         self.outcome.digest = self.outcome.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.read();
         if matches!(self.next, Some(Record::Immediate(_))) {

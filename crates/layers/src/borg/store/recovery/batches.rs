@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, checksum, mutant};
 
 use super::super::format::batch::MAGIC;
 use super::super::format::{Anchor, BatchHeader, OLD, PAGE, PageIdentity, Super};
@@ -120,7 +120,7 @@ fn logged(layout: Layout) -> std::ops::Range<u32> {
 
 /// Whether pages have these checksums, without parity.
 fn match_sums(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
-    let equal = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
+    let equal = record.chunks_exact(PAGE).skip(1).map(checksum::crc32c).eq(sums.iter().copied());
     equal.then_some(None).ok_or(())
 }
 
