@@ -1,17 +1,14 @@
 //! Hit ratios of eviction policies on a trace: caches of pages without data or time, as libCacheSim has them.
 
-use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use seekless_core::{Op, PAGE_BYTES, Record};
-use seekless_layers::cache::policy::{Access, Kind, Policy};
+use seekless_layers::cache::policy::{Access, Ghost, Kind};
 use serde::Serialize;
 
 /// A cache of one size, with one policy.
 pub struct Simulated {
     kind: Kind,
-    pages: u64,
-    policy: Box<dyn Policy>,
-    resident: FxHashSet<u64>,
+    cache: Ghost,
     counted: [Counted; 2],
 }
 
@@ -45,13 +42,7 @@ impl Simulated {
     /// An empty cache of whole pages: `bytes` rounded down, at least one page.
     pub fn new(kind: Kind, bytes: u64) -> Simulated {
         let pages = (bytes / PAGE_BYTES).max(1);
-        Simulated {
-            kind,
-            pages,
-            policy: kind.build(pages),
-            resident: FxHashSet::default(),
-            counted: [Counted::default(); 2],
-        }
+        Simulated { kind, cache: Ghost::new(kind, pages), counted: [Counted::default(); 2] }
     }
 
     /// Accesses the pages of a read or a write; other requests access none.
@@ -65,23 +56,9 @@ impl Simulated {
     }
 
     fn access(&mut self, page: u64, by: Access) {
-        let hit = self.resident.contains(&page);
         let counted = &mut self.counted[usize::from(by == Access::Write)];
         counted.accesses += 1;
-        counted.hits += u64::from(hit);
-        if hit {
-            self.policy.hit(page, by);
-        } else {
-            self.policy.miss(page);
-            if self.resident.len() as u64 >= self.pages {
-                self.policy.evict().map(|evicted| self.resident.remove(&evicted));
-            }
-            self.policy.admit(page, by);
-            self.resident.insert(page);
-        }
-        while let Some(spent) = self.policy.next_spent() {
-            self.resident.remove(&spent);
-        }
+        counted.hits += u64::from(self.cache.access(page, by));
     }
 
     /// The hits so far.
@@ -91,7 +68,7 @@ impl Simulated {
         let percent = |of: Counted| 100.0 * of.hits as f64 / of.accesses.max(1) as f64;
         Hits {
             policy: self.kind.to_string(),
-            bytes: self.pages * PAGE_BYTES,
+            bytes: self.cache.pages() * PAGE_BYTES,
             accesses,
             hits,
             hit_pct: percent(Counted { accesses, hits }),

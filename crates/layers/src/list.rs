@@ -76,6 +76,7 @@ pub static LAYERS: [Entry; 20] = [
     Entry {
         transparent: true,
         readme: include_str!("cache/README.md"),
+        commands: &cache::COMMANDS,
         edges: cache::EDGES,
         remedies: &[Remedy {
             name: "more cache",

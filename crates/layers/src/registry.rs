@@ -39,7 +39,8 @@ pub struct Entry {
     pub devices: &'static [&'static str],
     /// Keys of further devices, which it can do without.
     pub optional: &'static [&'static str],
-    /// Commands: see [`Layer::command`].
+    /// Commands: see [`Layer::command`]. One that takes a value, as in `size=64KiB`, is here with some that explorations
+    /// try.
     pub commands: &'static [&'static str],
     /// Rare code paths that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],

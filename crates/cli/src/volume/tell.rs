@@ -14,6 +14,7 @@ Examples:
   seekless volume tell home.toml scrub scrub
   seekless volume tell home.toml borg reconfigure
   seekless volume tell home.toml borg verify
+  seekless volume tell home.toml cache size=256MiB
 
 Waits until the command is done; the command goes on if this is interrupted. A layer's page lists its commands; \
 seekless volume status shows the results.";
@@ -27,7 +28,7 @@ pub struct Arguments {
     /// Name of the layer in that file
     #[arg(value_name = "LAYER")]
     layer: String,
-    /// Command, as on the layer's page
+    /// Command, as on the layer's page, with its value if it takes one
     #[arg(value_name = "COMMAND")]
     command: String,
 }

@@ -73,11 +73,11 @@ impl Cache {
             }
         }
         for page in around {
-            self.fetch(page, self.options.fetched_pages());
+            self.fetch(page);
         }
     }
 
-    fn fetch(&self, page: u64, most: u64) {
+    fn fetch(&self, page: u64) {
         let at = Extent::of_pages(page, 1);
         let Some(cache) = self.me.upgrade() else { return };
         // Bypassing writes are not seen here, so pages that they may write are not fetched.
@@ -90,7 +90,7 @@ impl Cache {
             if state.page(page).is_some() || state.fetches.by_page.contains_key(&page) {
                 return;
             }
-            let full = state.fetches.by_age.len() as u64 >= most;
+            let full = state.fetches.by_age.len() as u64 >= state.fetched_at_most();
             let oldest = if full { state.fetches.forget_oldest() } else { None };
             let (number, ticket) = state.fetches.add(page);
             (number, ticket, oldest)
@@ -106,7 +106,7 @@ impl Cache {
             if !state.fetches.is_wanted(page, number) {
                 return;
             }
-            if !state.room_to_fetch(self.options.fetched_pages()) {
+            if !state.room_to_fetch() {
                 state.fetches.forget(page);
                 return;
             }

@@ -3,7 +3,7 @@
 //! where it costs no other request anything.
 //!
 //! `path` is the path of a request, `write_back` writes dirty pages, `fetch` prefetches; `policy` chooses the pages to
-//! evict; `state` is the set of cached pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
+//! evict; `resize` changes its size, `counting` is a cache without data; `state` is the set of cached pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
 //!
 //! Invariants: a known sector is what a read has to return; other sectors are on the device below; at most one version
 //! of a page is being written; memory never exceeds `size`, except for large requests' own buffers.
@@ -12,11 +12,13 @@
 //! may fail: a page that could not be written back stays dirty, the flush that includes it fails, and the next one
 //! retries. After a failed flush below no flush succeeds, since earlier writes may be lost.
 
+mod counting;
 mod fetch;
 mod options;
 mod page;
 mod path;
 pub mod policy;
+mod resize;
 mod state;
 mod write_back;
 
@@ -33,6 +35,8 @@ use seekless_core::{
 use crate::canary::Canary;
 pub use options::{CANARIES, EDGES, Options, Writes};
 use path::Work;
+use policy::Ghost;
+pub use resize::COMMANDS;
 use state::State;
 
 /// The buffer cache.
@@ -42,6 +46,8 @@ pub struct Cache {
     /// Locks of pages: requests for the same page are in order of arrival.
     locks: RangeLocks,
     state: RefCell<State>,
+    /// The pages that it would hold, if it keeps no data.
+    ghost: Option<RefCell<Ghost>>,
     waiting: RefCell<Vec<Waker>>,
     canary: Canary,
     /// Weak reference to itself, for background tasks.
@@ -51,12 +57,15 @@ pub struct Cache {
 impl Cache {
     /// An empty cache with these (checked) options.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Cache> {
-        let policy = options.policy.build(options.pages());
-        let state = State::new(options.pages(), options.dirty_pages(), below.geometry().sectors, policy);
+        let pages = options.pages();
+        let policy = options.policy.build(pages);
+        let ghost = (!options.data).then(|| RefCell::new(Ghost::new(options.policy, pages)));
+        let state = State::new(pages, options.dirty_pages(pages), below.geometry().sectors, policy);
         Rc::new_cyclic(|me| Cache {
             below,
             locks: RangeLocks::new(),
             state: RefCell::new(state),
+            ghost,
             waiting: RefCell::default(),
             canary: options.canary(),
             options,
@@ -66,7 +75,7 @@ impl Cache {
 
     /// Sectors of the largest request that is cached: an eighth of the cache.
     fn largest_kept(&self) -> u64 {
-        self.options.pages() / 8 * PAGE_SECTORS
+        self.state.borrow().capacity / 8 * PAGE_SECTORS
     }
 
     /// Waits until a condition of the state holds.
@@ -94,6 +103,9 @@ impl BlockDevice for Cache {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        if self.only_counts(Op::Read, at, how.class) {
+            return self.below.read(at, into, how);
+        }
         io(async move {
             let _held = self.locks.shared(at.whole_pages(), &how).await;
             self.read_pages(at, &into, &how).await.map(|()| into)
@@ -101,6 +113,9 @@ impl BlockDevice for Cache {
     }
 
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
+        if self.only_counts(Op::Write, at, how.class) {
+            return self.below.write(at, from, how);
+        }
         io(async move {
             how.fua &= !mutant::is("cache: FUA is dropped");
             if how.fua || self.options.write != Writes::Back || at.sectors > self.largest_kept() {
@@ -117,6 +132,9 @@ impl BlockDevice for Cache {
 
     /// Dirty sectors read as before; the others as the device below reads them.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
+        if self.only_counts(Op::Discard, at, how.class) {
+            return self.below.discard(at, how);
+        }
         io(async move {
             let fua = std::mem::take(&mut how.fua);
             self.pass_by(at, Work::Discard, how.clone()).await?;
@@ -125,6 +143,9 @@ impl BlockDevice for Cache {
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        if self.only_counts(Op::WriteZeroes, at, how.class) {
+            return self.below.write_zeroes(at, how, zeroes);
+        }
         io(self.pass_by(at, Work::Zeroes(zeroes), how))
     }
 
@@ -149,7 +170,7 @@ impl BlockDevice for Cache {
     }
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        if at.sectors > self.largest_kept() {
+        if self.ghost.is_some() || at.sectors > self.largest_kept() {
             return self.below.prefetch(at, how);
         }
         io(async move {
@@ -160,6 +181,9 @@ impl BlockDevice for Cache {
 
     fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
         let first = Extent { sectors: 1, ..at };
+        if self.ghost.is_some() {
+            return self.below.estimate(op, at, how);
+        }
         let known = self.state.borrow().page(at.start.page()).is_some_and(|page| page.knows(first));
         if known || op != Op::Read { Some(Nanos::ZERO) } else { self.below.estimate(op, at, how) }
     }
@@ -168,9 +192,13 @@ impl BlockDevice for Cache {
 impl Layer for Cache {
     fn counters(&self) -> Counters {
         let state = self.state.borrow();
+        let ghost = self.ghost.as_ref().map(|ghost| ghost.borrow());
+        let held = ghost.as_ref().map_or_else(|| state.held(), |ghost| ghost.held());
+        let at_most = ghost.map_or(state.capacity, |ghost| ghost.pages());
         let counted = state.counted;
         vec![
-            ("pages_held", state.held()),
+            ("pages_at_most", at_most),
+            ("pages_held", held),
             ("pages_dirty", state.dirty()),
             ("hits", counted.hits),
             ("misses", counted.misses),
@@ -192,6 +220,11 @@ impl Layer for Cache {
 
     fn detach(&self) -> IoFuture<'_, ()> {
         io(self.quiesce())
+    }
+
+    fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
+        let name = name.to_owned();
+        io(async move { self.carry_out(&name, &how).await })
     }
 
     fn hits(&self) -> Option<Hits> {

@@ -11,12 +11,17 @@ use crate::units::{Bytes, time, time_in_ns};
 /// Size of the smallest cache: an eighth of it, the largest cached request, is a page.
 const SMALLEST: u64 = 8 * PAGE_BYTES;
 
+/// Sizes that a cache may have.
+pub const SIZES: &str = "32KiB or more in whole pages of 4KiB";
+
 /// The options of the buffer cache.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Memory for pages, in whole pages of 4 KiB: cached, being written, and being read.
     pub size: Bytes,
+    /// Whether pages are kept; otherwise only their numbers, to count what a cache of this size would hit.
+    pub data: bool,
     /// Policy that chooses the pages to evict.
     pub policy: Kind,
     /// Where writes go.
@@ -69,6 +74,7 @@ pub const EDGES: &[&str] = &[
     "others read a page while it is fetched",
     "a fetched page makes room for the next",
     "a request bypasses a page that is being fetched",
+    "a cache that becomes smaller waits for pages in use",
 ];
 
 /// Canaries of the layer.
@@ -78,16 +84,17 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[]
 };
 
+/// Pages of a cache of this size; `None` if it is not one of [`SIZES`].
+pub fn pages_of(bytes: u64) -> Option<u64> {
+    (bytes >= SMALLEST && bytes % PAGE_BYTES == 0).then_some(bytes / PAGE_BYTES)
+}
+
 impl Options {
     /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
         let Bytes(size) = self.size;
-        if size < SMALLEST || size % PAGE_BYTES != 0 {
-            return Err(Refused::new(
-                "size",
-                format!("{size} bytes"),
-                "32KiB or more in whole pages of 4KiB",
-            ));
+        if pages_of(size).is_none() {
+            return Err(Refused::new("size", format!("{size} bytes"), SIZES));
         }
         if !(self.dirty > 0.0 && self.dirty <= 1.0) {
             return Err(Refused::new("dirty", self.dirty.to_string(), "above 0 to 1"));
@@ -105,7 +112,17 @@ impl Options {
                 "false, since `write` leaves nothing to write back",
             ));
         }
+        if !self.data && self.write == Writes::Back {
+            return Err(Refused::new("write", "back", "through or around, since `data = false` keeps none"));
+        }
         let Bytes(prefetch) = self.prefetch;
+        if !self.data && prefetch != 0 {
+            return Err(Refused::new(
+                "prefetch",
+                format!("{prefetch} bytes"),
+                "0, since `data = false` keeps none",
+            ));
+        }
         if prefetch % (2 * PAGE_BYTES) != 0 || prefetch > size / 16 {
             let expected = format!("whole pages before and behind, 8KiB to {} bytes in all, or 0", size / 16);
             return Err(Refused::new("prefetch", format!("{prefetch} bytes"), expected));
@@ -130,14 +147,9 @@ impl Options {
         self.size.0 / PAGE_BYTES
     }
 
-    /// Maximum number of prefetched pages, in flight or unused.
-    pub fn fetched_pages(&self) -> u64 {
-        self.pages() / 16
-    }
-
-    /// Maximum number of dirty pages.
-    pub fn dirty_pages(&self) -> u64 {
-        ((self.pages() as f64 * self.dirty) as u64).max(1)
+    /// Maximum number of dirty pages in a cache of this many pages.
+    pub fn dirty_pages(&self, pages: u64) -> u64 {
+        ((pages as f64 * self.dirty) as u64).max(1)
     }
 }
 
@@ -145,6 +157,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             size: Bytes(16 << 20),
+            data: true,
             policy: Kind::Lru,
             write: Writes::Back,
             dirty: 0.5,

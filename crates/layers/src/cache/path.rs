@@ -190,13 +190,13 @@ impl Cache {
             Work::Discard => (self.below.discard(at, how).await, Change::Unknown),
         };
         let change = if done.is_ok() { change } else { Change::Unknown };
+        let keeps = self.options.write == Writes::Through && at.sectors <= self.largest_kept();
         {
             let state = &mut *self.state.borrow_mut();
             if done.is_err() && !state.here(at).is_empty() {
                 edge("a request that bypasses pages fails: clean ones are dropped");
             }
             state.let_go(at, &change);
-            let keeps = self.options.write == Writes::Through && at.sectors <= self.largest_kept();
             if let (true, Change::Written(data)) = (keeps, &change) {
                 state.keep_written(at, data);
             }

@@ -3,7 +3,8 @@
 //! Prefetched unused pages are evicted first, then those that the policy chooses. Large requests and background scans
 //! bypass the cache, so that they do not flush its lists.
 //!
-//! Invariants: pages, versions being written and reserved memory never exceed the cache's size. A dirty page is never
+//! Invariants: pages, versions being written and reserved memory never exceed the cache's size, except until it has become
+//! smaller. A dirty page is never
 //! evicted, and is in exactly one of the two queues, waiting or being written, unless nothing of it is left to be
 //! written; at most one version of it is being written. The policy knows all pages except unused ones.
 
@@ -21,7 +22,7 @@ use super::policy::{Access, Policy};
 pub struct State {
     pages: FxHashMap<u64, Page>,
     /// Maximum number of pages; and of dirty ones, from which on writes wait.
-    capacity: u64,
+    pub capacity: u64,
     pub dirty_at_most: u64,
     /// The device's sectors.
     sectors: u64,
@@ -105,6 +106,17 @@ impl State {
             quiescing: false,
             counted: Counted::default(),
         }
+    }
+
+    /// Room for this many pages from now on; those beyond leave as [`State::make_room`] finds them clean.
+    pub fn resize(&mut self, capacity: u64, dirty_at_most: u64) {
+        (self.capacity, self.dirty_at_most) = (capacity, dirty_at_most);
+        self.policy.resize(capacity);
+    }
+
+    /// Maximum number of prefetched pages, in flight or unused.
+    pub fn fetched_at_most(&self) -> u64 {
+        self.capacity / 16
     }
 
     /// The part of these sectors that the device has: its last page may be cut short.
@@ -207,8 +219,8 @@ impl State {
     }
 
     /// Reserves memory for a prefetched page, within the limit of prefetched pages.
-    pub fn room_to_fetch(&mut self, most: u64) -> bool {
-        if self.fetches.in_flight() + self.unused.len() as u64 >= most {
+    pub fn room_to_fetch(&mut self) -> bool {
+        if self.fetches.in_flight() + self.unused.len() as u64 >= self.fetched_at_most() {
             let Some((_, first)) = self.unused.pop_first() else { return false };
             edge("a fetched page makes room for the next");
             self.pages.remove(&first);

@@ -125,4 +125,10 @@ impl Policy for Arc {
         self.once.pin(page, pinned);
         self.often.pin(page, pinned);
     }
+
+    fn resize(&mut self, pages: u64) {
+        self.pages = pages;
+        self.target = self.target.min(pages as f64);
+        self.forget();
+    }
 }

@@ -3,6 +3,7 @@
 use super::Queue;
 
 /// Evicted pages, at most a given number; those that room is being made for are not forgotten meanwhile.
+#[derive(Default)]
 pub struct Evicted {
     pages: Queue,
     returning: Queue,
@@ -10,8 +11,11 @@ pub struct Evicted {
 }
 
 impl Evicted {
-    pub fn new(at_most: u64) -> Evicted {
-        Evicted { pages: Queue::default(), returning: Queue::default(), at_most }
+    /// Remembers at most this many from now on.
+    pub fn resize(&mut self, at_most: u64) {
+        self.at_most = at_most;
+        while self.pages.pages() > at_most && self.pages.pop().is_some() {}
+        while self.returning.pages() > at_most && self.returning.pop().is_some() {}
     }
 
     pub fn add(&mut self, page: u64) {

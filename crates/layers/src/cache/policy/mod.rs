@@ -8,6 +8,7 @@ mod arc;
 mod clock;
 mod drop_when_read;
 mod evicted;
+mod ghost;
 mod lru;
 mod queue;
 mod s3_fifo;
@@ -20,6 +21,7 @@ use std::str::FromStr;
 use seekless_core::names::perhaps;
 use serde::{Deserialize, Serialize};
 
+pub use ghost::Ghost;
 pub use queue::Queue;
 
 /// How a page is accessed.
@@ -52,6 +54,9 @@ pub trait Policy {
 
     /// Whether a resident page is pinned, from now on.
     fn pin(&mut self, page: u64, pinned: bool);
+
+    /// The cache has room for this many pages from now on.
+    fn resize(&mut self, _pages: u64) {}
 
     /// A page that has to leave although there is room, which is not resident any more.
     fn next_spent(&mut self) -> Option<u64> {

@@ -12,6 +12,7 @@ const TO_MAIN: u8 = 2;
 /// The highest count: a page passes the end of the main queue at most this many times without a use.
 const COUNTED: u8 = 3;
 
+#[derive(Default)]
 pub struct S3Fifo {
     small: Queue,
     main: Queue,
@@ -24,15 +25,9 @@ pub struct S3Fifo {
 
 impl S3Fifo {
     pub fn new(pages: u64) -> S3Fifo {
-        let small_at_most = pages.div_ceil(10);
-        S3Fifo {
-            small: Queue::default(),
-            main: Queue::default(),
-            evicted: Evicted::new(pages * 9 / 10),
-            small_at_most,
-            main_at_most: pages - small_at_most,
-            full: false,
-        }
+        let mut empty = S3Fifo::default();
+        empty.resize(pages);
+        empty
     }
 
     fn evict_small(&mut self) -> Option<u64> {
@@ -97,5 +92,11 @@ impl Policy for S3Fifo {
     fn pin(&mut self, page: u64, pinned: bool) {
         self.small.pin(page, pinned);
         self.main.pin(page, pinned);
+    }
+
+    fn resize(&mut self, pages: u64) {
+        self.small_at_most = pages.div_ceil(10);
+        self.main_at_most = pages - self.small_at_most;
+        self.evicted.resize(pages * 9 / 10);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{Access, Kind, Policy};
+use super::{Access, Ghost, Kind, Policy};
 
 /// A cache that a policy manages.
 struct Cache {
@@ -272,6 +272,26 @@ proptest! {
                 let expected = reference.access(kind, pages as usize, page, access(write));
                 prop_assert_eq!(cache.access(page, access(write)), expected, "{}, access {}", name, number);
                 prop_assert!(cache.resident.len() as u64 <= pages, "{} holds too many", name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cache_of_another_size_holds_as_many_pages_as_it_has_room_for(
+        all in accesses(), sizes in proptest::collection::vec(8_u64..40, 1..8)
+    ) {
+        for (kind, name) in Kind::ALL {
+            let mut cache = Ghost::new(kind, sizes[0]);
+            let every = all.len() / sizes.len() + 1;
+            for (number, &(page, write)) in all.iter().enumerate() {
+                if number % every == 0 {
+                    let before = cache.held();
+                    cache.resize(sizes[number / every]);
+                    prop_assert_eq!(cache.held(), before.min(cache.pages()), "{} evicts needlessly", name);
+                }
+                let held = cache.holds(page);
+                prop_assert_eq!(cache.access(page, access(write)), held, "{}", name);
+                prop_assert!(cache.held() <= cache.pages(), "{} holds too many", name);
             }
         }
     }

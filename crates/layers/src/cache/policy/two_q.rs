@@ -7,6 +7,7 @@
 use super::evicted::Evicted;
 use super::{Access, Policy, Queue};
 
+#[derive(Default)]
 pub struct TwoQ {
     /// New pages, A1in.
     new: Queue,
@@ -19,12 +20,9 @@ pub struct TwoQ {
 
 impl TwoQ {
     pub fn new(pages: u64) -> TwoQ {
-        TwoQ {
-            new: Queue::default(),
-            evicted: Evicted::new(pages / 2),
-            main: Queue::default(),
-            new_at_most: pages / 4,
-        }
+        let mut empty = TwoQ::default();
+        empty.resize(pages);
+        empty
     }
 
     fn evict_new(&mut self) -> Option<u64> {
@@ -63,5 +61,10 @@ impl Policy for TwoQ {
     fn pin(&mut self, page: u64, pinned: bool) {
         self.new.pin(page, pinned);
         self.main.pin(page, pinned);
+    }
+
+    fn resize(&mut self, pages: u64) {
+        self.new_at_most = pages / 4;
+        self.evicted.resize(pages / 2);
     }
 }

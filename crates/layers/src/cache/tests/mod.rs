@@ -4,6 +4,7 @@
 mod ahead;
 mod model;
 mod rules;
+mod size;
 
 use seekless_core::runtime::{self, Runtime, now, sleep};
 use seekless_core::{IoError, SECTOR_BYTES, Slice};
@@ -75,7 +76,7 @@ fn counted(cache: &Cache, name: &str) -> u64 {
 /// What always holds: memory is bounded, and each page that is not below is in one queue.
 fn agrees(cache: &Cache) {
     let state = cache.state.borrow();
-    assert!(state.held() <= cache.options.pages(), "{} pages", state.held());
+    assert!(state.held() <= state.capacity, "{} pages", state.held());
     for (&sequence, &page) in &state.waiting {
         let page = state.page(page).unwrap();
         assert!(page.sequence == sequence && page.dirty != 0 && page.flight.is_none());
