@@ -302,6 +302,25 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Err(without_snapshots())))
     }
 
+    /// Replaces one of its devices, `number` of those that `key` names in a volume file, by another one of its size, while
+    /// it is in use. Its contents follow from the others, once a command of the layer has made it so. `commit` is awaited
+    /// when a crash before it leads back to the old device, and one after it to the new. `overwrites` gives up what the
+    /// new device holds.
+    ///
+    /// # Errors
+    /// `Unsupported` if the layer needs what the device holds; `Invalid` for a device that does not fit; those of the
+    /// devices and of `commit`: the old device stays.
+    fn replace_device<'a>(
+        &'a self,
+        _at: (&'a str, usize),
+        _with: Rc<dyn BlockDevice>,
+        _overwrites: bool,
+        _commit: IoFuture<'a, ()>,
+    ) -> IoFuture<'a, ()> {
+        let why = "it needs what the device holds, expected an array, which makes up for it: raid4";
+        Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
+    }
+
     /// What speaks for reconfiguring it now.
     fn readiness(&self) -> Readiness {
         Readiness::default()

@@ -234,6 +234,7 @@ pub static LAYERS: [Entry; 20] = [
         optional: &[raid4::LOG],
         commands: raid4::COMMANDS,
         edges: raid4::EDGES,
+        edges_of_tests: raid4::EDGES_OF_TESTS,
         canaries: raid4::CANARIES,
         sealed: true,
         survives_with: Some(raid4::LOG),

@@ -28,7 +28,7 @@ pub type Blocks = BTreeMap<u64, Buffer>;
 
 /// The members, data first, parity last.
 pub struct Members {
-    devices: Vec<Rc<dyn BlockDevice>>,
+    devices: RefCell<Vec<Rc<dyn BlockDevice>>>,
     /// Geometry.
     pub layout: Layout,
     /// Seed of checksums.
@@ -65,7 +65,7 @@ impl Members {
         (out, rebuilt): (Option<usize>, u64),
     ) -> Members {
         Members {
-            devices,
+            devices: RefCell::new(devices),
             layout: recorded.layout,
             seed: sums::seed(recorded.identity),
             recorded: Cell::new(recorded),
@@ -88,8 +88,18 @@ impl Members {
     }
 
     /// The device of a member.
-    pub fn device(&self, member: usize) -> &Rc<dyn BlockDevice> {
-        &self.devices[member]
+    pub fn device(&self, member: usize) -> Rc<dyn BlockDevice> {
+        self.devices.borrow()[member].clone()
+    }
+
+    /// Another device for a member that is out of service, which nothing uses.
+    pub fn set_device(&self, member: usize, device: Rc<dyn BlockDevice>) {
+        self.devices.borrow_mut()[member] = device;
+    }
+
+    /// Number of members.
+    fn count(&self) -> usize {
+        self.layout.members()
     }
 
     /// The place of a block, for its checksum.
@@ -115,13 +125,13 @@ impl Members {
     /// The members that have something of a group.
     pub fn having(&self, group: u64) -> impl Iterator<Item = usize> + use<> {
         let missing = self.missing(group);
-        (0..self.devices.len()).filter(move |member| Some(*member) != missing)
+        (0..self.count()).filter(move |member| Some(*member) != missing)
     }
 
     /// The members that have anything, or are being rebuilt.
     fn used(&self) -> impl Iterator<Item = usize> + use<> {
         let idle = self.out.get().filter(|_| !self.rebuilds.get() && self.rebuilt.get() == 0);
-        (0..self.devices.len()).filter(move |member| Some(*member) != idle)
+        (0..self.count()).filter(move |member| Some(*member) != idle)
     }
 
     /// Fails if the array refuses writes.
@@ -221,7 +231,7 @@ impl Members {
     }
 
     async fn record_on(&self, member: usize, next: &Superblock) -> Result<(), IoError> {
-        let (device, copy) = (&self.devices[member], next.copy());
+        let (device, copy) = (self.device(member), next.copy());
         device.write(sectors(copy), next.encode(member, copy), Hints::default()).await?;
         if mutant::is("raid4: superblocks are not flushed") {
             return Ok(());
@@ -271,7 +281,7 @@ impl Members {
 
     /// Flushes all members in service; those that fail are put out of it.
     pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
-        let flushes = self.used().map(async |member| (member, self.devices[member].flush(how.clone()).await));
+        let flushes = self.used().map(async |member| (member, self.device(member).flush(how.clone()).await));
         for (member, flushed) in join_all(flushes).await {
             if let Err(error) = flushed {
                 self.fail(member, &error).await?;
@@ -370,7 +380,7 @@ impl Members {
 
     async fn read_run(&self, member: usize, run: &[(u64, &Buffer)], how: &Hints) -> Result<(), IoError> {
         self.reads.set(self.reads.get() + 1);
-        let (device, at) = (&self.devices[member], Extent::of_pages(run[0].0, run.len() as u64));
+        let (device, at) = (self.device(member), Extent::of_pages(run[0].0, run.len() as u64));
         let into = Buffer::join(run.iter().map(|(_, buffer)| (*buffer).clone()));
         let parts = into.split(at, device.geometry().largest_sectors);
         let parts = parts.map(|(part, into)| device.read(part, into, how.clone()));
@@ -381,7 +391,7 @@ impl Members {
     pub async fn write(&self, member: usize, blocks: &Blocks, how: &Hints) -> Result<(), IoError> {
         let runs = self.runs(blocks).into_iter().map(async |run| {
             self.writes.set(self.writes.get() + 1);
-            let (device, at) = (&self.devices[member], Extent::of_pages(run[0].0, run.len() as u64));
+            let (device, at) = (self.device(member), Extent::of_pages(run[0].0, run.len() as u64));
             let from = Buffer::join(run.iter().map(|(_, buffer)| (*buffer).clone()));
             let parts = from.split(at, device.geometry().largest_sectors);
             let parts = parts.map(|(part, from)| device.write(part, from, how.clone()));

@@ -24,6 +24,7 @@ mod options;
 mod read;
 mod rebuild;
 mod record;
+mod replace;
 mod replay;
 mod resync;
 mod rows;
@@ -48,7 +49,7 @@ use crate::durable::Quiet;
 use geometry::sectors;
 use journal::Journal;
 use members::Members;
-pub use options::{CANARIES, EDGES, LOG, Options, PARITY, Rotation};
+pub use options::{CANARIES, EDGES, EDGES_OF_TESTS, LOG, Options, PARITY, Rotation};
 use resync::Unsettled;
 use update::Waiting;
 
@@ -256,6 +257,16 @@ impl Layer for Raid {
                 _ => Err(unknown_command(options::NAME, &name, COMMANDS)),
             }
         })
+    }
+
+    fn replace_device<'a>(
+        &'a self,
+        at: (&'a str, usize),
+        with: Rc<dyn BlockDevice>,
+        overwrites: bool,
+        commit: IoFuture<'a, ()>,
+    ) -> IoFuture<'a, ()> {
+        io(self.replace_member(at, with, overwrites, commit))
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {

@@ -85,6 +85,9 @@ pub const EDGES: &[&str] = &[
     "nothing is being written: the array is clean",
 ];
 
+/// Those that only the layer's tests reach.
+pub const EDGES_OF_TESTS: &[&str] = &["a member is replaced"];
+
 /// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &["hole in parity", "stale checksum", "missing flush of the journal", "unflushed opening"]

@@ -1,6 +1,8 @@
 //! The array against a register for each sector: with any member missing, any block damaged, power cuts at every request;
 //! and what is refused.
 
+mod replaced;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
