@@ -25,7 +25,7 @@ fn folder(layers: &str, top: &str) -> tempfile::TempDir {
     folder
 }
 
-fn command(folder: &Path, words: &[&str]) -> Command {
+pub fn command(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     command.args(["volume", words[0]]).arg(folder.join("volume.toml")).args(&words[1..]);
     command.env("STATE_DIRECTORY", folder.join("state")).stdin(Stdio::null());
@@ -33,18 +33,18 @@ fn command(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn run(folder: &Path, words: &[&str]) -> Output {
+pub fn run(folder: &Path, words: &[&str]) -> Output {
     command(folder, words).output().unwrap()
 }
 
 /// Runs a command that has to succeed.
-fn done(folder: &Path, words: &[&str]) {
+pub fn done(folder: &Path, words: &[&str]) {
     let done = run(folder, words);
     assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// Runs a command that has to fail with these words, and change nothing.
-fn refused(folder: &Path, words: &[&str], expected: &[&str]) {
+pub fn refused(folder: &Path, words: &[&str], expected: &[&str]) {
     let before = file(folder);
     let failed = run(folder, words);
     let error = String::from_utf8_lossy(&failed.stderr).into_owned();
@@ -55,7 +55,7 @@ fn refused(folder: &Path, words: &[&str], expected: &[&str]) {
     assert_eq!(file(folder), before, "{words:?}");
 }
 
-fn file(folder: &Path) -> String {
+pub fn file(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("volume.toml")).unwrap()
 }
 
@@ -63,11 +63,11 @@ const ATTACH: &[&str] = &["attach", "borg", "--over", "disk", "--device", "bopt=
 const DETACH: &[&str] = &["detach", "borg"];
 
 /// Writes under load while `change` runs on another thread; nothing that was synced is lost.
-fn under_load(server: Server, round: u64, known: &mut Known, change: impl FnOnce(&Path)) {
+pub fn under_load(server: Server, export: &str, round: u64, known: &mut Known, change: impl FnOnce(&Path)) {
     let folder = server.folder.clone();
     let (started, waits) = channel();
     std::thread::scope(|scope| {
-        let load = scope.spawn(|| load(&folder, "disk", round, known, &started));
+        let load = scope.spawn(|| load(&folder, export, round, known, &started));
         waits.recv_timeout(Duration::from_secs(30)).unwrap();
         change(&folder);
         server.kill();
@@ -84,7 +84,7 @@ fn layers_come_and_go_under_load_and_a_kill_loses_nothing_that_was_synced() {
         for round in 1..=3 {
             let Some(server) = Server::start(folder, kind) else { break };
             look(&server, "disk", &mut known);
-            under_load(server, round, &mut known, |folder| {
+            under_load(server, "disk", round, &mut known, |folder| {
                 if file(folder).contains("layer.borg") {
                     done(folder, DETACH);
                 }
@@ -162,7 +162,8 @@ fn killed_at(step: &str, kind: &str) {
 #[test]
 #[cfg(feature = "mutants")]
 fn a_server_that_is_killed_at_any_step_opens_the_tree_that_has_the_data() {
-    for step in seekless_volume::live::STEPS {
+    let steps = seekless_volume::live::STEPS.iter();
+    for step in steps.filter(|step| !step.starts_with("replace")) {
         for kind in KINDS {
             killed_at(step, kind);
         }

@@ -8,6 +8,7 @@ mod below;
 mod contexts;
 mod devices;
 mod emulated;
+mod exchanged;
 mod faults;
 mod file_systems;
 mod fsx;

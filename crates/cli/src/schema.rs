@@ -109,6 +109,7 @@ printed! {
     "volume-done", "volume attach, detach, snapshot create, delete": volume::Done;
     "volume-dump", "volume dump": volume::tools::Dumped;
     "volume-repair", "volume repair": volume::tools::RepairedPages<'_>;
+    "volume-replace", "volume replace": volume::Exchanged;
     "volume-rescue", "volume rescue (each)": tools::Rescued;
     "volume-resize", "volume resize": volume::Grown;
     "volume-restore", "volume restore": volume::tools::Restored<'_>;

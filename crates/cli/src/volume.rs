@@ -6,6 +6,7 @@ mod detach;
 mod events;
 mod metrics;
 mod mount;
+mod replace;
 pub mod replay;
 mod resize;
 mod serve;
@@ -17,7 +18,7 @@ mod upgrade;
 
 use clap::Subcommand;
 use schemars::JsonSchema;
-use seekless_volume::live::Resized;
+use seekless_volume::live::{Replaced, Resized};
 use serde::Serialize;
 
 /// Subcommands of `volume`.
@@ -53,6 +54,9 @@ pub enum Command {
     /// Write what is readable of a damaged layer to an unused file or device
     #[command(after_help = tools::REPAIR)]
     Repair(tools::Repair),
+    /// Replace a member of a running array by another file or block device
+    #[command(after_help = replace::HELP)]
+    Replace(replace::Arguments),
     /// Write everything that only layers hold to the devices below them, without a server
     #[command(after_help = tools::RESCUE)]
     Rescue(tools::Rescue),
@@ -95,6 +99,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Mount(arguments) => mount::run(&arguments),
         Command::Repair(arguments) => tools::repair(&arguments),
+        Command::Replace(arguments) => replace::run(&arguments),
         Command::Rescue(arguments) => tools::rescue(&arguments),
         Command::Resize(arguments) => resize::run(&arguments),
         Command::Restore(arguments) => tools::restore(&arguments),
@@ -112,6 +117,15 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 pub struct Done {
     /// The command that ended.
     done: String,
+}
+
+/// JSON output of `volume replace`.
+#[derive(JsonSchema, Serialize)]
+pub struct Exchanged {
+    /// The component, and the layer that uses it.
+    replaced: Replaced,
+    /// Whether it is rebuilt, and in service.
+    rebuilt: bool,
 }
 
 /// JSON output of `volume resize`.

@@ -92,6 +92,7 @@ pub const ALL: &[&str] = &[
     "raid4: members are not looked at again after a wait",
     "raid4: a write locks sectors, not pages",
     "raid4: a resync keeps the parity",
+    "raid4: a rebuild leaves the journal as it is",
     "durable: a sector is sealed in no generation",
     "durable: a head reaches into its parity",
     "proximal: a block is taken twice",

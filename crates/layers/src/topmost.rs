@@ -83,7 +83,7 @@ impl Topmost {
     /// # Errors
     /// `Unsupported` if there is no such command, otherwise the layer's error.
     pub async fn command(&self, name: &str, how: Hints) -> Result<(), IoError> {
-        if !commands(self.entry).iter().any(|known| verb(known) == verb(name)) {
+        if !knows(&commands(self.entry), name) {
             return Err(unknown_command(self.entry.name, name, &commands(self.entry)));
         }
         match name {
@@ -183,6 +183,11 @@ pub fn in_order(component: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
 pub fn commands(entry: &Entry) -> Vec<&'static str> {
     let general = if entry.transparent { &COMMANDS[..] } else { &COMMANDS[..1] };
     entry.commands.iter().chain(general).copied().collect()
+}
+
+/// Whether a command is one of these, whatever its value.
+pub fn knows(commands: &[&str], command: &str) -> bool {
+    commands.iter().any(|known| verb(known) == verb(command))
 }
 
 /// A command without its value: of `size=64KiB` that is `size=`.

@@ -127,6 +127,25 @@ pub fn remove(text: &str, name: &str, over: &str, devices: &[String]) -> Result<
     Ok(document.to_string())
 }
 
+/// The text with another file or block device for a component.
+///
+/// # Errors
+/// A component that is not there, or is no file.
+pub fn set_file(text: &str, component: &str, file: &str) -> Result<String, EditError> {
+    let mut document = document(text)?;
+    let keys = document.get_mut("component").and_then(|components| components.get_mut(component));
+    let Some(keys) = keys.and_then(Item::as_table_like_mut) else {
+        return refuse(format!("no component.{component}"), "it in the file");
+    };
+    let Some(value) = keys.get_mut("file").and_then(Item::as_value_mut) else {
+        return refuse(format!("component.{component} without a file"), "a file or block device");
+    };
+    let decor = value.decor().clone();
+    *value = file.into();
+    *value.decor_mut() = decor;
+    Ok(document.to_string())
+}
+
 /// Adds a table to a table of tables.
 fn add(document: &mut DocumentMut, kind: &str, name: &str, mut keys: Table) -> Result<(), EditError> {
     let item = document.entry(kind).or_insert_with(|| {

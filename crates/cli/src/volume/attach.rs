@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// A path as the server finds it: beside the volume file as it is, else from here, whole.
-fn path_for_server(volume: &Path, path: &str) -> anyhow::Result<String> {
+pub fn path_for_server(volume: &Path, path: &str) -> anyhow::Result<String> {
     let beside = volume.parent().map(|folder| folder.join(path));
     if beside.is_some_and(|beside| beside.exists()) {
         return Ok(path.to_owned());

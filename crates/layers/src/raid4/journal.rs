@@ -64,6 +64,8 @@ struct Waiting {
     done: Rc<Done>,
     /// The halves that they are in, as bits.
     halves: Rc<Cell<usize>>,
+    /// Whether the journal begins anew with them: see [`Journal::renew`].
+    renews: bool,
 }
 
 /// Records that are written together.
@@ -192,17 +194,37 @@ impl Journal {
         items: Vec<Item>,
         how: &Hints,
     ) -> Result<Vec<Logged>, IoError> {
-        let (done, halves) = (Rc::new(Done::default()), Rc::new(Cell::new(0)));
-        self.queue.borrow_mut().push(Waiting { items, done: done.clone(), halves: halves.clone() });
+        let halves = Rc::new(Cell::new(0));
+        let waiting = Waiting { items, done: Rc::default(), halves: halves.clone(), renews: false };
+        self.queued(waiting, members, how).await?;
+        let logged = |half: usize| Logged { journal: self.clone(), half };
+        Ok((0..2).filter(|half| halves.get() & 1 << half != 0).map(logged).collect())
+    }
+
+    /// Begins anew: none of the records so far is replayed any more. For a member that is rebuilt: they may have blocks of
+    /// it from before it was out of service, and its newer contents are not in any record. After
+    /// [`Members::begin`]; the caller holds no lock of a group.
+    pub async fn renew(self: &Rc<Self>, members: &Rc<Members>, how: &Hints) -> Result<(), IoError> {
+        let (done, halves) = (Rc::default(), Rc::default());
+        self.queued(Waiting { items: Vec::new(), done, halves, renews: true }, members, how).await
+    }
+
+    /// Returns when this is written, in its turn.
+    async fn queued(
+        self: &Rc<Self>,
+        waiting: Waiting,
+        members: &Rc<Members>,
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let done = waiting.done.clone();
+        self.queue.borrow_mut().push(waiting);
         if !self.is_writing.replace(true) {
             // A task of its own: it may wait for writes in place, and those for their callers.
             let (journal, members) = (self.clone(), members.clone());
             let how = Hints { account: how.account, ..Hints::default() };
             runtime::spawn(async move { journal.write_all(&members, &how).await }).detach();
         }
-        done.wait().await?;
-        let logged = |half: usize| Logged { journal: self.clone(), half };
-        Ok((0..2).filter(|half| halves.get() & 1 << half != 0).map(logged).collect())
+        done.wait().await
     }
 
     /// Writes records until none wait.
@@ -226,6 +248,15 @@ impl Journal {
         let (mut open, mut written) = (Open::default(), 0);
         let mut result = members.check();
         for (number, one) in waiting.iter().enumerate() {
+            if one.renews && result.is_ok() {
+                result = self.write(std::mem::take(&mut open), how).await;
+                // It waits for their writes in place.
+                waiting[written..number].iter().for_each(|written| written.done.set(result.clone()));
+                written = number;
+                if result.is_ok() {
+                    result = self.begin_anew(members, how).await;
+                }
+            }
             for items in rows_of(&one.items) {
                 if result.is_ok() && self.is_full(&open, items.len() as u64 + 1) {
                     result = self.write(std::mem::take(&mut open), how).await;
@@ -293,11 +324,7 @@ impl Journal {
     /// Goes on in the other half, when everything in it is durable in place.
     async fn begin_epoch(&self, members: &Members, how: &Hints) -> Result<(), IoError> {
         let other = 1 - self.state.borrow().which;
-        while self.in_place[other].get() > 0 {
-            edge("the journal waits for writes in place");
-            let ended = self.ended.borrow().clone();
-            ended.wait().await?;
-        }
+        self.until_in_place(other).await?;
         members.check()?;
         let first = self.state.borrow().epoch == 0;
         if !first {
@@ -309,6 +336,30 @@ impl Journal {
         let before = if first { (0, 0) } else { (state.epoch, state.number) };
         *state = State { which: other, epoch, before, number: 0, used: 0 };
         Ok(())
+    }
+
+    /// Waits until nothing is written in place any more that is in this half.
+    async fn until_in_place(&self, half: usize) -> Result<(), IoError> {
+        while self.in_place[half].get() > 0 {
+            edge("the journal waits for writes in place");
+            let ended = self.ended.borrow().clone();
+            ended.wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Begins an epoch that needs none before it, durably, with an empty record.
+    async fn begin_anew(&self, members: &Members, how: &Hints) -> Result<(), IoError> {
+        for half in 0..2 {
+            self.until_in_place(half).await?;
+        }
+        members.check()?;
+        members.flush(&Hints { fua: false, ..how.clone() }).await?;
+        edge("the journal begins anew");
+        let (epoch, which) = (members.next_generation(), 1 - self.state.borrow().which);
+        self.state.replace(State { which, epoch, before: (0, 0), number: 1, used: 0 });
+        let key = Key { identity: self.identity, epoch, before: 0, records: 0, number: 0 };
+        self.write(Open { records: vec![record::encode(&key, &[])], pages: 1 }, how).await
     }
 
     /// The records that may not be in place, in order. None of them is needed once they were written there and flushed:

@@ -80,6 +80,7 @@ pub const EDGES: &[&str] = &[
     "records that come together are written together",
     "the journal goes on in its other half",
     "the journal waits for writes in place",
+    "the journal begins anew",
     "the log fails: the array refuses writes",
     "a group of a dirty array is made consistent",
     "nothing is being written: the array is clean",

@@ -2,11 +2,12 @@
 //!
 //! A group is in service on the member from the moment that it was written: under the group's lock, so that no write
 //! comes between. How far it got is recorded now and then, and it goes on there after a restart. Requests of it take only
-//! time that costs clients nothing, for a while; then they are background work. Fault model: a member that fails again is
+//! time that costs clients nothing, for a while; then they are background work. What it writes is in no record of the
+//! journal, so none from before is replayed over it. Fault model: a member that fails again is
 //! out of service, with all of its groups.
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Class, ErrorKind, Extent, Hints, IoError, Nanos, Ticket};
+use seekless_core::{Class, ErrorKind, Extent, Hints, IoError, Nanos, Ticket, mutant};
 
 use super::Raid;
 use super::load::encoded;
@@ -15,6 +16,8 @@ use super::options::NAME;
 use super::sums::Sums;
 use super::update::all_rows;
 
+/// A known bug: records of the journal from before the member was out of service are replayed over it.
+const LEAVES: &str = "raid4: a rebuild leaves the journal as it is";
 /// Groups between two notes of how far it got.
 const NOTED: u64 = 256;
 /// How long requests wait for time that costs clients nothing.
@@ -27,6 +30,9 @@ impl Raid {
         let Some(member) = self.members.out() else { return Ok(()) };
         edge("a member is rebuilt");
         self.members.begin().await?;
+        if let Some(journal) = self.journal.as_ref().filter(|_| !mutant::is(LEAVES)) {
+            journal.renew(&self.members, how).await?;
+        }
         self.members.begin_rebuild().await?;
         let groups = self.members.layout.groups();
         for group in self.members.rebuilt()..groups {

@@ -51,6 +51,10 @@ impl Answerer {
                 }
                 Ok(Question::Attach(attach)) => done(running.attach(attach).await, "attach"),
                 Ok(Question::Detach { layer }) => done(running.detach(&layer).await, "detach"),
+                Ok(Question::Replace(replace)) => match running.replace(replace).await {
+                    Ok(replaced) => json!({ "replaced": replaced }),
+                    Err(error) => json!({ "error": error.to_string() }),
+                },
                 Ok(Question::Resize { component }) => match running.resize(component.as_deref()) {
                     Ok(resized) => json!({ "resized": resized }),
                     Err(error) => json!({ "error": error.to_string() }),

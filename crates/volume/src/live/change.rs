@@ -55,7 +55,7 @@ impl Running {
         let replace = request.replace;
         let new = new_layer(self, request)?;
         let text = edit::insert(&self.text.borrow(), &new).at(|| self.file.display())?;
-        let offered = offered::read(&self.description.borrow(), &text)?;
+        let offered = offered::read(&self.description.borrow(), &text, None)?;
         let ready = self.prepare(&offered, &new, replace).await?;
         self.put_in(offered, text, &new, ready).await
     }
@@ -86,7 +86,7 @@ impl Running {
             (over, layer.devices.values().flatten().cloned().collect::<Vec<_>>())
         };
         let text = edit::remove(&self.text.borrow(), name, &over, &devices).at(|| self.file.display())?;
-        let offered = offered::read(&self.description.borrow(), &text)?;
+        let offered = offered::read(&self.description.borrow(), &text, None)?;
         let below = self.device(&over, true)?;
         let replacement = self.prepare_text(&text).await?;
         step("detach: the new text is written");
@@ -115,7 +115,7 @@ impl Running {
     }
 
     /// Refuses a change while there is another one, or where the volume file is not the one that is served.
-    fn begin_change(&self, what: &str, layer: &str) -> Result<Going, LiveError> {
+    pub(super) fn begin_change(&self, what: &str, layer: &str) -> Result<Going, LiveError> {
         if self.fixed {
             return Err(LiveError::new(format!(
                 "{what}: found a server that records its inputs, which no change of layers is part of, expected one without \
@@ -149,14 +149,14 @@ impl Running {
     }
 
     /// Writes a new text of the volume file beside it.
-    async fn prepare_text(&self, text: &str) -> Result<Replacement, LiveError> {
+    pub(super) async fn prepare_text(&self, text: &str) -> Result<Replacement, LiveError> {
         let (file, text) = (self.file.clone(), text.to_owned());
         let prepared = offload(move || Replacement::prepare(&file, &text), |_| Nanos::ZERO).await;
         prepared.at(|| self.file.display())
     }
 
     /// Replaces the volume file. If that fails half-way, the old text is put back as far as possible.
-    fn commit(&self, replacement: &Replacement) -> Result<(), IoError> {
+    pub(super) fn commit(&self, replacement: &Replacement) -> Result<(), IoError> {
         replacement.commit().map_err(|error| {
             let back = Replacement::prepare(&self.file, &self.text.borrow()).and_then(|old| old.commit());
             let back = back.map_or_else(|error| format!("; and the old text: {error}"), |()| String::new());
@@ -196,7 +196,7 @@ impl Running {
     }
 
     /// Builds the components that are new.
-    fn build_components(&self, offered: &Description<Offered>) -> Result<Components, LiveError> {
+    pub(super) fn build_components(&self, offered: &Description<Offered>) -> Result<Components, LiveError> {
         let mut components = Components::new();
         for (name, component) in &offered.components {
             let Offered::New(live) = component else { continue };

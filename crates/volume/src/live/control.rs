@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attaching::Attach;
 use super::doing::Doing;
+use super::replacing::Replace;
 use super::server::relative_path;
 use super::stats::IoStats;
 
@@ -33,6 +34,8 @@ pub enum Question {
         /// Name of the layer in the volume file.
         layer: String,
     },
+    /// Replace a component below an array; the answer comes when the new one is in use, and not yet rebuilt.
+    Replace(Replace),
     /// Take, list or delete snapshots; the answer comes when that is durable.
     Snapshot {
         /// Name of the layer in the volume file; by default the only one that has snapshots.
@@ -80,7 +83,7 @@ pub struct SnapshotStatus {
 }
 
 /// The questions, in words.
-const QUESTIONS: &str = r#""status", "metrics", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}}, {"resize": {}} or {"snapshot": {"do": "list"}}"#;
+const QUESTIONS: &str = r#""status", "metrics", "subscribe", {"tell": {"layer": "...", "command": "..."}}, {"attach": {...}}, {"detach": {"layer": "..."}}, {"replace": {...}}, {"resize": {}} or {"snapshot": {"do": "list"}}"#;
 /// Letters of a bad question that its refusal repeats.
 const REPEATED: usize = 120;
 

@@ -61,6 +61,11 @@ impl Leaf for Offered {
 }
 
 impl Offered {
+    /// Whether it is a new one that is read-only.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Offered::New(live) if live.is_read_only())
+    }
+
     /// Path of its file, if it is a new one.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
@@ -70,15 +75,20 @@ impl Offered {
     }
 }
 
-/// Reads and checks the new text of a served volume.
+/// Reads and checks the new text of a served volume; the component `replaced` is opened anew.
 ///
 /// # Errors
 /// A text that is no volume, or a new component that cannot be opened.
-pub fn read(served: &Description<Live>, text: &str) -> Result<Description<Offered>, LiveError> {
+pub fn read(
+    served: &Description<Live>,
+    text: &str,
+    replaced: Option<&str>,
+) -> Result<Description<Offered>, LiveError> {
     let mut keys: toml::Table = toml::from_str(text).at(|| &served.file)?;
     let components = keys.get_mut("component").and_then(toml::Value::as_table_mut);
     for (name, component) in components.into_iter().flatten() {
-        let Some(live) = served.components.get(name) else { continue };
+        let kept = served.components.get(name).filter(|_| Some(name.as_str()) != replaced);
+        let Some(live) = kept else { continue };
         let component = component.as_table_mut().at(|| "a component without keys")?;
         let sectors = i64::try_from(live.sectors()).at(|| name)?;
         component.insert(KEPT.to_owned(), toml::Value::Integer(sectors));

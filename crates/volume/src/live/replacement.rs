@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use seekless_core::mutant;
 
-/// Places of attaching and detaching at which a test kills the server, in order.
+/// Places of attaching, detaching and replacing at which a test kills the server, in order.
 pub const STEPS: &[&str] = &[
     "attach: before anything",
     "attach: the devices are initialised",
@@ -25,6 +25,11 @@ pub const STEPS: &[&str] = &[
     "detach: the file is replaced",
     "detach: clients go on",
     "detach: the host's record is removed",
+    "replace: before anything",
+    "replace: the new text is written",
+    "replace: the member is out of service",
+    "replace: the file is replaced",
+    "replace: the new device is in use",
 ];
 
 /// A new text, written durably beside the volume file; removed when dropped, unless committed.

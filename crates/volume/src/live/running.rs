@@ -15,8 +15,8 @@ use seekless_core::runtime::{sleep, spawn};
 use seekless_core::{
     BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, Size, Top,
 };
-use seekless_layers::Topmost;
 use seekless_layers::schedule::Schedule;
+use seekless_layers::{Topmost, topmost};
 use seekless_serve::reactor::Reactor;
 
 use super::build::{Components, components, is_new};
@@ -157,7 +157,7 @@ impl Running {
     pub async fn command(&self, name: &str, command: &str) -> Result<(), LiveError> {
         let layer = self.layer(name)?;
         let entry = layer.entry();
-        if !entry.commands.contains(&command) {
+        if !topmost::knows(entry.commands, command) {
             return Err(unknown_command(entry.name, command, entry.commands).into());
         }
         let going = self.log.begin(command, name, self.dirty_bytes(name), false);
