@@ -40,4 +40,4 @@ pub use metrics::metrics;
 pub use replacement::STEPS;
 pub use resizing::Resized;
 pub use server::{Address, Request, Serving, addresses, serve_volume};
-pub use stats::{IoStats, KindStats};
+pub use stats::{AccessStats, IoStats, KindStats};
