@@ -171,8 +171,10 @@ fn the_page_of_a_volume_shows_names_as_text_fits_a_phone_and_comes_back() {
     browser.check("volume");
     server.stop();
     browser.wait("document.getElementById('words').textContent.includes('is the volume served?')");
+    assert_eq!(browser.value("document.getElementById('now').hidden"), true, "it is not so any more");
     let server = Server::start(folder, "threads").unwrap();
     browser.wait("document.getElementById('words').textContent === 'live'");
+    browser.wait("!document.getElementById('now').hidden");
     assert_eq!(browser.messages, [""; 0]);
     drop(page);
     browser.wait("document.getElementById('words').textContent.includes('no connection to seekless')");

@@ -36,7 +36,11 @@ const seeklessCharts = (function () {
       return [at.getHours(), at.getMinutes(), at.getSeconds()].map(pad).join(":");
     };
     if (wall) x.values = (u, ticks) => ticks.map(clock);
-    if (wall) x.space = 74;
+    if (wall) {
+      x.space = 74;
+      x.incrs = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600];
+    }
+    if (chart.whole) y.incrs = [1, 2, 5].flatMap((first) => [1, 10, 100, 1e3, 1e4, 1e5].map((by) => first * by)).sort((a, b) => a - b);
     return {
       width: Math.max(box.clientWidth, 100),
       height: HEIGHT,

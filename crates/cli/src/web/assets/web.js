@@ -86,7 +86,7 @@
         series: ["reads, half of them", "reads, 99 %", "writes, half of them", "writes, 99 %"],
         values: [["read", 2], ["read", 3], ["write", 2], ["write", 3]].map(([kind, index]) => figure(kind, index, 1, null).map((value) => value == null ? null : Math.max(value, 0.001))),
       },
-      { title: "In flight", unit: "requests", series: ["requests"], values: [at.map((one) => one ? one.queue : null)] },
+      { title: "In flight", unit: "requests", whole: true, series: ["requests"], values: [at.map((one) => one ? one.queue : null)] },
     ];
     const hits = ofLayers((layer) => layer.hits == null ? null : layer.hits * 100);
     const has = (values) => values.some((value) => value != null);
@@ -148,18 +148,19 @@
     byId("work").replaceChildren(...(jobs.length ? jobs : [make("p", "No work is going on.", "quiet")]));
     const open = new Set([...byId("layers").querySelectorAll("details[open]")].map((one) => one.dataset.name));
     const parts = now.layers.map((layer) => {
-      const line = make("details"), words = [layer.is];
+      const line = make("details"), words = layer.is === layer.name ? [] : [layer.is];
       line.dataset.name = layer.name;
       line.open = open.has(layer.name);
       if (layer.dirty) words.push(bytes(layer.dirty) + " dirty");
       if (layer.hits != null) words.push(short(layer.hits * 100) + " % hits");
       if (layer.background != null) words.push("background " + bytes(Math.round(layer.background)) + "/s");
-      line.append(make("summary", layer.name + ": " + words.join(", ")));
+      line.append(make("summary", [layer.name, ...words].join(", ")));
       line.append(table("", [], layer.counters.map(([name, count]) => [name.replaceAll("_", " "), count.toLocaleString("en")])));
       return line;
     });
     byId("layers").replaceChildren(...parts);
     byId("works").hidden = !jobs.length && !parts.length;
+    byId("now").hidden = false;
     const rows = now.rows.map((row) => [row.at + " " + row.name, row.op, short(row.requests_per_s), short(row.bytes_per_s / 1e6), short(row.p50_ms), short(row.p99_ms), short(row.p999_ms), short(row.failed), String(row.in_flight)]);
     const heads = ["place", "kind", "requests/s", "MB/s", "50 %, ms", "99 %, ms", "99.9 %, ms", "failed", "in flight"];
     byId("rows").replaceChildren(...(rows.length ? [table("Requests in the last interval", heads, rows)] : [make("p", "No requests yet.", "quiet")]));
@@ -201,7 +202,9 @@
     });
     byId("heat").hidden = columns.length === 0;
     if (columns.length) seeklessHeat.draw(byId("heat").querySelector("canvas"), columns, xs[0], xs[xs.length - 1], clock);
-    if (now && now.state !== "gone") tables();
+    if (now && now.state !== "gone") return tables();
+    // What was before is not so any more.
+    byId("works").hidden = byId("now").hidden = true;
   }
 
   function connect() {
