@@ -84,7 +84,9 @@ fn sample_of(before: Option<&Status>, now: &Status, rates: &top::Sample) -> Samp
         dirty: layer.dirty_bytes,
     });
     let layers = layers.take(PLACES).collect();
-    Sample { at: clock(), places: places(&rates.rows), layers, maps: maps(before, now) }
+    let at = clock();
+    let since = ((at - rates.seconds) * 1e3).round() / 1e3;
+    Sample { since, at, places: places(&rates.rows), layers, maps: maps(before, now) }
 }
 
 /// Reads and writes of the first places.

@@ -207,12 +207,12 @@ impl Watched {
             return Ok(false);
         }
         let has_moved = events.now > events.since;
-        let at = events.now.seconds();
+        let (since, at) = (events.since.seconds(), events.now.seconds());
         let (rows, maps) = events
             .rows(|number| self.names.get(number as usize).cloned().unwrap_or_else(|| number.to_string()));
         let layers = events.layers();
         drop(events);
-        let sample = Sample { at, places: places(&rows), layers: Vec::new(), maps };
+        let sample = Sample { since, at, places: places(&rows), layers: Vec::new(), maps };
         let facts = vec![("virtual time".to_owned(), Nanos((at * 1e9) as u64).to_string())];
         let words = "its results are where seekless was started".to_owned();
         let words = if matches!(state, State::Ended) { words } else { String::new() };

@@ -13,7 +13,9 @@ pub const MAPS: usize = 8;
 /// Figures of an interval.
 #[derive(Default, Serialize)]
 pub struct Sample {
-    /// End of the interval, by the hub's clock.
+    /// Start of the interval, by the hub's clock.
+    pub since: f64,
+    /// Its end.
     pub at: f64,
     /// Exports, layers and devices.
     pub places: Vec<Place>,

@@ -45,13 +45,13 @@ const seeklessCharts = (function () {
       width: Math.max(box.clientWidth, 100),
       height: HEIGHT,
       scales: {
-        x: { time: wall },
+        x: { time: wall, range: () => ends },
         y: chart.log ? { distr: 3, range: powers } : { range: (u, from, to) => [0, chart.most ?? (to > 0 ? to * 1.08 : 1)] },
       },
       axes: [x, y],
       series: [{ label: wall ? "at" : "s", value: (u, value) => value == null ? "–" : wall ? clock(value) : short(value) }, ...chart.series.map((label, at) => {
         const stroke = colour("--c" + at % DASHES.length);
-        return { label, stroke, width: 2, dash: DASHES[at % DASHES.length], spanGaps: false, points: { show: false }, value: (u, value) => short(value) };
+        return { label, stroke, width: 2, dash: DASHES[at % DASHES.length], spanGaps: false, points: { show: (u) => u.data[0].length <= 40, size: 4, fill: stroke }, value: (u, value) => short(value) };
       })],
       legend: { markers: { show: false } },
       cursor: { drag: { x: false, y: false }, sync: { key: "time" } },
@@ -86,10 +86,11 @@ const seeklessCharts = (function () {
   }
 
   const live = [];
-  let drawn = "";
+  let drawn = "", ends = [0, 1];
 
-  // Shows charts: each with title, unit, names of its series, and their values at the times.
-  function show(root, charts, xs, wall) {
+  // Shows charts: each with title, unit, names of its series, and their values at the times, from `from` on.
+  function show(root, charts, xs, wall, from) {
+    ends = xs.length ? [from, xs[xs.length - 1]] : [0, 1];
     const shape = JSON.stringify([wall, charts.map((chart) => [chart.title, chart.series])]);
     if (shape !== drawn) {
       drawn = shape;

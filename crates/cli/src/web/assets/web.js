@@ -65,7 +65,7 @@
     const kept = wall ? samples.filter((sample) => sample.at >= least) : samples.slice(-byId("span").value);
     return kept.flatMap((sample, at) => {
       const before = kept[at - 1];
-      return wall && before && sample.at - before.at > 3 ? [{ at: before.at + 1, places: [], layers: [], maps: [] }, sample] : [sample];
+      return wall && before && sample.at - before.at > 3 ? [{ since: before.at, at: before.at + 1, places: [], layers: [], maps: [] }, sample] : [sample];
     });
   }
 
@@ -193,15 +193,13 @@
     state();
     choices(byId("place"), names("places"));
     choices(byId("map"), names("maps"));
-    const kept = shown(), xs = kept.map((sample) => sample.at);
+    const kept = shown(), xs = kept.map((sample) => sample.at), from = kept.length ? kept[0].since : 0;
     tiles(now && now.state !== "gone" ? samples[samples.length - 1] : undefined);
-    seeklessCharts.show(byId("charts"), charts(kept), xs, wall);
-    const columns = kept.flatMap((sample, at) => {
-      const since = at > 0 ? xs[at - 1] : sample.at;
-      return sample.maps.filter((map) => map.name === byId("map").value).map((map) => ({ since, at: sample.at, ...map }));
-    });
+    seeklessCharts.show(byId("charts"), charts(kept), xs, wall, from);
+    const columns = kept.flatMap((sample) =>
+      sample.maps.filter((map) => map.name === byId("map").value).map((map) => ({ since: sample.since, at: sample.at, ...map })));
     byId("heat").hidden = columns.length === 0;
-    if (columns.length) seeklessHeat.draw(byId("heat").querySelector("canvas"), columns, xs[0], xs[xs.length - 1], clock);
+    if (columns.length) seeklessHeat.draw(byId("heat").querySelector("canvas"), columns, from, xs[xs.length - 1], clock);
     if (now && now.state !== "gone") return tables();
     // What was before is not so any more.
     byId("works").hidden = byId("now").hidden = true;
