@@ -120,6 +120,9 @@ soak: toolchain-check build agree ## run property tests with 20,000 cases, a swe
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
+	@scripts/clients browser
+	cargo test --workspace --locked $(BUGS) --test clients browser -- --nocapture
+	SEEKLESS_WATCH=3600 cargo test --workspace --locked $(BUGS) --test clients a_page_that_is_watched -- --nocapture
 	SEEKLESS_LONG=all cargo test --workspace --locked $(BUGS) --test pages printed -- --nocapture
 	scripts/sweep "$(CARGO_TARGET_DIR)/release/seekless"
 	scripts/python wheel

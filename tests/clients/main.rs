@@ -5,7 +5,11 @@
 
 mod attached;
 mod below;
+#[cfg(feature = "web")]
+mod browser;
 mod contexts;
+#[cfg(feature = "web")]
+mod dashboard;
 mod devices;
 mod emulated;
 mod exchanged;

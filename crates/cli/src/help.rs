@@ -80,8 +80,22 @@ const GROUPS: [(&str, &[&str]); 9] = [
     (
         "Output",
         &[
-            "output", "to", "out", "report", "svg", "junit", "save", "history", "events", "page", "force",
-            "json", "csv", "list",
+            "output",
+            "to",
+            "out",
+            "report",
+            "svg",
+            "junit",
+            "save",
+            "history",
+            "events",
+            "page",
+            "force",
+            "json",
+            "csv",
+            "list",
+            #[cfg(feature = "web")]
+            "web",
         ],
     ),
 ];

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+#[cfg(feature = "web")]
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -32,6 +34,8 @@ use crate::starts;
 use crate::sweep;
 use crate::trace::{characterised, load};
 use crate::volume::replay;
+#[cfg(feature = "web")]
+use crate::web;
 use crate::workload::{Span, list, positive_time, text};
 
 /// Subcommands of `lab`.
@@ -197,6 +201,10 @@ pub struct Run {
     /// Overwrite the file of events
     #[arg(long, requires = "events")]
     force: bool,
+    /// Show the run live in a browser, at the address that is printed, until Ctrl-C: at this one, or at any free port
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = web::ANY_PORT, conflicts_with = "workloads")]
+    web: Option<SocketAddr>,
     #[command(flatten)]
     form: Form,
 }
@@ -297,14 +305,33 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
     if arguments.load.workloads {
         return list(&arguments.form);
     }
-    let render = match &arguments.load.workload {
-        Some(_) => run_load(arguments)?,
-        None => run_recording(arguments)?,
+    let run = |page: Option<EventSink>| {
+        let render = match &arguments.load.workload {
+            Some(_) => run_load(arguments, page)?,
+            None => run_recording(arguments, page)?,
+        };
+        output::print(&render)
     };
-    output::print(&render)
+    #[cfg(feature = "web")]
+    if let Some(address) = arguments.web {
+        let (of, names) = (output::command_line(), arguments.names_of_drives()?);
+        return web::run::watched(address, &of, names, |page| run(Some(page)));
+    }
+    run(None)
 }
 
-fn run_recording(arguments: &Run) -> anyhow::Result<String> {
+/// A listener of events that calls both.
+fn both(one: Option<EventSink>, other: Option<EventSink>) -> Option<EventSink> {
+    match (one, other) {
+        (Some(mut one), Some(mut other)) => Some(Box::new(move |at, event| {
+            one(at, event);
+            other(at, event);
+        })),
+        (one, other) => one.or(other),
+    }
+}
+
+fn run_recording(arguments: &Run, page: Option<EventSink>) -> anyhow::Result<String> {
     // Before the trace is read: errors in the arguments are reported immediately.
     let candidate = arguments.candidate()?;
     if candidate.is_none() {
@@ -313,18 +340,18 @@ fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     arguments.setup.play()?;
     let trace = recording(&arguments.load.trace)?;
     let events = arguments.events()?;
-    let sink = events.as_ref().map(|events| events.sink(arguments.page));
+    let sink = both(events.as_ref().map(|events| events.sink(arguments.page)), page);
     output::warn(&trace.warnings);
     let (setup, variant) = arguments.recording_on(&trace, candidate.as_ref(), sink)?;
     events.map_or(Ok(()), EventFile::end)?;
     arguments.form.of(&variant, "phases", || comparison::variant_text(&setup, &variant))
 }
 
-fn run_load(arguments: &Run) -> anyhow::Result<String> {
+fn run_load(arguments: &Run, page: Option<EventSink>) -> anyhow::Result<String> {
     // Before the file of events is made: errors in the arguments are reported immediately.
     workload::parse(&arguments.workload()?)?;
     let events = arguments.events()?;
-    let sink = events.as_ref().map(|events| events.sink(arguments.page));
+    let sink = both(events.as_ref().map(|events| events.sink(arguments.page)), page);
     let (volume, outcome) = arguments.workload_on(None, sink)?;
     events.map_or(Ok(()), EventFile::end)?;
     arguments.form.of(&outcome, "", || text(&volume.line(), &outcome.options, &outcome))
@@ -364,6 +391,14 @@ impl Run {
         }
         let experiment = self.setup.experiment_for(trace)?;
         Ok((line(&experiment), run_trace(trace, &experiment, sink, &progress)?))
+    }
+
+    /// Names of the drives of the volume, in the order of their numbers, as far as they are known before the run.
+    #[cfg(feature = "web")]
+    fn names_of_drives(&self) -> anyhow::Result<Vec<String>> {
+        let named = self.candidate()?.map(|candidate| candidate.volume);
+        let volume = named.or_else(|| self.setup.volume().ok());
+        Ok(volume.map_or_else(Vec::new, |volume| volume.components.keys().cloned().collect()))
     }
 
     /// The workload with its options.

@@ -42,6 +42,8 @@ mod text;
 mod top;
 mod trace;
 mod volume;
+#[cfg(feature = "web")]
+mod web;
 mod workload;
 
 pub use started::Started;
@@ -97,6 +99,10 @@ enum Command {
     /// Show throughput and response times of a running volume
     #[command(after_help = top::HELP)]
     Top(top::Arguments),
+    /// Show a running volume live in a browser, on a page that changes nothing
+    #[cfg(feature = "web")]
+    #[command(after_help = web::HELP)]
+    Web(web::Arguments),
     /// Print the schema of a command's JSON, or list them
     #[command(after_help = schema::HELP)]
     Schema(schema::Arguments),
@@ -187,6 +193,8 @@ fn run(program: Result<Program, clap::Error>) -> u8 {
         Ok(Command::Lab(command)) => lab::run(command),
         Ok(Command::Volume(command)) => volume::run(command),
         Ok(Command::Top(arguments)) => top::run(&arguments),
+        #[cfg(feature = "web")]
+        Ok(Command::Web(arguments)) => web::run(&arguments),
         Ok(Command::Schema(arguments)) => schema::run(&arguments),
         Ok(Command::Man(arguments)) => manual::man(&arguments),
         Ok(Command::Completions(arguments)) => manual::completions(&arguments),

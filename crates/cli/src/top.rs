@@ -48,43 +48,43 @@ pub struct Arguments {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Sample {
     /// The volume file.
-    file: String,
+    pub file: String,
     /// Seconds since the server started.
-    up_s: f64,
+    pub up_s: f64,
     /// Length of the interval in seconds.
-    seconds: f64,
-    clients: usize,
-    rows: Vec<Row>,
-    layers: Vec<LayerRow>,
+    pub seconds: f64,
+    pub clients: usize,
+    pub rows: Vec<Row>,
+    pub layers: Vec<LayerRow>,
     /// What is going on.
-    doing: Vec<String>,
+    pub doing: Vec<String>,
 }
 
 /// Requests of a kind at a place.
 #[derive(Debug, JsonSchema, Serialize)]
-struct Row {
+pub struct Row {
     /// `export`, `layer` or `device`.
-    at: &'static str,
-    name: String,
-    op: &'static str,
-    requests_per_s: f64,
-    bytes_per_s: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    p999_ms: f64,
-    failed: u64,
+    pub at: &'static str,
+    pub name: String,
+    pub op: &'static str,
+    pub requests_per_s: f64,
+    pub bytes_per_s: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub failed: u64,
     /// Requests of all kinds in flight.
-    in_flight: u64,
+    pub in_flight: u64,
 }
 
 /// A layer's copies, and its background work.
 #[derive(Debug, JsonSchema, Serialize)]
-struct LayerRow {
-    name: String,
+pub struct LayerRow {
+    pub name: String,
     /// Part of pages or reads that its copies served; null if there was none to serve.
-    hits: Option<f64>,
-    dirty_bytes: u64,
-    background_bytes_per_s: Option<f64>,
+    pub hits: Option<f64>,
+    pub dirty_bytes: u64,
+    pub background_bytes_per_s: Option<f64>,
 }
 
 /// A time that leaves the server time for other things.
@@ -122,7 +122,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Sample {
-    fn between(before: &Status, now: &Status) -> Sample {
+    /// What happened between two states of a server.
+    pub fn between(before: &Status, now: &Status) -> Sample {
         // Another server may serve the same file.
         let same = before.process == now.process && before.up_s <= now.up_s;
         let seconds = if same { now.up_s - before.up_s } else { now.up_s }.max(f64::MIN_POSITIVE);

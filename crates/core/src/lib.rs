@@ -3,6 +3,7 @@
 //!
 //! Nothing in here does I/O, reads a wall clock, starts a thread or draws an unseeded number.
 
+pub mod accesses;
 mod buckets;
 pub mod buffer;
 pub mod checksum;
@@ -26,6 +27,7 @@ pub mod switch;
 mod top;
 pub mod units;
 
+pub use accesses::Accesses;
 pub use buckets::Buckets;
 pub use buffer::Buffer;
 pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};

@@ -23,6 +23,7 @@ mod validation;
 use seekless_trace::Stats;
 
 pub use drive::drive;
+pub use page::{PALETTE, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
 pub use text::escape;
 pub use validation::validation;
 

@@ -20,7 +20,8 @@ pub const UPLOT_STYLE: &str = include_str!("../../../../third_party/uplot/uPlot.
 pub const PALETTE: &str = include_str!("assets/palette.css");
 /// Style of pictures.
 pub const PICTURE: &str = include_str!("assets/picture.css");
-const STYLE: &str = include_str!("assets/report.css");
+/// Style of the page around pictures.
+pub const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 /// Patterns that distinguish areas without colour.
 pub const PATTERNS: &str = include_str!("assets/patterns.svg");

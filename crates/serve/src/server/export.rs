@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use seekless_core::device::View;
-use seekless_core::{Class, Extent, Meter, SECTOR_BYTES, Top};
+use seekless_core::{Accesses, Class, Extent, Meter, SECTOR_BYTES, Top};
 
 use super::byte_adapter::ByteAdapter;
 use super::status::OriginPlace;
@@ -24,6 +24,8 @@ pub struct Export {
     pub origin: Option<OriginPlace>,
     /// Counts and times its requests.
     pub meter: Rc<Meter>,
+    /// Counts its reads and writes by address.
+    pub accesses: Rc<Accesses>,
 }
 
 impl Export {
@@ -60,8 +62,8 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        let (class, meter) = (Class::Foreground, Rc::default());
-        Export { info, device: device.clone(), read_only, class, origin: None, meter }
+        let (class, meter, accesses) = (Class::Foreground, Rc::default(), Rc::new(Accesses::new(info.bytes)));
+        Export { info, device: device.clone(), read_only, class, origin: None, meter, accesses }
     }
 
     /// Size in bytes now: a device may grow. Another server's export may end within a sector.

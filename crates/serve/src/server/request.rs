@@ -167,6 +167,11 @@ impl Session {
     pub async fn execute_and_reply(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let held_bytes = payload.held_bytes;
         let timed = op(request.command).map(|op| self.export.meter.begin(op, request.length));
+        if let (Plan::Execute(at) | Plan::Receive(at), Command::Read | Command::Write) =
+            (&plan, request.command)
+        {
+            self.export.accesses.count(request.command == Command::Read, at.start, at.end - at.start);
+        }
         let result = match plan {
             Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
             Plan::Receive(_) if request.command == Command::BlockStatus => {

@@ -13,7 +13,7 @@ use super::error::LiveError;
 use super::events::Event;
 use super::metrics::metrics;
 use super::running::Running;
-use super::stats::IoStats;
+use super::stats::{AccessStats, IoStats};
 
 /// See the file's header.
 pub(super) struct Answerer {
@@ -157,22 +157,26 @@ impl Answerer {
             let top = self.running.tops.get(shown);
             let sectors = top.map_or(0, |top| top.geometry().sectors);
             let (bytes, made_of) = (sectors * SECTOR_BYTES, description.line_of(&export.top));
-            let served = |name: String, bytes, read_only, made_of, stats| ServedExport {
+            let served = |name: String, bytes, read_only, made_of, number: Option<usize>| ServedExport {
                 name,
                 nbd: export.nbd.clone().unwrap_or_default(),
                 bytes,
                 read_only,
                 made_of,
-                stats,
+                stats: number
+                    .and_then(|number| self.running.meters.get(number))
+                    .map(|meter| IoStats::of(meter)),
+                accesses: number
+                    .and_then(|number| self.running.accesses.get(number))
+                    .map(|accesses| AccessStats::of(accesses)),
             };
-            let stats = self.running.meters.get(number).map(|meter| IoStats::of(meter));
             let size = bytes_of(&description, &export.top, bytes);
             all.push(served(
                 export.name.clone(),
                 size,
                 is_read_only(&description, export),
                 made_of.clone(),
-                stats,
+                Some(number),
             ));
             for view in top.map_or_else(Vec::new, |top| top.views()) {
                 let name = format!("{}@{}", export.name, view.name);

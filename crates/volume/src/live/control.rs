@@ -10,7 +10,7 @@ use super::attaching::Attach;
 use super::doing::Doing;
 use super::replacing::Replace;
 use super::server::relative_path;
-use super::stats::IoStats;
+use super::stats::{AccessStats, IoStats};
 
 /// A question to a server, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,6 +153,8 @@ pub struct ServedExport {
     pub made_of: String,
     /// Requests of its clients, until their replies are queued for the socket; those of snapshots are not counted.
     pub stats: Option<IoStats>,
+    /// Reads and writes of its clients by address, except those of snapshots.
+    pub accesses: Option<AccessStats>,
 }
 
 /// A component or slice.

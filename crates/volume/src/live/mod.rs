@@ -42,4 +42,4 @@ pub use replacement::STEPS;
 pub use replacing::{Replace, Replaced};
 pub use resizing::Resized;
 pub use server::{Address, Request, Serving, addresses, serve_volume};
-pub use stats::{IoStats, KindStats};
+pub use stats::{AccessStats, IoStats, KindStats};

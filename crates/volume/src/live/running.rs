@@ -13,7 +13,8 @@ use seekless_core::device::unknown_command;
 use seekless_core::names::perhaps;
 use seekless_core::runtime::{sleep, spawn};
 use seekless_core::{
-    BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, Size, Top,
+    Accesses, BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, SECTOR_BYTES,
+    Size, Top,
 };
 use seekless_layers::schedule::Schedule;
 use seekless_layers::{Topmost, topmost};
@@ -26,7 +27,7 @@ use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::pairs::Pairs;
 use super::server::Serving;
-use crate::description::Description;
+use crate::description::{Description, Export};
 use crate::tree::{self, Seams};
 
 /// Longest drain before a layer is stopped: service managers wait for 90 s.
@@ -56,6 +57,8 @@ pub(super) struct Running {
     pub shown: Vec<String>,
     /// What measures the requests of each export.
     pub meters: Vec<Rc<Meter>>,
+    /// What counts the accesses of each export by address.
+    pub accesses: Vec<Rc<Accesses>>,
     /// Whether layers cannot be attached and detached, since the server's inputs are recorded or replayed.
     pub fixed: bool,
 }
@@ -103,6 +106,10 @@ impl Running {
         let numbers = description.components.keys().cloned().collect();
         let shown = description.exports.iter().map(|export| export.top.clone()).collect();
         let meters = description.exports.iter().map(|_| Rc::default()).collect();
+        let bytes =
+            |export: &Export| tops.get(&export.top).map_or(0, |top| top.geometry().sectors * SECTOR_BYTES);
+        let accesses =
+            description.exports.iter().map(|export| Rc::new(Accesses::new(bytes(export)))).collect();
         let running = Rc::new(Running {
             environment,
             reactor: reactor.clone(),
@@ -117,6 +124,7 @@ impl Running {
             tops,
             shown,
             meters,
+            accesses,
             fixed: serving.recorded || environment.is_replay(),
         });
         running.begin()?;

@@ -242,7 +242,8 @@ fn listen(
         for number in numbers {
             let described = &description.exports[number];
             let export = export(description, described, &tops[&described.top]);
-            let export = Export { meter: running.meters[number].clone(), ..export };
+            let (meter, accesses) = (running.meters[number].clone(), running.accesses[number].clone());
+            let export = Export { meter, accesses, ..export };
             let (bytes, line) = (Size(export.info.bytes), &export.info.description);
             let how = if export.read_only { ", read-only" } else { "" };
             let uri = address.uri(&described.name, keys.is_some());

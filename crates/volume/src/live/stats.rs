@@ -1,8 +1,9 @@
 //! Requests answered by an export, a layer or a device, for status and metrics.
 
 use schemars::JsonSchema;
+use seekless_core::accesses::Counts;
 use seekless_core::meter::Answered;
-use seekless_core::{Buckets, Meter};
+use seekless_core::{Accesses, Buckets, Meter};
 use serde::{Deserialize, Serialize};
 
 /// Requests since the server started, or since a layer was attached.
@@ -41,6 +42,47 @@ pub struct KindStats {
     pub longest_ms: f64,
     /// Response times: the least of each bucket in nanoseconds, with the number of requests; empty buckets are left out.
     pub histogram: Vec<(u64, u64)>,
+}
+
+/// Reads and writes by address since the server started: how many touched each part of the address space.
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct AccessStats {
+    /// Bytes of a part: a power of two, so that there are at most 256 parts; it doubles as the export grows.
+    pub part_bytes: u64,
+    /// Reads, part by part; parts at the end that were never read are left out.
+    pub reads: Vec<u64>,
+    /// Writes, likewise.
+    pub writes: Vec<u64>,
+}
+
+impl AccessStats {
+    /// What was counted.
+    pub fn of(accesses: &Accesses) -> AccessStats {
+        let Counts { part_bytes, reads, writes } = accesses.counts();
+        AccessStats { part_bytes, reads, writes }
+    }
+
+    /// Reads and writes of each part between `before` and this; all of this without an earlier state.
+    pub fn since(&self, before: Option<&AccessStats>) -> Vec<u64> {
+        let mut earlier = Counts { part_bytes: self.part_bytes, reads: Vec::new(), writes: Vec::new() };
+        if let Some(AccessStats { part_bytes, reads, writes }) = before.filter(|before| before.part_bytes > 0)
+        {
+            earlier = Counts { part_bytes: *part_bytes, reads: reads.clone(), writes: writes.clone() };
+        }
+        while earlier.part_bytes < self.part_bytes {
+            earlier.double();
+        }
+        let sum = |reads: &[u64], writes: &[u64], part| {
+            let at = |parts: &[u64]| parts.get(part).copied().unwrap_or(0);
+            at(reads) + at(writes)
+        };
+        let parts = 0..self.reads.len().max(self.writes.len());
+        let counts = parts.map(|part| {
+            let now = sum(&self.reads, &self.writes, part);
+            now.saturating_sub(sum(&earlier.reads, &earlier.writes, part))
+        });
+        counts.collect()
+    }
 }
 
 impl IoStats {
@@ -122,6 +164,18 @@ mod tests {
     use seekless_core::{Nanos, Op};
 
     use super::*;
+
+    #[test]
+    fn accesses_of_an_interval_are_the_difference_also_when_the_space_has_grown() {
+        let stats = |part_bytes, reads: &[u64], writes: &[u64]| AccessStats {
+            part_bytes,
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+        };
+        let (before, now) = (stats(4096, &[1, 0, 7], &[0, 2]), stats(8192, &[3, 7, 1], &[2]));
+        assert_eq!(now.since(Some(&before)), [2, 0, 1]);
+        assert_eq!(now.since(None), [5, 7, 1]);
+    }
 
     #[test]
     fn the_difference_has_percentiles_of_its_own() {
