@@ -21,6 +21,7 @@ mod processes;
 mod reuse;
 mod sample;
 mod sequence;
+pub mod shards;
 mod sizes;
 mod slices;
 mod stack;
