@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod figures;
+pub mod shards;
 mod text;
 
 use anyhow::bail;
@@ -23,6 +24,12 @@ Examples:
   seekless trace stats data/svnserver2
   seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
   seekless trace stats week.csv.gz --interval 1d --volume web_0
+
+A trace in shards that follow each other, each of which may be on another machine:
+  seekless trace stats mon.csv --outline mon.outline
+  seekless trace stats --merge *.outline --outline week
+  seekless trace stats mon.csv --partial mon.partial --of week --sample 1/64
+  seekless trace stats --merge *.partial
 
 The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is
 exact while it fits into --memory; above it pages and pairs of requests are sampled, and the error is given.";
@@ -104,11 +111,16 @@ pub struct Arguments {
     #[command(flatten)]
     how: Characterising,
     #[command(flatten)]
+    shards: shards::Shards,
+    #[command(flatten)]
     form: Form,
 }
 
 /// Characterises a trace and prints the result.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.shards.are_meant() {
+        return shards::run(&arguments.shards, &arguments.input, &arguments.how, &arguments.form);
+    }
     let options = arguments.how.options()?;
     let trace = survey(&arguments.input, &arguments.how)?;
     output::warn(&trace.warnings);

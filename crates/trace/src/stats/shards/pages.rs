@@ -7,7 +7,7 @@ use seekless_core::{Buckets, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::buckets::{counted, plain};
-use crate::stats::pages::{Known, Page, Pages};
+use crate::stats::pages::{Firsts, Known, Page, Pages};
 use crate::stats::reuse::Reuse;
 use crate::stats::sample::mix;
 use crate::stats::stack::Stack;
@@ -104,7 +104,7 @@ impl Columns {
 
     /// The pages of this part and of the one that follows; and for each number of first accesses in that one, how many of
     /// them are first accesses of both.
-    pub fn merge(self, next: Columns, halvings: u32) -> Option<(Columns, Vec<u32>)> {
+    pub fn merge(&self, next: &Columns, halvings: u32) -> Option<(Columns, Vec<u32>)> {
         let pages = union(&self.pages, &next.pages);
         if pages.len() > MOST {
             return None;
@@ -123,11 +123,13 @@ impl Columns {
         };
         both.reuse.merge(&next.reuse);
         both.overwrites.merge(&next.overwrites);
-        let here = both.add_counts(&self, halvings);
-        let there = both.add_counts(&next, halvings);
-        let fresh = both.follow(&self, &here, &next, &there, halvings);
+        let here = both.add_counts(self, halvings);
+        let there = both.add_counts(next, halvings);
+        let fresh = both.follow(self, &here, next, &there, halvings);
         let mut again = vec![false; both.len()];
-        there.iter().for_each(|&place| again[place as usize] = true);
+        for &place in &there {
+            again[place as usize] = true;
+        }
         let kept =
             self.by_last.iter().map(|&place| here[place as usize]).filter(|&place| !again[place as usize]);
         both.by_last = kept.chain(next.by_last.iter().map(|&place| there[place as usize])).collect();
@@ -188,12 +190,11 @@ impl Columns {
         for &place in &next.by_first {
             let place = there[place as usize];
             let mut both = fresh.last().copied().unwrap_or(0);
-            match push(&mut positions, place) {
-                Some(distance) => self.reuse.not_first(mix(self.pages[place as usize]), halvings, distance),
-                None => {
-                    self.by_first.push(place);
-                    both += 1;
-                }
+            if let Some(distance) = push(&mut positions, place) {
+                self.reuse.not_first(mix(self.pages[place as usize]), halvings, distance);
+            } else {
+                self.by_first.push(place);
+                both += 1;
             }
             fresh.push(both);
         }
@@ -208,7 +209,7 @@ impl Columns {
             table.insert(page, Page { reads, writes, written, ..Page::default() });
         }
         let Columns { reuse, overwrites, accesses, .. } = self;
-        Pages::of(Known { table, reuse, overwrites, accesses, firsts: Default::default() }, halvings)
+        Pages::of(Known { table, reuse, overwrites, accesses, firsts: Firsts::default() }, halvings)
     }
 }
 

@@ -171,7 +171,7 @@ impl Partial {
         self.heat.iter_mut().zip(&next.heat).for_each(|(here, other)| *here += other);
         let (halvings, pages) = (self.how.halvings, self.pages.len() as u64);
         let memory = || ShardError::Memory { what: "pages", rate: 4 << halvings };
-        let (merged, fresh) = self.pages.clone().merge(next.pages, halvings).ok_or_else(memory)?;
+        let (merged, fresh) = self.pages.merge(&next.pages, halvings).ok_or_else(memory)?;
         self.pages = merged;
         // The part before has all its pages in later slices.
         self.slices.resize(self.slices.len().max(next.slices.len()), Part::empty(pages << halvings));
@@ -214,6 +214,11 @@ impl Partial {
         analysis.sizes = self.sizes;
         analysis.volumes = self.volumes;
         Ok(analysis.complete(stats, &self.processes, &volumes))
+    }
+
+    /// Whether `next` has the shards that follow.
+    pub fn is_before(&self, next: &Partial) -> bool {
+        self.to == next.from
     }
 
     /// Number of shards that it is of.
