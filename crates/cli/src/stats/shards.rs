@@ -57,6 +57,8 @@ pub struct Written {
     bytes: u64,
     /// Shards that it is of.
     shards: usize,
+    /// The number of the first of them in the whole trace, from one; `None` for an outline.
+    first_shard: Option<usize>,
     /// Shards of the whole trace; `None` for an outline.
     all_shards: Option<usize>,
     /// Requests.
@@ -199,6 +201,7 @@ fn save_outline(out: &Path, outline: &Outline, form: &Form) -> anyhow::Result<()
         bytes: save(out, outline)?,
         file: out.display().to_string(),
         shards: outline.shards(),
+        first_shard: None,
         all_shards: None,
         requests: outline.requests(),
         pages: None,
@@ -211,6 +214,7 @@ fn save_partial(out: &Path, partial: &Partial, form: &Form) -> anyhow::Result<()
         bytes: save(out, partial)?,
         file: out.display().to_string(),
         shards: partial.shards(),
+        first_shard: Some(partial.first_shard()),
         all_shards: Some(partial.all_shards()),
         requests: partial.requests(),
         pages: Some(partial.pages()),

@@ -221,6 +221,11 @@ impl Partial {
         self.to == next.from
     }
 
+    /// The number of the first of its shards, from one.
+    pub fn first_shard(&self) -> usize {
+        self.from + 1
+    }
+
     /// Number of shards that it is of.
     pub fn shards(&self) -> usize {
         self.to - self.from
