@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod figures;
+pub mod fleet;
 pub mod shards;
 mod text;
 
@@ -24,6 +25,7 @@ Examples:
   seekless trace stats data/svnserver2
   seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
   seekless trace stats week.csv.gz --interval 1d --volume web_0
+  seekless trace stats fleet.csv --by volume --csv=distribution
 
 A trace in shards that follow each other, each of which may be on another machine:
   seekless trace stats mon.csv --outline mon.outline
@@ -110,6 +112,9 @@ pub struct Arguments {
     input: Input,
     #[command(flatten)]
     how: Characterising,
+    /// Characterise each volume by itself, and show the distribution over all
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["outline", "partial", "merge", "interval", "intervals", "device_size"])]
+    by: Option<fleet::By>,
     #[command(flatten)]
     shards: shards::Shards,
     #[command(flatten)]
@@ -124,6 +129,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let options = arguments.how.options()?;
     let trace = survey(&arguments.input, &arguments.how)?;
     output::warn(&trace.warnings);
+    if let Some(fleet::By::Volume) = arguments.by {
+        let fleet = fleet::characterised(&trace, &arguments.how)?;
+        return arguments.form.print(&fleet, "volumes", || fleet::text(&fleet));
+    }
     let stats = characterise(&trace, &options)?;
     arguments.form.print(&stats, "top_processes", || text(&stats))
 }

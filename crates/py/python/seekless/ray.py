@@ -174,7 +174,7 @@ def _program(*words: str) -> str:
 def _files(paths: StrPath | Sequence[StrPath]) -> list[str]:
     given = [paths] if isinstance(paths, str | PathLike) else list(paths)
     files: list[str] = []
-    for path in map(fspath, given):
+    for path in [fspath(each) for each in given]:
         found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
         if not found:
             raise UsageError(f"{path}: found no file of that pattern, expected some")

@@ -15,6 +15,7 @@ mod analysis;
 mod arrivals;
 mod buckets;
 mod depth;
+pub mod fleet;
 mod heat_map;
 mod pages;
 mod processes;
