@@ -97,7 +97,7 @@ class OnACluster(unittest.TestCase):
         cls.folder.cleanup()
 
     def test_a_sweep_has_the_same_table_with_a_node_removed(self):
-        tasks = int(os.environ.get("SEEKLESS_RAY_TASKS", "48"))
+        tasks = int(os.environ.get("SEEKLESS_RAY_TASKS", "24"))
         file = written_sweep(self.folder.name, tasks)
         alone, cluster, cut = (Path(self.folder.name, name) for name in ("alone", "cluster", "cut"))
         begin = time.perf_counter()
