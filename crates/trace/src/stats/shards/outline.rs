@@ -151,7 +151,7 @@ impl Outlining {
 }
 
 impl Outline {
-    /// The outline of all shards of these.
+    /// The outline of all shards of these. Shards that begin and end at one time are in the order of their names.
     pub fn merge(all: impl IntoIterator<Item = Outline>) -> Result<Outline, ShardError> {
         let mut shards: Vec<Shard> = all.into_iter().flat_map(|outline| outline.shards).collect();
         shards.sort_by(|a, b| (a.start, a.end, &a.name).cmp(&(b.start, b.end, &b.name)));
