@@ -140,7 +140,7 @@ impl FleetAnalysis {
         let memory = options.memory / (survey.volumes.len() as u64).max(1);
         // Neither heat maps nor working sets are in the rows.
         let (heat_columns, heat_rows, intervals) = (1, 1, Intervals::Count(0));
-        let options = StatsOptions { memory, heat_columns, heat_rows, intervals, ..*options };
+        let options = StatsOptions { heat_columns, heat_rows, intervals, memory, ..*options };
         let analysis = |(device, survey)| (device, Analysis::new(survey, &options));
         FleetAnalysis { volumes: survey.volumes.into_iter().map(analysis).collect() }
     }
@@ -233,9 +233,13 @@ mod tests {
 
     fn fleet(records: &[Record]) -> Fleet {
         let mut survey = FleetSurvey::default();
-        records.iter().for_each(|record| survey.note(record));
+        for record in records {
+            survey.note(record);
+        }
         let mut analysis = FleetAnalysis::new(survey, &StatsOptions::default());
-        records.iter().for_each(|record| analysis.follow(record));
+        for record in records {
+            analysis.follow(record);
+        }
         analysis.finish(&Names::default(), &Volumes::new(Naming::Numbered))
     }
 
