@@ -4,7 +4,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{file, quietly, refused};
+use common::{SMALL, file, json, quietly, refused};
 
 /// A trace of two volumes in the format of MSR Cambridge.
 fn lines(range: std::ops::Range<u64>) -> String {
@@ -96,6 +96,20 @@ fn partials_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
+fn a_trace_without_an_outline_is_its_only_shard() {
+    let alone = file("alone.partial", b"");
+    let written = json(&["trace", "stats", SMALL, "--partial", &alone, "--sample", "1/4"]);
+    assert_eq!([&written["shards"], &written["first_shard"], &written["all_shards"]], [1, 1, 1]);
+    let (sampled, exact) = (json(&["trace", "stats", "--merge", &alone]), json(&["trace", "stats", SMALL]));
+    assert_eq!(sampled["page_sampling"]["kept"], 0.25);
+    assert_eq!(sampled["arrivals"], exact["arrivals"]);
+    let number = |stats: &serde_json::Value| stats["accessed_pages"].as_f64().expect("a number");
+    let apart = 100.0 * (number(&sampled) / number(&exact) - 1.0).abs();
+    let error = sampled["page_sampling"]["error_pct"].as_f64().expect("a number");
+    assert!(apart <= 1.5 * error && error < 5.0, "{apart} %, expected {error} %");
+}
+
+#[test]
 fn each_volume_of_a_fleet_is_characterised() {
     let (whole, _) = written("fleet");
     let text = quietly(&["trace", "stats", &whole, "--by", "volume"]);
@@ -106,6 +120,7 @@ fn each_volume_of_a_fleet_is_characterised() {
     }
     let alone = quietly(&["trace", "stats", &whole, "--volume", "web_0", "--csv=volumes"]);
     let requests = alone.lines().nth(1).and_then(|row| row.split(',').nth(1)).expect("a row");
+    assert_eq!(json(&["trace", "stats", &whole, "--by", "volume"])["volumes"][0]["name"], "web_0");
     let rows = quietly(&["trace", "stats", &whole, "--by", "volume", "--csv"]);
     assert!(rows.lines().any(|row| row.starts_with(&format!("web_0,{requests},"))), "{rows}");
     assert_eq!(

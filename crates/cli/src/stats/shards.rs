@@ -147,7 +147,9 @@ fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow
             progress.at("characterising", done, outline.requests() / outline.shards() as u64);
         }
         done += 1;
-        analysis.iter_mut().for_each(|analysis| analysis.follow(&record));
+        if let Some(analysis) = &mut analysis {
+            analysis.follow(&record);
+        }
     }
     if shards.of.is_some() {
         output::warn(reader.warnings());
