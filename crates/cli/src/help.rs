@@ -13,7 +13,7 @@ pub const COLUMNS: usize = 80;
 const FEW: usize = 8;
 
 /// Groups of options, by their names in the parser.
-const GROUPS: [(&str, &[&str]); 9] = [
+const GROUPS: [(&str, &[&str]); 10] = [
     (
         "Trace",
         &[
@@ -38,6 +38,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
         "Workload",
         &["workload", "workloads", "time", "requests", "size", "reads", "reconfigure_every", "clients"],
     ),
+    ("Shards of a trace", &["outline", "partial", "of", "sample", "merge"]),
     ("Drive", &["drive", "depth", "write_cache", "head_alone"]),
     (
         "Layer",

@@ -103,6 +103,8 @@ printed! {
     "trace-record", "trace record": seekless_record::Summary;
     "trace-report", "trace report": report::Output<'_>;
     "trace-stats", "trace stats": seekless_trace::stats::Stats;
+    "trace-stats-by-volume", "trace stats --by volume": seekless_trace::stats::fleet::Fleet;
+    "trace-stats-shard", "trace stats --outline, --partial": crate::stats::shards::Written;
     "trace-synth", "trace synth": synth::Summary<'_>;
     "volume-check", "volume check (each)": tools::Checked;
     "volume-damage", "volume damage": volume::tools::Damaged<'_>;

@@ -4,7 +4,7 @@
 //! Counts are integers, hence sums are exact.
 
 /// A histogram.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets {
     bits: u32,
     counts: Vec<u64>,
@@ -25,6 +25,40 @@ impl Buckets {
         }
         self.counts[index] += times;
         self.total += times;
+    }
+
+    /// A histogram of these counts by bucket; `None` if no value has one of the buckets, or the counts are too large.
+    pub fn from_counts(bits: u32, counts: impl IntoIterator<Item = (usize, u64)>) -> Option<Buckets> {
+        let mut buckets = Buckets::new(bits);
+        let last = if bits <= 16 { buckets.index(u64::MAX) } else { return None };
+        for (index, count) in counts {
+            if index > last {
+                return None;
+            }
+            if buckets.counts.len() <= index {
+                buckets.counts.resize(index + 1, 0);
+            }
+            buckets.counts[index] = buckets.counts[index].checked_add(count)?;
+            buckets.total = buckets.total.checked_add(count)?;
+        }
+        Some(buckets)
+    }
+
+    /// The number of buckets per doubling, as a power of two.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The buckets that are not empty: their number and count.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.counts.iter().copied().enumerate().filter(|&(_, count)| count > 0)
+    }
+
+    /// Adds the counts of a histogram with as many buckets per doubling.
+    pub fn merge(&mut self, other: &Buckets) {
+        for (start, count) in other.iter().filter(|&(_, count)| count > 0) {
+            self.add(start, count);
+        }
     }
 
     /// Number of values.

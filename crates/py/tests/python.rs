@@ -82,6 +82,11 @@ fn the_laboratory_has_the_results_of_the_program() {
 }
 
 #[test]
+fn ray_has_the_results_of_the_program() {
+    run_tests("test_ray.py");
+}
+
+#[test]
 fn signals_end_what_runs() {
     run_tests("test_signals.py");
 }

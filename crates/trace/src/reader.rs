@@ -168,6 +168,11 @@ impl Reader {
         &self.warnings
     }
 
+    /// The time of the first record by the trace's clock; `None` before that was read.
+    pub fn start(&self) -> Option<Nanos> {
+        self.start
+    }
+
     /// The files being read.
     pub fn sources(&self) -> &[PathBuf] {
         &self.sources

@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seekless_core::{NameId, Names};
+use serde::{Deserialize, Serialize};
 
 /// How a format identifies volumes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
     /// As Linux does: `major << 20 | minor`, written `major,minor`.
     #[default]

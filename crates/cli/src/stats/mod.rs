@@ -2,6 +2,8 @@
 
 mod behaviour;
 mod figures;
+pub mod fleet;
+pub mod shards;
 mod text;
 
 use anyhow::bail;
@@ -23,6 +25,13 @@ Examples:
   seekless trace stats data/svnserver2
   seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
   seekless trace stats week.csv.gz --interval 1d --volume web_0
+  seekless trace stats fleet.csv --by volume --csv=distribution
+
+A trace in shards that follow each other, each of which may be on another machine:
+  seekless trace stats mon.csv --outline mon.outline
+  seekless trace stats --merge *.outline --outline week
+  seekless trace stats mon.csv --partial mon.partial --of week --sample 1/64
+  seekless trace stats --merge *.partial
 
 The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is
 exact while it fits into --memory; above it pages and pairs of requests are sampled, and the error is given.";
@@ -103,15 +112,27 @@ pub struct Arguments {
     input: Input,
     #[command(flatten)]
     how: Characterising,
+    /// Characterise each volume by itself, and show the distribution over all
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["outline", "partial", "merge", "interval", "intervals", "device_size"])]
+    by: Option<fleet::By>,
+    #[command(flatten)]
+    shards: shards::Shards,
     #[command(flatten)]
     form: Form,
 }
 
 /// Characterises a trace and prints the result.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.shards.are_meant() {
+        return shards::run(&arguments.shards, &arguments.input, &arguments.how, &arguments.form);
+    }
     let options = arguments.how.options()?;
     let trace = survey(&arguments.input, &arguments.how)?;
     output::warn(&trace.warnings);
+    if let Some(fleet::By::Volume) = arguments.by {
+        let fleet = fleet::characterised(&trace, &arguments.how)?;
+        return arguments.form.print(&fleet, "volumes", || fleet::text(&fleet));
+    }
     let stats = characterise(&trace, &options)?;
     arguments.form.print(&stats, "top_processes", || text(&stats))
 }

@@ -1,13 +1,15 @@
 //! The pass over a trace that computes its statistics.
 
 use seekless_core::{Names, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, Record};
+use serde::{Deserialize, Serialize};
 
 use super::arrivals::Clock;
+use super::buckets::counted;
 use super::depth::Depth;
 use super::heat_map::HeatMap;
 use super::pages::Pages;
-use super::processes::Processes;
-use super::sequence::Sequences;
+use super::processes::{ByName, Processes};
+use super::sequence::{Sequences, Span};
 use super::sizes::Sizes;
 use super::slices::Slices;
 use super::survey::{Space, Survey};
@@ -19,22 +21,88 @@ use crate::volumes::Volumes;
 /// Statistics in progress.
 pub struct Analysis {
     survey: Survey,
-    space: Space,
-    stats: Stats,
+    pub(super) space: Space,
+    pub(super) counts: Counts,
+    pub(super) pages: Pages,
+    pub(super) sequences: Sequences,
+    pub(super) working_sets: WorkingSets,
+    pub(super) heat: HeatMap,
+    pub(super) clock: Clock,
+    pub(super) depth: Depth,
+    pub(super) slices: Slices,
+    pub(super) sizes: Sizes,
+    pub(super) processes: Processes,
+    pub(super) volumes: VolumeUses,
+}
+
+/// Counts and sums of all requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Counts {
+    #[serde(deserialize_with = "counted::one")]
+    pub requests: u64,
+    #[serde(deserialize_with = "counted::one")]
+    reads: u64,
+    #[serde(deserialize_with = "counted::one")]
+    writes: u64,
+    #[serde(deserialize_with = "counted::one")]
+    flushes: u64,
+    #[serde(deserialize_with = "counted::one")]
+    discards: u64,
+    #[serde(deserialize_with = "counted::one")]
     read_bytes: u64,
+    #[serde(deserialize_with = "counted::one")]
     written_bytes: u64,
-    first: Option<Nanos>,
-    latest: Nanos,
-    pages: Pages,
-    sequences: Sequences,
-    working_sets: WorkingSets,
-    heat: HeatMap,
-    clock: Clock,
-    depth: Depth,
-    slices: Slices,
-    sizes: Sizes,
-    processes: Processes,
-    volumes: VolumeUses,
+    /// Times of the first request and of the last, in nanoseconds.
+    times: Option<(u64, u64)>,
+}
+
+impl Counts {
+    fn add(&mut self, record: &Record) {
+        if !is_request(record) {
+            self.flushes += 1;
+            return;
+        }
+        let now = record.time.0;
+        self.times = Some((self.times.map_or(now, |(first, _)| first), now));
+        self.requests += 1;
+        match record.op {
+            Op::Read => {
+                self.reads += 1;
+                self.read_bytes += record.extent.bytes();
+            }
+            Op::Write | Op::WriteZeroes => {
+                self.writes += 1;
+                self.written_bytes += record.extent.bytes();
+            }
+            Op::Discard => self.discards += 1,
+            Op::Flush => {}
+        }
+    }
+
+    /// Adds those of the part that follows.
+    pub fn merge(&mut self, next: &Counts) {
+        self.requests += next.requests;
+        self.reads += next.reads;
+        self.writes += next.writes;
+        self.flushes += next.flushes;
+        self.discards += next.discards;
+        self.read_bytes += next.read_bytes;
+        self.written_bytes += next.written_bytes;
+        let first = self.times.or(next.times).map(|times| times.0);
+        let last = next.times.or(self.times).map(|times| times.1);
+        self.times = first.zip(last);
+    }
+
+    /// Fills in the numbers of requests and bytes.
+    pub fn summarise(&self, stats: &mut Stats) {
+        stats.requests = self.requests;
+        stats.reads = self.reads;
+        stats.writes = self.writes;
+        stats.flushes = self.flushes;
+        stats.discards = self.discards;
+        (stats.read_gib_total, stats.write_gib_total) = (gib(self.read_bytes), gib(self.written_bytes));
+        stats.seconds = self.times.map_or(0.0, |(first, last)| Nanos(last).since(Nanos(first)).seconds());
+    }
 }
 
 impl Analysis {
@@ -44,11 +112,7 @@ impl Analysis {
         // Half for pages, a quarter for pairs; the rest is for sorting, at the end and between intervals.
         let memory = options.memory.max(1 << 20);
         Analysis {
-            stats: Stats::default(),
-            read_bytes: 0,
-            written_bytes: 0,
-            first: None,
-            latest: Nanos::ZERO,
+            counts: Counts::default(),
             pages: Pages::new(memory / 2),
             sequences: Sequences::new(memory / 4),
             working_sets: WorkingSets::new(options.intervals, survey.requests),
@@ -67,40 +131,26 @@ impl Analysis {
     /// Adds the next record, which was surveyed.
     pub fn follow(&mut self, record: &Record) {
         let pages = &mut self.pages;
-        self.slices.pass(record.time, || gib(pages.distinct().saturating_mul(PAGE_BYTES)));
+        self.slices.pass(record.time, || pages.distinct());
         self.slices.follow(record);
+        self.counts.add(record);
         if !is_request(record) {
-            self.stats.flushes += 1;
             return;
         }
         if self.working_sets.begins(record.time) {
             self.working_sets.end(&mut self.pages);
         }
         self.working_sets.follow(record.time);
-        self.first.get_or_insert(record.time);
-        self.latest = record.time;
-        self.stats.requests += 1;
-        match record.op {
-            Op::Read => {
-                self.stats.reads += 1;
-                self.read_bytes += record.extent.bytes();
-            }
-            Op::Write | Op::WriteZeroes => {
-                self.stats.writes += 1;
-                self.written_bytes += record.extent.bytes();
-            }
-            Op::Discard => self.stats.discards += 1,
-            Op::Flush => {}
-        }
         self.clock.follow(record);
         self.depth.follow(record);
         self.sizes.follow(record);
         self.processes.follow(record);
-        let (place, first_page) = self.space.of(record.device);
-        self.volumes.follow(place, record);
+        let (volume, first_page) = self.space.of(record.device);
+        self.volumes.follow(volume, record);
         let first_sector = first_page.wrapping_mul(PAGE_SECTORS);
         let at = record.extent;
-        let span = (at.start.0.wrapping_add(first_sector), at.end().0.wrapping_add(first_sector));
+        let start = at.start.0.wrapping_add(first_sector);
+        let span = Span { volume, start, end: at.end().0.wrapping_add(first_sector) };
         self.sequences.follow(record.origin.process, span);
         if moves_data(record) {
             let numbers = at.pages();
@@ -116,19 +166,25 @@ impl Analysis {
     pub fn finish(mut self, names: &Names, volumes: &Volumes) -> Stats {
         self.pages.settle();
         self.working_sets.end(&mut self.pages);
-        let mut stats = self.stats;
-        (stats.read_gib_total, stats.write_gib_total) = (gib(self.read_bytes), gib(self.written_bytes));
-        stats.seconds = self.first.map_or(0.0, |first| self.latest.since(first).seconds());
-        self.sequences.summarise(&mut stats);
+        let mut stats = Stats::default();
+        self.counts.summarise(&mut stats);
+        let sequences = std::mem::replace(&mut self.sequences, Sequences::new(0));
+        sequences.summarise(&mut stats);
+        let processes = self.processes.by_name(names);
+        self.complete(stats, &processes, volumes)
+    }
+
+    /// Fills in the statistics but for those of counts and sequences, after the last interval has ended.
+    pub(super) fn complete(mut self, mut stats: Stats, processes: &ByName, volumes: &Volumes) -> Stats {
         self.pages.summarise(&mut stats);
         stats.device_gib = gib(self.space.pages.saturating_mul(PAGE_BYTES));
         stats.device_accessed_pct = percent(stats.accessed_pages.min(self.space.pages), self.space.pages);
         stats.volumes = self.volumes.top(&self.survey, &self.space, &self.pages, volumes);
         stats.over_time =
-            if self.survey.records == 0 { Vec::new() } else { self.slices.finish(stats.total_gib_unique) };
+            if self.survey.records == 0 { Vec::new() } else { self.slices.finish(stats.accessed_pages) };
         stats.heat_map = self.heat.finish();
         stats.working_sets = self.working_sets.finish();
-        stats.top_processes = self.processes.top(names);
+        stats.top_processes = processes.top();
         stats.request_sizes = self.sizes.buckets();
         stats.arrivals = self.clock.arrivals();
         stats.idle_periods = self.clock.idle();

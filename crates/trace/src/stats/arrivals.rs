@@ -7,9 +7,9 @@
 
 use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, Record};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::buckets::{Doubling, doublings};
+use super::buckets::{Doubling, counted, doublings, plain};
 
 /// A second.
 const SECOND: u64 = 1_000_000_000;
@@ -53,19 +53,19 @@ pub struct IdlePeriods {
 }
 
 /// Collects the arrivals of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Clock {
-    latest: Option<Nanos>,
+    /// The time of the request before, in nanoseconds.
+    latest: Option<u64>,
+    #[serde(with = "plain")]
     gaps: Buckets,
     sum: u128,
-    squares: f64,
-    /// The current second, and its requests so far.
-    second: u64,
-    in_second: u64,
-    peak: u64,
-    squares_per_s: u128,
+    squares: u128,
+    seconds: Seconds,
+    #[serde(deserialize_with = "counted::one")]
     requests: u64,
-    /// When all requests so far will have been completed.
-    busy_until: Nanos,
+    /// When all requests so far will have been completed, in nanoseconds.
+    busy_until: u64,
     idle: [(u64, u64); IDLE_FROM_MS.len()],
 }
 
@@ -75,13 +75,10 @@ impl Default for Clock {
             latest: None,
             gaps: Buckets::new(8),
             sum: 0,
-            squares: 0.0,
-            second: 0,
-            in_second: 0,
-            peak: 0,
-            squares_per_s: 0,
+            squares: 0,
+            seconds: Seconds::default(),
             requests: 0,
-            busy_until: Nanos::ZERO,
+            busy_until: 0,
             idle: Default::default(),
         }
     }
@@ -92,26 +89,42 @@ impl Clock {
     pub fn follow(&mut self, record: &Record) {
         let now = record.time;
         self.requests += 1;
-        if let Some(latest) = self.latest.replace(now) {
-            let gap = now.since(latest).0;
+        if let Some(latest) = self.latest.replace(now.0) {
+            let gap = now.0.saturating_sub(latest);
             self.gaps.add(gap, 1);
             self.sum += u128::from(gap);
-            self.squares += gap as f64 * gap as f64;
-            self.note_idle(now.since(self.busy_until));
+            self.squares = self.squares.saturating_add(u128::from(gap) * u128::from(gap));
+            self.note_idle(Nanos(now.0.saturating_sub(self.busy_until)));
         }
-        if now.0 / SECOND != self.second {
-            self.end_second();
-            self.second = now.0 / SECOND;
-        }
-        self.in_second += 1;
+        self.seconds.add(now.0 / SECOND, 1);
         let answered = now.0.saturating_add(record.latency.known().unwrap_or_default().0);
-        self.busy_until = self.busy_until.max(Nanos(answered));
+        self.busy_until = self.busy_until.max(answered);
     }
 
-    fn end_second(&mut self) {
-        self.peak = self.peak.max(self.in_second);
-        self.squares_per_s += u128::from(self.in_second) * u128::from(self.in_second);
-        self.in_second = 0;
+    /// As if requests came before, the last at `latest`, all of them completed at `busy_until`.
+    pub fn resume(latest: Option<u64>, busy_until: u64) -> Clock {
+        Clock { latest, busy_until, ..Clock::default() }
+    }
+
+    /// Whether its counts are those of a trace.
+    pub fn is_sound(&self) -> bool {
+        let ends = [self.seconds.first, self.seconds.last];
+        ends.iter().flatten().all(|&(_, requests)| requests <= self.requests)
+            && self.latest.is_none_or(|latest| latest < u64::MAX)
+    }
+
+    /// Adds the arrivals that follow, which were counted as if they resumed these.
+    pub fn merge(&mut self, next: &Clock) {
+        self.latest = next.latest.or(self.latest);
+        self.gaps.merge(&next.gaps);
+        self.sum = self.sum.saturating_add(next.sum);
+        self.squares = self.squares.saturating_add(next.squares);
+        self.seconds.merge(&next.seconds);
+        self.requests += next.requests;
+        self.busy_until = self.busy_until.max(next.busy_until);
+        for (class, other) in self.idle.iter_mut().zip(next.idle) {
+            *class = (class.0.saturating_add(other.0), class.1.saturating_add(other.1));
+        }
     }
 
     fn note_idle(&mut self, time: Nanos) {
@@ -125,17 +138,17 @@ impl Clock {
     }
 
     /// Statistics of arrivals.
-    pub fn arrivals(&mut self) -> Arrivals {
-        self.end_second();
+    pub fn arrivals(&self) -> Arrivals {
+        let (peak_per_s, squares_per_s) = self.seconds.total();
         let gaps = self.gaps.total();
         if gaps == 0 {
-            return Arrivals { peak_per_s: self.peak, ..Arrivals::default() };
+            return Arrivals { peak_per_s, ..Arrivals::default() };
         }
         let mean = self.sum as f64 / gaps as f64;
-        let variance = (self.squares / gaps as f64 - mean * mean).max(0.0);
-        let seconds = (self.latest.unwrap_or_default().0 / SECOND + 1) as f64;
+        let variance = (self.squares as f64 / gaps as f64 - mean * mean).max(0.0);
+        let seconds = (self.latest.unwrap_or_default() / SECOND + 1) as f64;
         let per_s = self.requests as f64 / seconds;
-        let variance_per_s = (self.squares_per_s as f64 / seconds - per_s * per_s).max(0.0);
+        let variance_per_s = (squares_per_s as f64 / seconds - per_s * per_s).max(0.0);
         let us = |share| self.gaps.quantile(share) as f64 / 1e3;
         Arrivals {
             mean_us: mean / 1e3,
@@ -143,7 +156,7 @@ impl Clock {
             p90_us: us(0.9),
             p99_us: us(0.99),
             variation: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
-            peak_per_s: self.peak,
+            peak_per_s,
             mean_per_s: per_s,
             burstiness: variance_per_s / per_s,
             histogram: doublings(&self.gaps, 1e3),
@@ -152,12 +165,64 @@ impl Clock {
 
     /// The classes of idle periods that occur.
     pub fn idle(&self) -> Vec<IdlePeriods> {
-        let all = self.latest.unwrap_or_default().seconds();
+        let all = Nanos(self.latest.unwrap_or_default()).seconds();
         let row = |(&(periods, nanos), at_least_ms): (&(u64, u64), u64)| {
             let seconds = Nanos(nanos).seconds();
             let share_pct = if all > 0.0 { 100.0 * seconds / all } else { 0.0 };
             IdlePeriods { at_least_ms, periods, seconds, share_pct }
         };
         self.idle.iter().zip(IDLE_FROM_MS).filter(|((periods, _), _)| *periods > 0).map(row).collect()
+    }
+}
+
+/// Requests of each second: the first and the last apart, since a part of a trace holds parts of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Seconds {
+    /// The first second, by number, and its requests.
+    first: Option<(u64, u64)>,
+    /// The current one, if another.
+    last: Option<(u64, u64)>,
+    /// Most requests of a second between them.
+    #[serde(deserialize_with = "counted::one")]
+    peak: u64,
+    /// Sum of squares of requests, of seconds between them.
+    squares: u128,
+}
+
+impl Seconds {
+    /// Adds requests of a second, which is not before the last one.
+    fn add(&mut self, second: u64, requests: u64) {
+        let current = if self.last.is_some() { &mut self.last } else { &mut self.first };
+        match current {
+            Some((number, count)) if *number == second => *count += requests,
+            None => *current = Some((second, requests)),
+            Some(_) => {
+                if let Some((_, count)) = self.last.replace((second, requests)) {
+                    self.close(count);
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, requests: u64) {
+        self.peak = self.peak.max(requests);
+        self.squares = self.squares.saturating_add(u128::from(requests) * u128::from(requests));
+    }
+
+    /// Adds the seconds that follow, the first of which may be the last one here.
+    fn merge(&mut self, next: &Seconds) {
+        for &(second, requests) in next.first.iter().chain(&next.last) {
+            self.add(second, requests);
+        }
+        self.peak = self.peak.max(next.peak);
+        self.squares = self.squares.saturating_add(next.squares);
+    }
+
+    /// Most requests of a second, and the sum of squares of all.
+    fn total(&self) -> (u64, u128) {
+        let mut all = self.clone();
+        let ends = self.first.iter().chain(&self.last);
+        ends.for_each(|&(_, requests)| all.close(requests));
+        (all.peak, all.squares)
     }
 }

@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use schemars::JsonSchema;
-use seekless_core::{Buckets, Nanos, Record};
-use serde::Serialize;
+use seekless_core::{Buckets, Record};
+use serde::{Deserialize, Serialize};
 
-use super::buckets::{Doubling, doublings};
+use super::buckets::{Doubling, counted, doublings, plain};
 use super::percent;
 
 /// A bound for hostile latencies.
@@ -61,19 +61,24 @@ pub struct DepthShare {
     pub share_pct: f64,
 }
 
-/// Follows requests to their completions.
+/// Follows requests to their completions. Times are in nanoseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Depth {
+    #[serde(deserialize_with = "counted::one")]
     requests: u64,
+    #[serde(with = "plain")]
     took: Buckets,
     sum: u128,
-    longest: Nanos,
+    longest: u64,
     /// Completion times of the requests in flight.
-    answers: BinaryHeap<Reverse<Nanos>>,
-    now: Nanos,
+    #[serde(skip)]
+    answers: BinaryHeap<Reverse<u64>>,
+    now: u64,
     /// Time at each depth, up to powers of two.
     at: [u64; 24],
     /// Requests times time.
     area: u128,
+    #[serde(deserialize_with = "counted::one")]
     max: u64,
 }
 
@@ -83,9 +88,9 @@ impl Default for Depth {
             requests: 0,
             took: Buckets::new(8),
             sum: 0,
-            longest: Nanos::ZERO,
+            longest: 0,
             answers: BinaryHeap::new(),
-            now: Nanos::ZERO,
+            now: 0,
             at: [0; 24],
             area: 0,
             max: 0,
@@ -100,16 +105,16 @@ impl Depth {
         let Some(latency) = record.latency.known() else { return };
         self.took.add(latency.0, 1);
         self.sum += u128::from(latency.0);
-        self.longest = self.longest.max(latency);
-        self.pass(record.time);
+        self.longest = self.longest.max(latency.0);
+        self.pass(record.time.0);
         if self.answers.len() < MOST {
-            self.answers.push(Reverse(Nanos(record.time.0.saturating_add(latency.0))));
+            self.answers.push(Reverse(record.time.0.saturating_add(latency.0)));
             self.max = self.max.max(self.answers.len() as u64);
         }
     }
 
     /// Advances the time to `to`.
-    fn pass(&mut self, to: Nanos) {
+    fn pass(&mut self, to: u64) {
         while let Some(&Reverse(answer)) = self.answers.peek() {
             if answer > to {
                 break;
@@ -120,8 +125,8 @@ impl Depth {
         self.spend(to);
     }
 
-    fn spend(&mut self, until: Nanos) {
-        let (time, depth) = (until.since(self.now).0, self.answers.len() as u64);
+    fn spend(&mut self, until: u64) {
+        let (time, depth) = (until.saturating_sub(self.now), self.answers.len() as u64);
         if depth > 0 {
             let class = depth.next_power_of_two().ilog2() as usize;
             self.at[class.min(self.at.len() - 1)] += time;
@@ -140,33 +145,63 @@ impl Depth {
             median_us: us(0.5),
             p90_us: us(0.9),
             p99_us: us(0.99),
-            max_us: self.longest.0 as f64 / 1e3,
+            max_us: self.longest as f64 / 1e3,
             histogram: doublings(&self.took, 1e3),
         })
     }
 
+    /// As if requests came before, at `now` at the latest, whose completion times these are.
+    pub fn resume(now: u64, answers: &[u64]) -> Depth {
+        Depth { now, answers: answers.iter().copied().map(Reverse).collect(), ..Depth::default() }
+    }
+
+    /// The time of the last request of known latency, and the completion times of those in flight then.
+    /// `None` if no latency is known.
+    pub fn in_flight(&self) -> Option<(u64, Vec<u64>)> {
+        let mut answers: Vec<u64> = self.answers.iter().map(|answer| answer.0).collect();
+        answers.sort_unstable();
+        (self.took.total() > 0).then_some((self.now, answers))
+    }
+
+    /// Adds the requests that follow, which were counted as if they resumed these.
+    pub fn merge(&mut self, next: &Depth) {
+        self.requests += next.requests;
+        self.took.merge(&next.took);
+        self.sum = self.sum.saturating_add(next.sum);
+        self.longest = self.longest.max(next.longest);
+        self.now = self.now.max(next.now);
+        self.at.iter_mut().zip(next.at).for_each(|(here, time)| *here = here.saturating_add(time));
+        self.area = self.area.saturating_add(next.area);
+        self.max = self.max.max(next.max);
+    }
+
     /// Queue depth; `None` if no latency is known.
     pub fn queue(&mut self) -> Option<QueueDepth> {
+        self.settle();
         if self.took.total() == 0 {
             return None;
         }
+        let busy = self.at.iter().fold(0, |sum: u64, &time| sum.saturating_add(time));
+        let over = |time: u64| if time == 0 { 0.0 } else { self.area as f64 / time as f64 };
+        let used = self.at.iter().rposition(|&time| time > 0).map_or(0, |last| last + 1);
+        let share =
+            |(class, &time): (usize, &u64)| DepthShare { up_to: 1 << class, share_pct: percent(time, busy) };
+        Some(QueueDepth {
+            mean: over(self.now),
+            mean_busy: over(busy),
+            max: self.max,
+            busy_pct: percent(busy, self.now),
+            shares: self.at[..used].iter().enumerate().map(share).collect(),
+        })
+    }
+
+    /// Waits for all requests in flight, at the end of the trace.
+    pub fn settle(&mut self) {
         while let Some(Reverse(answer)) = self.answers.pop() {
             // The request that is completed was in flight until now.
             self.answers.push(Reverse(answer));
             self.spend(answer);
             self.answers.pop();
         }
-        let busy: u64 = self.at.iter().sum();
-        let over = |time: u64| if time == 0 { 0.0 } else { self.area as f64 / time as f64 };
-        let used = self.at.iter().rposition(|&time| time > 0).map_or(0, |last| last + 1);
-        let share =
-            |(class, &time): (usize, &u64)| DepthShare { up_to: 1 << class, share_pct: percent(time, busy) };
-        Some(QueueDepth {
-            mean: over(self.now.0),
-            mean_busy: over(busy),
-            max: self.max,
-            busy_pct: percent(busy, self.now.0),
-            shares: self.at[..used].iter().enumerate().map(share).collect(),
-        })
     }
 }

@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
 use serde::Serialize;
@@ -31,14 +32,14 @@ const RANK_POINTS: u32 = 200;
 /// State of a page.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Page {
-    reads: u32,
-    writes: u32,
+    pub reads: u32,
+    pub writes: u32,
     /// Accesses in this interval.
     pub here: u32,
     /// Position in the stack.
-    position: u32,
+    pub position: u32,
     /// Time of the last write, if any.
-    written: Nanos,
+    pub written: Nanos,
     /// Earlier working sets that contain it (see `working_sets`).
     pub sets: u8,
 }
@@ -61,6 +62,28 @@ pub(super) struct Pages {
     /// Accesses not counted yet: several pages are looked up before the first is changed, so that a processor waits for
     /// memory once for all of them.
     pending: Vec<Access>,
+    /// For a part of a trace: what was first in it.
+    firsts: Option<Firsts>,
+}
+
+/// First accesses of pages in a part of a trace.
+#[derive(Default)]
+pub(super) struct Firsts {
+    /// Pages, in the order of their first accesses.
+    pub pages: Vec<u64>,
+    /// Pages that were written, and when that was first.
+    pub written: Vec<(u64, Nanos)>,
+    /// Whether there were more pages than memory may hold.
+    pub overflowed: bool,
+}
+
+/// All that is known of the pages of a part of a trace.
+pub(super) struct Known {
+    pub table: FxHashMap<u64, Page>,
+    pub firsts: Firsts,
+    pub reuse: Reuse,
+    pub overwrites: Buckets,
+    pub accesses: u64,
 }
 
 /// A read or write of a page.
@@ -81,7 +104,29 @@ impl Pages {
         let sample = Sample::new(memory / 20 * 19);
         let (stack, reuse) = (Stack::default(), Reuse::default());
         let pending = Vec::with_capacity(PENDING);
-        Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0, pending }
+        Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0, pending, firsts: None }
+    }
+
+    /// For a part of a trace, at a fixed sampling rate.
+    pub fn part(memory: u64, halvings: u32) -> Pages {
+        // A third is for what was first.
+        let sample = Sample::fixed(memory / 3 * 2, halvings);
+        Pages { sample, firsts: Some(Firsts::default()), ..Pages::new(memory) }
+    }
+
+    /// Of all parts of a trace: what their statistics need.
+    pub fn of(known: Known, halvings: u32) -> Pages {
+        let Known { table, reuse, overwrites, accesses, .. } = known;
+        let mut sample = Sample::fixed(0, halvings);
+        sample.table = table;
+        Pages { sample, reuse, overwrites, accesses, ..Pages::new(0) }
+    }
+
+    /// What is known of the pages of a part.
+    pub fn into_known(mut self) -> Known {
+        self.settle();
+        let Pages { sample, reuse, overwrites, accesses, firsts, .. } = self;
+        Known { table: sample.table, firsts: firsts.unwrap_or_default(), reuse, overwrites, accesses }
     }
 
     /// Adds an access. It counts at the next [`settle`](Pages::settle), at the latest.
@@ -116,6 +161,10 @@ impl Pages {
             self.stack.renumber(self.sample.table.values_mut().map(|page| &mut page.position));
         }
         if self.sample.is_full() && !self.sample.table.contains_key(&number) {
+            if let Some(firsts) = &mut self.firsts {
+                firsts.overflowed = true;
+                return;
+            }
             let stack = &mut self.stack;
             self.sample.halve(|page| {
                 stack.remove(page.position);
@@ -128,6 +177,7 @@ impl Pages {
         let page = self.sample.table.entry(number).or_default();
         if page.accesses() == 0 {
             self.reuse.first(hash, halvings);
+            self.firsts.iter_mut().for_each(|firsts| firsts.pages.push(number));
         } else {
             self.reuse.again(hash, halvings, self.stack.remove(page.position));
         }
@@ -136,6 +186,8 @@ impl Pages {
         if write {
             if page.writes > 0 {
                 self.overwrites.add(at.since(page.written).0, 1 << halvings);
+            } else {
+                self.firsts.iter_mut().for_each(|firsts| firsts.written.push((number, at)));
             }
             page.writes = page.writes.saturating_add(1);
             page.written = at;

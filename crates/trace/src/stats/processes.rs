@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use seekless_core::{NameId, Names, Op, Record};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::buckets::counted;
 use super::{gib, percent};
 
 /// Most names listed.
@@ -41,12 +42,17 @@ pub fn family(name: &str) -> &str {
 }
 
 /// Totals of a process, or of a volume.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sums {
+    #[serde(deserialize_with = "counted::one")]
     pub requests: u64,
+    #[serde(deserialize_with = "counted::one")]
     pub reads: u64,
+    #[serde(deserialize_with = "counted::one")]
     pub writes: u64,
+    #[serde(deserialize_with = "counted::one")]
     pub read_bytes: u64,
+    #[serde(deserialize_with = "counted::one")]
     pub written_bytes: u64,
 }
 
@@ -67,7 +73,8 @@ impl Sums {
         }
     }
 
-    fn and(self, other: &Sums) -> Sums {
+    /// The sum of both.
+    pub fn and(self, other: &Sums) -> Sums {
         Sums {
             requests: self.requests + other.requests,
             reads: self.reads + other.reads,
@@ -92,19 +99,41 @@ impl Processes {
         self.0[name].add(record);
     }
 
-    /// The names with the most requests, the most first; equals by name.
-    pub fn top(&self, names: &Names) -> Vec<ProcessUse> {
-        let mut by_name: BTreeMap<&str, Sums> = BTreeMap::new();
+    /// The sums by name.
+    pub fn by_name(&self, names: &Names) -> ByName {
+        let mut by_name = ByName::default();
         for (number, sums) in (0..).zip(&self.0).filter(|(_, sums)| sums.requests > 0) {
-            let all = by_name.entry(family(names.get(NameId(number)))).or_default();
-            *all = all.and(sums);
+            by_name.add(family(names.get(NameId(number))), sums);
         }
-        let all = by_name.values().map(|sums| sums.requests).sum();
-        let mut uses: Vec<(&str, Sums)> = by_name.into_iter().collect();
-        uses.sort_by_key(|(name, sums)| (Reverse(sums.requests), *name));
+        by_name
+    }
+}
+
+/// Sums by the name of processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ByName(BTreeMap<String, Sums>);
+
+impl ByName {
+    fn add(&mut self, name: &str, sums: &Sums) {
+        match self.0.get_mut(name) {
+            Some(all) => *all = all.and(sums),
+            None => drop(self.0.insert(name.to_owned(), *sums)),
+        }
+    }
+
+    /// Adds the sums of another.
+    pub fn merge(&mut self, other: &ByName) {
+        other.0.iter().for_each(|(name, sums)| self.add(name, sums));
+    }
+
+    /// The names with the most requests, the most first; equals by name.
+    pub fn top(&self) -> Vec<ProcessUse> {
+        let all = self.0.values().map(|sums| sums.requests).sum();
+        let mut uses: Vec<(&String, &Sums)> = self.0.iter().collect();
+        uses.sort_by_key(|&(name, sums)| (Reverse(sums.requests), name));
         uses.truncate(TOP);
-        let row = |(name, sums): (&str, Sums)| ProcessUse {
-            name: name.to_owned(),
+        let row = |(name, sums): (&String, &Sums)| ProcessUse {
+            name: name.clone(),
             requests: sums.requests,
             reads: sums.reads,
             writes: sums.writes,

@@ -10,9 +10,9 @@
 
 use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::buckets::{Doubling, doublings};
+use super::buckets::{Doubling, counted, doublings, plain};
 use super::pages::Pages;
 
 /// Number of subsamples.
@@ -45,12 +45,16 @@ pub struct MissRatioCurve {
 }
 
 /// Distances seen so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reuse {
     groups: Vec<Group>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Group {
+    #[serde(with = "plain")]
     distances: Buckets,
+    #[serde(deserialize_with = "counted::one")]
     first: u64,
 }
 
@@ -77,6 +81,27 @@ impl Reuse {
         self.group(hash).distances.add(u64::from(distance) << halvings, 1 << halvings);
     }
 
+    /// Adds the distances of the accesses that follow. First accesses there of pages that were accessed here are not among
+    /// them: see [`not_first`](Reuse::not_first).
+    pub fn merge(&mut self, next: &Reuse) {
+        for (here, next) in self.groups.iter_mut().zip(&next.groups) {
+            here.distances.merge(&next.distances);
+            here.first += next.first;
+        }
+    }
+
+    /// Corrects a first access, which was a further one, after `distance` other sampled pages.
+    pub fn not_first(&mut self, hash: u64, halvings: u32, distance: u32) {
+        let group = self.group(hash);
+        group.first = group.first.saturating_sub(1 << halvings);
+        self.again(hash, halvings, distance);
+    }
+
+    /// Whether it has all groups.
+    pub fn is_sound(&self) -> bool {
+        self.groups.len() == GROUPS && self.groups.iter().all(|group| group.distances.bits() == BITS)
+    }
+
     /// Histogram of the distances, in pages.
     pub fn distances(&self) -> Vec<Doubling> {
         doublings(&self.merged(), 1.0)
@@ -84,13 +109,7 @@ impl Reuse {
 
     fn merged(&self) -> Buckets {
         let mut all = Buckets::new(BITS);
-        for group in &self.groups {
-            group
-                .distances
-                .iter()
-                .filter(|&(_, count)| count > 0)
-                .for_each(|(start, count)| all.add(start, count));
-        }
+        self.groups.iter().for_each(|group| all.merge(&group.distances));
         all
     }
 

@@ -48,6 +48,11 @@ impl<V> Sample<V> {
         Sample { table: FxHashMap::default(), most: (1 << largest) / 8 * 7, halvings: 0 }
     }
 
+    /// As `new`, of a fixed sampling rate: `1 / 2^halvings`.
+    pub fn fixed(memory: u64, halvings: u32) -> Sample<V> {
+        Sample { halvings, ..Sample::new(memory) }
+    }
+
     /// Whether a key with this hash is sampled.
     pub fn keeps(&self, hash: u64) -> bool {
         hash <= u64::MAX >> self.halvings

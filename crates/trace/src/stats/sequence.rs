@@ -1,6 +1,6 @@
 //! Sequences of requests: how often the head has to move, and how often such moves repeat.
 //!
-//! A pair of consecutive requests is *non-sequential* if the second does not start where the first ends. It is
+//! A pair of consecutive requests is *non-sequential* if the second does not start where the first ends, on its volume. It is
 //! *partially deterministic* (section 2.3 of the BORG paper) if the same pair of start sectors occurs at least twice in
 //! the trace. Interleaving hides the behaviour of single processes, and common behaviour is not that of one process:
 //! hence both measures, by time over all processes, and with the predecessor of the same process. The pairs themselves
@@ -12,14 +12,14 @@
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use seekless_core::ProcessId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::buckets::Powers;
+use super::buckets::{Powers, counted};
 use super::sample::{Sampling, mix};
 use super::{Stats, percent};
 
 /// The most processes that are distinguished: a bound for hostile input.
-const MAX_PROCESSES: usize = 1 << 20;
+pub(super) const MAX_PROCESSES: usize = 1 << 20;
 
 /// Non-sequential pairs by number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -43,8 +43,49 @@ pub struct RunLength {
     pub requests: u64,
 }
 
-/// First sector and end of a request, in the joined space of all volumes.
-pub(super) type Span = (u64, u64);
+/// Sectors of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Span {
+    /// The volume, by index.
+    pub volume: usize,
+    /// First sector, in the joined space of all volumes.
+    pub start: u64,
+    /// The sector after the last.
+    pub end: u64,
+}
+
+impl Span {
+    /// Whether a request starts where this one ends.
+    pub fn is_followed_by(self, next: Span) -> bool {
+        self.volume == next.volume && self.end == next.start
+    }
+}
+
+/// What came before a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    /// The request before.
+    pub previous: Option<Span>,
+    /// The last request of each process.
+    pub previous_of: FxHashMap<ProcessId, Span>,
+    /// Requests of the sequential run that has not ended.
+    pub run: u64,
+}
+
+/// Sums of sequences, of a trace or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SequenceSums {
+    #[serde(deserialize_with = "counted::one")]
+    requests: u64,
+    #[serde(deserialize_with = "counted::one")]
+    nonsequential: u64,
+    runs: Powers,
+    /// Different processes from the trace's start to the end of the part; 0 if it has none.
+    #[serde(deserialize_with = "counted::one")]
+    processes: u64,
+    pairs: CountedPairs,
+    pairs_per_process: CountedPairs,
+}
 
 /// Follows the requests of a trace.
 pub(super) struct Sequences {
@@ -74,6 +115,31 @@ impl Sequences {
         }
     }
 
+    /// For a part of a trace, after what came before; pairs are sampled at this fixed rate.
+    pub fn resume(memory: u64, halvings: u32, before: Before) -> Sequences {
+        let Before { previous, previous_of, run } = before;
+        let pairs = || Pairs { halvings, counted: Some(CountedPairs::default()), ..Pairs::new(memory / 2) };
+        let (pairs, pairs_per_process) = (pairs(), pairs());
+        Sequences { previous, previous_of, run, pairs, pairs_per_process, ..Sequences::new(memory) }
+    }
+
+    /// The sums of a part; after the last one, no run goes on. `None` if there were too many different pairs.
+    pub fn sums(mut self, is_last: bool) -> Option<SequenceSums> {
+        if is_last && self.run > 0 {
+            self.runs.add(self.run);
+        }
+        let processes = self.processes();
+        let Sequences { requests, nonsequential, runs, pairs, pairs_per_process, .. } = self;
+        let (pairs, pairs_per_process) = (pairs.into_counted()?, pairs_per_process.into_counted()?);
+        Some(SequenceSums { requests, nonsequential, runs, processes, pairs, pairs_per_process })
+    }
+
+    fn processes(&self) -> u64 {
+        // Zero is an unknown process.
+        let unknown_processes = self.previous_of.keys().all(|&process| process == ProcessId::default());
+        if unknown_processes { 0 } else { self.previous_of.len() as u64 }
+    }
+
     /// Adds the next request.
     pub fn follow(&mut self, process: ProcessId, here: Span) {
         self.requests += 1;
@@ -99,38 +165,116 @@ impl Sequences {
 
     /// Fills in the pairs' statistics.
     pub fn summarise(mut self, stats: &mut Stats) {
-        // Zero is an unknown process.
-        let unknown_processes = self.previous_of.keys().all(|&process| process == ProcessId::default());
-        stats.processes = if unknown_processes { 0 } else { self.previous_of.len() as u64 };
-        stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
-        let (all, each) = (self.pairs.powers(), self.pairs_per_process.powers());
-        stats.partial_determinism_pct = repeated_pct(&all);
-        stats.partial_determinism_per_process_pct = repeated_pct(&each);
-        let halvings = self.pairs.halvings;
-        let row = |(up_to_times, pairs, occurrences)| PairRepeats {
-            up_to_times,
-            pairs: pairs << halvings,
-            occurrences: occurrences << halvings,
-        };
-        stats.pair_repeats = all.iter().map(row).collect();
-        let (all, each) = (self.pairs.sampling(), self.pairs_per_process.sampling());
-        stats.pair_sampling = if all.kept < each.kept { all } else { each };
-        stats.sequential_runs = self.run_lengths();
-    }
-
-    /// Lengths of runs.
-    fn run_lengths(&mut self) -> Vec<RunLength> {
         if self.run > 0 {
             self.runs.add(self.run);
-            self.run = 0;
         }
-        let row = |(up_to_requests, runs, requests)| RunLength { up_to_requests, runs, requests };
-        self.runs.iter().map(row).collect()
+        stats.processes = self.processes();
+        stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
+        stats.sequential_runs = run_lengths(&self.runs);
+        let sampled = (self.pairs.powers(), self.pairs.sampling());
+        let each = (self.pairs_per_process.powers(), self.pairs_per_process.sampling());
+        summarise_pairs(stats, &sampled, &each, self.pairs.halvings);
     }
 }
 
+impl SequenceSums {
+    /// Adds the sums of the part that follows.
+    pub fn merge(&mut self, next: SequenceSums) {
+        self.requests += next.requests;
+        self.nonsequential += next.nonsequential;
+        self.runs.merge(&next.runs);
+        self.processes = self.processes.max(next.processes);
+        self.pairs.merge(next.pairs);
+        self.pairs_per_process.merge(next.pairs_per_process);
+    }
+
+    /// Whether they can be sums.
+    pub fn is_sound(&self) -> bool {
+        self.runs.is_sound() && self.pairs.is_sound() && self.pairs_per_process.is_sound()
+    }
+
+    /// Fills in the pairs' statistics.
+    pub fn summarise(&self, stats: &mut Stats, halvings: u32) {
+        stats.processes = self.processes;
+        stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
+        stats.sequential_runs = run_lengths(&self.runs);
+        let [all, each] = [&self.pairs, &self.pairs_per_process]
+            .map(|pairs| (pairs.powers(), Sampling::of(halvings, pairs.counts.iter().sum())));
+        summarise_pairs(stats, &all, &each, halvings);
+    }
+}
+
+/// Lengths of runs.
+fn run_lengths(runs: &Powers) -> Vec<RunLength> {
+    let row = |(up_to_requests, runs, requests)| RunLength { up_to_requests, runs, requests };
+    runs.iter().map(row).collect()
+}
+
+fn summarise_pairs(stats: &mut Stats, all: &(Powers, Sampling), each: &(Powers, Sampling), halvings: u32) {
+    stats.partial_determinism_pct = repeated_pct(&all.0);
+    stats.partial_determinism_per_process_pct = repeated_pct(&each.0);
+    let row = |(up_to_times, pairs, occurrences)| PairRepeats {
+        up_to_times,
+        pairs: pairs << halvings,
+        occurrences: occurrences << halvings,
+    };
+    stats.pair_repeats = all.0.iter().map(row).collect();
+    stats.pair_sampling = if all.1.kept < each.1.kept { all.1 } else { each.1 };
+}
+
 fn nonsequential(before: Option<Span>, here: Span) -> Option<u64> {
-    before.filter(|before| before.1 != here.0).map(|before| mix(mix(before.0).wrapping_add(here.0)))
+    let jumped = before.filter(|before| !before.is_followed_by(here));
+    jumped.map(|before| mix(mix(before.start).wrapping_add(here.start)))
+}
+
+/// Sampled pairs and their occurrences, by hash: what a file holds of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct CountedPairs {
+    #[serde(with = "counted::steps")]
+    hashes: Vec<u64>,
+    #[serde(deserialize_with = "counted::list")]
+    counts: Vec<u64>,
+}
+
+impl CountedPairs {
+    /// Adds the pairs of another.
+    fn merge(&mut self, other: CountedPairs) {
+        let mine = std::mem::take(self);
+        let mut mine = mine.hashes.into_iter().zip(mine.counts).peekable();
+        let mut theirs = other.hashes.into_iter().zip(other.counts).peekable();
+        loop {
+            let (hash, count) = match (mine.peek().copied(), theirs.peek().copied()) {
+                (Some(here), Some(there)) if here.0 == there.0 => {
+                    mine.next();
+                    theirs.next();
+                    (here.0, here.1 + there.1)
+                }
+                (Some(here), there) if there.is_none_or(|there| here.0 < there.0) => {
+                    mine.next();
+                    here
+                }
+                (_, Some(there)) => {
+                    theirs.next();
+                    there
+                }
+                (_, None) => break,
+            };
+            self.hashes.push(hash);
+            self.counts.push(count);
+        }
+    }
+
+    fn powers(&self) -> Powers {
+        let mut powers = Powers::default();
+        self.counts.iter().for_each(|&count| powers.add(count));
+        powers
+    }
+
+    fn is_sound(&self) -> bool {
+        self.hashes.len() == self.counts.len()
+            && self.hashes.is_sorted_by(|a, b| a < b)
+            && self.counts.iter().all(|&count| count > 0)
+    }
 }
 
 /// Every occurrence of every sampled pair: sorting them at the end is many times faster than table lookups, and takes
@@ -139,18 +283,23 @@ struct Pairs {
     hashes: Vec<u64>,
     most: usize,
     halvings: u32,
+    /// For a fixed sampling rate: pairs that are counted already.
+    counted: Option<CountedPairs>,
 }
 
 impl Pairs {
     fn new(memory: u64) -> Pairs {
         // While it grows, the old one exists too.
         let most = (memory / 8 * 2 / 3).max(16).checked_ilog2().map_or(16, |power| 1 << power);
-        Pairs { hashes: Vec::new(), most, halvings: 0 }
+        Pairs { hashes: Vec::new(), most, halvings: 0, counted: None }
     }
 
     fn count(&mut self, pair: u64) {
         if pair > u64::MAX >> self.halvings {
             return;
+        }
+        if self.counted.is_some() {
+            return self.count_fixed(pair);
         }
         while self.hashes.len() >= self.most && self.halvings < 63 {
             self.halvings += 1;
@@ -161,6 +310,38 @@ impl Pairs {
         if self.hashes.len() < self.most && pair <= u64::MAX >> self.halvings {
             self.hashes.push(pair);
         }
+    }
+
+    /// Counts a pair at a fixed rate: where the list is full, its pairs are counted, and only different ones are kept.
+    fn count_fixed(&mut self, pair: u64) {
+        let most = self.most / 2;
+        if self.hashes.len() >= most {
+            self.fold();
+        }
+        // Once there are too many, which is an error at the end, no more are collected.
+        if self.counted.as_ref().is_some_and(|counted| counted.hashes.len() <= most) {
+            self.hashes.push(pair);
+        }
+    }
+
+    fn fold(&mut self) {
+        self.hashes.sort_unstable();
+        let mut fresh = CountedPairs::default();
+        for pair in self.hashes.chunk_by(|a, b| a == b) {
+            fresh.hashes.push(pair[0]);
+            fresh.counts.push(pair.len() as u64);
+        }
+        self.hashes.clear();
+        if let Some(counted) = &mut self.counted {
+            counted.merge(fresh);
+        }
+    }
+
+    /// The counts; `None` if there were too many different pairs.
+    fn into_counted(mut self) -> Option<CountedPairs> {
+        self.fold();
+        let most = self.most / 2;
+        self.counted.filter(|counted| counted.hashes.len() <= most)
     }
 
     /// Counts of pairs by occurrences, up to 1, 2, 4, 8 and so on.

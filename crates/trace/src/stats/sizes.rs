@@ -2,8 +2,9 @@
 
 use schemars::JsonSchema;
 use seekless_core::{Op, Record};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::buckets::counted;
 use super::moves_data;
 
 /// Requests of one size class: above half of `up_to_kib`, and up to it. The first class includes all smaller ones.
@@ -18,13 +19,17 @@ pub struct SizeBucket {
 }
 
 /// Counts requests by size.
-pub(super) struct Sizes([(u64, u64); 64]);
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sizes(#[serde(deserialize_with = "counted::pairs")] Vec<(u64, u64)>);
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes([(0, 0); 64])
+        Sizes(vec![(0, 0); CLASSES])
     }
 }
+
+/// Number of classes: powers of two.
+const CLASSES: usize = 64;
 
 impl Sizes {
     /// Adds the next request.
@@ -34,6 +39,18 @@ impl Sizes {
             let (reads, writes) = &mut self.0[class];
             *(if record.op == Op::Read { reads } else { writes }) += 1;
         }
+    }
+
+    /// Adds the counts of another.
+    pub fn merge(&mut self, other: &Sizes) {
+        for (here, other) in self.0.iter_mut().zip(&other.0) {
+            *here = (here.0 + other.0, here.1 + other.1);
+        }
+    }
+
+    /// Whether it has a count for each class.
+    pub fn is_sound(&self) -> bool {
+        self.0.len() == CLASSES
     }
 
     /// The classes that occur, the smallest first.

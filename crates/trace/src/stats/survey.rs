@@ -32,6 +32,11 @@ impl Survey {
         *end = record.extent.end().0.max(*end);
     }
 
+    /// An outline that is known.
+    pub(super) fn known(requests: u64, records: u64, end: Nanos, ends: BTreeMap<u32, u64>) -> Survey {
+        Survey { requests, records, end, ends }
+    }
+
     /// The outline of these records.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Survey {
         let mut survey = Survey::default();
@@ -40,7 +45,7 @@ impl Survey {
     }
 
     /// Each volume and the sector after its last accessed one, by number.
-    pub fn volumes(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    pub fn volumes(&self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
         self.ends.iter().map(|(&device, &end)| (device, end))
     }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use seekless_core::{PAGE_BYTES, Record};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::pages::Pages;
 use super::processes::Sums;
@@ -39,6 +39,7 @@ pub struct VolumeUse {
 }
 
 /// Counts requests by volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VolumeUses(Vec<Sums>);
 
 impl VolumeUses {
@@ -50,6 +51,16 @@ impl VolumeUses {
     /// Adds the next request, to the volume of this index.
     pub fn follow(&mut self, place: usize, record: &Record) {
         self.0[place].add(record);
+    }
+
+    /// Adds the counts of the same volumes of another part of the trace.
+    pub fn merge(&mut self, other: &VolumeUses) {
+        self.0.iter_mut().zip(&other.0).for_each(|(here, other)| *here = here.and(other));
+    }
+
+    /// Whether it has a count for each volume of a survey.
+    pub fn is_sound(&self, survey: &Survey) -> bool {
+        self.0.len() == survey.volumes().count().max(1)
     }
 
     /// The volumes with the most requests, the most first; equals by number.

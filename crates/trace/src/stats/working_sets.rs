@@ -9,8 +9,9 @@ use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use seekless_core::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::buckets::counted;
 use super::pages::{Pages, top20};
 use super::percent;
 
@@ -67,20 +68,76 @@ pub(super) struct WorkingSets {
     from: Nanos,
     /// The first request of the next one, if all have equal request counts.
     bound: u64,
+    /// For a part of a trace: its intervals so far, instead of `done`.
+    part: Option<Part>,
+}
+
+/// Intervals of a part of a trace.
+#[derive(Default)]
+struct Part {
+    /// The number of the current interval, if all have equal request counts.
+    number: u64,
+    uses: Vec<SetUse>,
+}
+
+/// Pages of an interval, or of a part of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SetUse {
+    /// The interval: its number, or its time in lengths of an interval.
+    pub number: u64,
+    /// The number of its first request, from zero.
+    #[serde(deserialize_with = "counted::one")]
+    pub first_request: u64,
+    /// The time of that request, in nanoseconds.
+    pub from: u64,
+    /// Requests.
+    #[serde(deserialize_with = "counted::one")]
+    pub requests: u64,
+    /// Its sampled pages, in ascending order.
+    pub pages: Vec<u64>,
+    /// Accesses of each.
+    pub accesses: Vec<u32>,
 }
 
 impl WorkingSets {
     /// For a trace of `requests` requests.
     pub fn new(intervals: Intervals, requests: u64) -> WorkingSets {
         let (done, from) = (Vec::new(), Nanos::ZERO);
-        let mut sets = WorkingSets { intervals, requests, done, next: 0, first: 0, from, bound: 0 };
+        let mut sets =
+            WorkingSets { intervals, requests, done, next: 0, first: 0, from, bound: 0, part: None };
         sets.bound = sets.bound();
         sets
     }
 
+    /// For a part of such a trace, whose first request has this number.
+    pub fn part(intervals: Intervals, requests: u64, first: u64) -> WorkingSets {
+        let part = Some(Part::default());
+        let mut sets = WorkingSets { next: first, first, part, ..WorkingSets::new(intervals, requests) };
+        while sets.bound <= first && first < requests && matches!(intervals, Intervals::Count(1..)) {
+            sets.part.iter_mut().for_each(|part| part.number += 1);
+            sets.bound = sets.bound();
+        }
+        sets
+    }
+
+    /// The intervals of a part, after the last has ended.
+    pub fn into_uses(self) -> Vec<SetUse> {
+        self.part.map(|part| part.uses).unwrap_or_default()
+    }
+
+    /// Adds an interval: its pages have to be in the table.
+    pub fn add(&mut self, set: &SetUse, pages: &mut Pages) {
+        for (number, &accesses) in set.pages.iter().zip(&set.accesses) {
+            pages.sample.table.entry(*number).or_default().here = accesses;
+        }
+        (self.first, self.next) = (set.first_request, set.first_request + set.requests);
+        self.from = Nanos(set.from);
+        self.end(pages);
+    }
+
     /// Whether the next request, at `now`, begins an interval.
     pub fn begins(&self, now: Nanos) -> bool {
-        if self.next == 0 || self.done.len() as u32 >= MAX_INTERVALS {
+        if self.next == self.first || self.done.len() as u32 >= MAX_INTERVALS {
             return false;
         }
         match self.intervals {
@@ -93,7 +150,27 @@ impl WorkingSets {
     fn bound(&self) -> u64 {
         let Intervals::Count(count) = self.intervals else { return 0 };
         let count = u128::from(self.requests.min(u64::from(count.min(MAX_INTERVALS))));
-        (u128::from(self.requests) * (self.done.len() as u128 + 1) / count.max(1)) as u64
+        let done = self.part.as_ref().map_or(self.done.len() as u64, |part| part.number);
+        (u128::from(self.requests) * (u128::from(done) + 1) / count.max(1)) as u64
+    }
+
+    /// Ends the interval of a part.
+    fn end_of_part(&mut self, pages: &mut Pages) {
+        let Some(part) = &mut self.part else { return };
+        let number = match self.intervals {
+            Intervals::Count(_) => part.number,
+            Intervals::Every(length) => self.from.0 / length.0.max(1),
+        };
+        let table = pages.sample.table.iter_mut().filter(|(_, page)| page.here > 0);
+        let mut here: Vec<(u64, u32)> =
+            table.map(|(&number, page)| (number, std::mem::take(&mut page.here))).collect();
+        here.sort_unstable();
+        let (first_request, from, requests) = (self.first, self.from.0, self.next - self.first);
+        let (pages, accesses) = here.into_iter().unzip();
+        part.uses.push(SetUse { number, first_request, from, requests, pages, accesses });
+        part.number += 1;
+        self.first = self.next;
+        self.bound = self.bound();
     }
 
     /// Counts a request.
@@ -110,6 +187,9 @@ impl WorkingSets {
             return;
         }
         pages.settle();
+        if self.part.is_some() {
+            return self.end_of_part(pages);
+        }
         let table = &mut pages.sample.table;
         let here = table.iter().filter(|(_, page)| page.here > 0);
         let mut order: Vec<(Reverse<u32>, u64)> =
