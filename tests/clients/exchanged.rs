@@ -143,7 +143,8 @@ fn what_cannot_be_replaced_is_refused_with_what_to_do() {
     refused(folder, &["replace", "d0", "large.img"], &["sectors", "slices make them equal"]);
     refused(folder, &["replace", "d0", "p.img"], &["in use"]);
     refused(folder, &["replace", "ssd", "new.img"], &["the log, expected a member"]);
-    refused(folder, &["replace", "d1", "new.img"], &["slice.second"]);
+    sparse(&folder.join("small.img"), 4 << 20);
+    refused(folder, &["replace", "d1", "small.img"], &["slice.second"]);
     assert_eq!(missing(folder), 0);
     done(folder, &["replace", "d0", "new.img", "--no-rebuild"]);
     assert_eq!(missing(folder), 1);
