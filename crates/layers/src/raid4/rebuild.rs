@@ -16,8 +16,6 @@ use super::options::NAME;
 use super::sums::Sums;
 use super::update::all_rows;
 
-/// A known bug: records of the journal from before the member was out of service are replayed over it.
-const LEAVES: &str = "raid4: a rebuild leaves the journal as it is";
 /// Groups between two notes of how far it got.
 const NOTED: u64 = 256;
 /// How long requests wait for time that costs clients nothing.
@@ -30,7 +28,8 @@ impl Raid {
         let Some(member) = self.members.out() else { return Ok(()) };
         edge("a member is rebuilt");
         self.members.begin().await?;
-        if let Some(journal) = self.journal.as_ref().filter(|_| !mutant::is(LEAVES)) {
+        let renews = !mutant::is("raid4: a rebuild leaves the journal as it is");
+        if let Some(journal) = self.journal.as_ref().filter(|_| renews) {
             journal.renew(&self.members, how).await?;
         }
         self.members.begin_rebuild().await?;
