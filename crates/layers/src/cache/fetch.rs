@@ -87,7 +87,7 @@ impl Cache {
         }
         let (number, ticket, oldest) = {
             let state = &mut *self.state.borrow_mut();
-            if state.page(page).is_some() || state.fetches.by_page.contains_key(&page) {
+            if state.page(page).is_some() || state.doubts(at) || state.fetches.by_page.contains_key(&page) {
                 return;
             }
             let full = state.fetches.by_age.len() as u64 >= state.fetched_at_most();

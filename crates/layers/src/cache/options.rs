@@ -69,6 +69,7 @@ pub const EDGES: &[&str] = &[
     "a read finds no room, and is not kept",
     "a request bypasses dirty pages",
     "a request that bypasses pages fails: clean ones are dropped",
+    "pages of a failed request are not kept",
     "part of a page is merged with the device below",
     "part of a page is written back",
     "others read a page while it is fetched",

@@ -103,6 +103,10 @@ impl Cache {
     /// Reads a run, and caches its pages if there is room.
     async fn read_run(&self, run: Extent, into: Buffer, how: &Hints, by: Access) -> Result<(), IoError> {
         let pages = run.page_count();
+        if self.state.borrow().doubts(run) {
+            edge("pages of a failed request are not kept");
+            return self.read_past(run, &into, how).await;
+        }
         if !self.state.borrow_mut().reserve_for(run) {
             edge("a read finds no room, and is not kept");
             return self.read_past(run, &into, how).await;
@@ -197,6 +201,7 @@ impl Cache {
                 edge("a request that bypasses pages fails: clean ones are dropped");
             }
             state.let_go(at, &change);
+            state.bypassed(at, &change, done.is_err());
             if let (true, Change::Written(data)) = (keeps, &change) {
                 state.keep_written(at, data);
             }
@@ -227,6 +232,23 @@ impl Cache {
 }
 
 impl State {
+    /// A request that bypassed the cache has ended. One that failed may take effect later; a write of whole pages over it
+    /// does so after it.
+    fn bypassed(&mut self, at: Extent, change: &Change, failed: bool) {
+        if failed {
+            self.doubtful.extend(at.pages());
+        } else if !self.doubtful.is_empty() && !matches!(change, Change::Unknown) {
+            for part in at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS) {
+                self.doubtful.remove(&part.start.page());
+            }
+        }
+    }
+
+    /// Whether what is below may still change in these pages.
+    pub fn doubts(&self, at: Extent) -> bool {
+        !self.doubtful.is_empty() && at.pages().any(|page| self.doubtful.contains(&page))
+    }
+
     /// Numbers of the pages cached in part, and their known sectors.
     fn known_of(&self, run: Extent) -> Vec<(u64, Sectors, Buffer)> {
         let here = run.pages().filter_map(|number| self.page(number).map(|page| (number, page)));

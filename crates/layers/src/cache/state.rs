@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::runtime::{edge, now};
 use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant};
 
@@ -47,6 +47,8 @@ pub struct State {
     pub failures: (u64, Option<IoError>),
     /// Whether a flush below failed: earlier writes may be lost.
     pub failed: Option<IoError>,
+    /// Pages of failed requests that bypassed the cache: what they did below may still change.
+    pub doubtful: FxHashSet<u64>,
     /// Whether the maintenance task runs.
     pub maintaining: bool,
     /// Whether the layer is stopping or detaching: no prefetching.
@@ -102,6 +104,7 @@ impl State {
             next_flush: 0,
             failures: (0, None),
             failed: None,
+            doubtful: FxHashSet::default(),
             maintaining: false,
             quiescing: false,
             counted: Counted::default(),
@@ -375,6 +378,9 @@ impl State {
                 self.failures = (self.failures.0 + 1, Some(error));
             }
         } else {
+            if flight.sectors == self.all_of(page) {
+                self.doubtful.remove(&page);
+            }
             let free = flight.ticket.class() == Class::Free;
             self.counted.written += 1;
             self.counted.prewritten += u64::from(free);
