@@ -97,7 +97,9 @@ impl Borg {
         });
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at origin", at, at.start.0);
-            return self.origin.read(at, into, how).await;
+            let read = self.origin.read(at, into, how.clone()).await?;
+            self.copy_on_read(at, &read, &how);
+            return Ok(read);
         }
         if found.dirty > 0 && self.store.has_unread_sums() {
             Box::pin(self.store.read_sums(at.pages(), &how)).await;

@@ -15,6 +15,7 @@
 mod analyzer;
 mod choice;
 mod code;
+mod copy_on_read;
 mod course;
 mod creating;
 mod damage;
@@ -55,6 +56,7 @@ use seekless_core::{
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
+use copy_on_read::CopyOnRead;
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;
@@ -94,6 +96,7 @@ pub struct Borg {
     /// Locks of pages, taken by requests and movers.
     locks: RangeLocks,
     movers: Movers,
+    copy_on_read: CopyOnRead,
     verifier: Verifier,
     /// Trust in the origin's contents.
     origin_state: RefCell<OriginState>,
@@ -176,6 +179,11 @@ impl Borg {
             granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
+            copy_on_read: CopyOnRead::new(if options.rehearse {
+                options.copy_on_read.0 / PAGE_BYTES
+            } else {
+                0
+            }),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
             learned: RefCell::new(Learned::new(
@@ -269,6 +277,7 @@ impl Borg {
     /// any.
     fn invalidate_copies(&self, at: Extent) -> bool {
         self.start_idle_work();
+        self.copy_on_read.invalidate(at);
         self.movers.invalidate(at)
     }
 }
@@ -372,6 +381,8 @@ impl Layer for Borg {
             ("write_buffer_free", store.room()),
             ("map_pages_written", store.metadata_pages()), // and headers of batches
             ("longest_wait_for_a_mover_us", self.longest_wait().0 / 1_000),
+            ("pages_copied_on_read", self.copy_on_read.copied()),
+            ("copy_on_read_allowance", self.copy_on_read.allowance()),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_asked_for", counted.pages),

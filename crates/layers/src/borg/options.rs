@@ -76,6 +76,10 @@ pub struct Options {
     /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
     /// out.
     pub rehearse: bool,
+    /// Bytes that are copied to the read cache as clients read them, before a rehearsal has judged such copies; after
+    /// that, as far as they save more busy time than they cost. Without a model they are not judged, and it stays with
+    /// these bytes. Zero, or without `rehearse`: none.
+    pub copy_on_read: Bytes,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
     /// Whether copies are taken to equal the origin at opening, without comparing them. If the origin was written
@@ -110,6 +114,8 @@ pub const REMEDIES: &[Remedy] = &[
 /// Rare code paths that an exploration has to reach.
 pub const EDGES: &[&str] = &[
     "a page is written while it is copied",
+    "pages are copied as clients read them",
+    "a page is written while it waits for its copy",
     "a write that is not absorbed locks its sectors only",
     "a page is discarded while it is copied",
     "a request waits for a page that a mover has locked",
@@ -307,6 +313,7 @@ impl Default for Options {
             full_plan_every: 1,
             eager: true,
             rehearse: true,
+            copy_on_read: Bytes(0),
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

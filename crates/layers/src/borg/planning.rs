@@ -7,7 +7,7 @@ use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 use super::Borg;
 use super::analyzer::{Analyzer, Edges, Graph};
 use super::choice::{self, Choice, Known, Part};
-use super::course::Course;
+use super::course::{Course, Reads};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::policy::Verdict;
@@ -101,6 +101,7 @@ impl Borg {
         let rehearsal = Rehearsal {
             models,
             fork: self.store.fork(),
+            earlier: self.store.fork().without(&self.copy_on_read.take_recent()),
             drained: OnceCell::new(),
             options: self.options.clone(),
             granularity: self.granularity,
@@ -111,6 +112,7 @@ impl Borg {
         let cost = Nanos(requests * REHEARSE_NS);
         let past = self.learned.borrow().requests();
         let choosing = move || {
+            let worth = rehearsal.worth(&parts.each_ref().map(|part| &part.later))?;
             let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((
@@ -118,11 +120,14 @@ impl Borg {
                 plan(chosen.course),
                 chosen.best_with_plan.and_then(plan),
                 chosen.prediction,
+                worth,
             ))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, best_plan, prediction)) = chosen else { return as_it_is };
+        let Some((course, plan, best_plan, prediction, worth)) = chosen else { return as_it_is };
+        let empties = self.copy_on_read.decided(worth) && course == present;
+        let course = if empties { Course { reads: Reads::Emptied, ..present } } else { course };
         self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
         self.learned.borrow_mut().set_rehearsal(prediction, course == present);

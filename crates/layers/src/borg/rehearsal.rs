@@ -18,6 +18,7 @@ use seekless_core::{
     Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins, Zeroes,
 };
 
+use super::copy_on_read::{BATCH, Worth};
 use super::course::{Course, LogFate, Reads};
 use super::mover::Mover;
 use super::options::Options;
@@ -29,6 +30,7 @@ use super::store::{Fork, Store};
 use super::{Borg, Devices};
 use crate::joined::Joined;
 use crate::replay::{OneAccount, Pace, Tally, replay};
+use crate::units::Bytes;
 
 /// Seed of the runtimes: any would do; the same one makes trials comparable.
 const SEED: u64 = 1;
@@ -45,6 +47,8 @@ pub(super) struct Rehearsal {
     pub models: [Modelled; 2],
     /// The entries of the store.
     pub fork: Fork,
+    /// The same without copies that were made since the last choice, as clients read.
+    pub earlier: Fork,
     /// The same without those of the log, once a trial has needed them.
     pub drained: OnceCell<Fork>,
     /// Options of the layer.
@@ -174,6 +178,45 @@ impl Rehearsal {
         Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
     }
 
+    /// What the copies made before these windows were worth in them; `None` without a result.
+    pub fn worth(&self, windows: &[&Window]) -> Option<Worth> {
+        if self.options.copy_on_read.0 == 0 {
+            return Some(Worth::default());
+        }
+        let now = Course::as_it_is(self.absorbs, self.drains);
+        let mut worth = Worth { page: self.cost_of_a_copy()?, ..Worth::default() };
+        for window in windows {
+            let play = |course| {
+                let played = self.play(self.earlier.clone(), course, None, window);
+                Some(Runtime::new(SEED).run(played).ok()?.ok()??.requests)
+            };
+            let with = play(now)?;
+            let without = if self.earlier.map().mapped() > 0 {
+                play(Course { reads: Reads::Emptied, ..now })?
+            } else {
+                with
+            };
+            worth.saved += i128::from(without.0) - i128::from(with.0);
+            worth.busy += without;
+        }
+        Some(worth)
+    }
+
+    /// Busy time of copying a page as it is read: a long write, and one of the map.
+    fn cost_of_a_copy(&self) -> Option<Nanos> {
+        let write = async {
+            let twins = Twins::new(&self.models);
+            let Some([_, bopt]) = on(&twins) else { return Ok(None) };
+            let layout = self.fork.layout();
+            let pages = (BATCH as u64).min(u64::from(layout.cached_slots()).max(1));
+            for at in [Extent::of_pages(layout.page(0), pages), Extent::of_pages(layout.map_page(0, 0), 1)] {
+                bopt.write(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await?;
+            }
+            Ok::<_, IoError>(Some(Nanos(twins.busy(PLAYED).0 / pages)))
+        };
+        Runtime::new(SEED).run(write).ok()?.ok()?
+    }
+
     async fn play(
         &self,
         fork: Fork,
@@ -252,7 +295,8 @@ impl Rehearsal {
     fn open(&self, fork: Fork, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
         let devices = Devices::counted(origin, bopt);
         let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
-        Borg::over(devices, store, self.options.clone(), true)
+        let options = Options { copy_on_read: Bytes(0), ..self.options.clone() };
+        Borg::over(devices, store, options, true)
     }
 
     /// The requests of a window, from time zero on.

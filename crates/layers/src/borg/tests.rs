@@ -1,5 +1,6 @@
 //! BORG over a simulated disk with real bytes.
 
+mod copy_on_read;
 mod crashes;
 mod eager;
 mod flips;
@@ -24,6 +25,7 @@ use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 
 use super::*;
 use crate::fault::{Act, Fault, Faulty};
+use crate::units::Bytes;
 
 const ORIGIN: u64 = 8 * 2_000;
 

@@ -170,6 +170,26 @@ impl<'a> Mover<'a> {
         Ok(placed)
     }
 
+    /// Copies pages that clients read to vacant slots, with the data that they read.
+    pub async fn place_read(&self) -> Result<(), IoError> {
+        if !self.compare_if_doubtful().await? {
+            return Ok(());
+        }
+        let borg = self.borg;
+        borg.store.begin_mapping(&self.how).await?;
+        // From here to the begin of the copies nothing may wait: a write would not be noticed.
+        let mut read = borg.copy_on_read.take();
+        read.retain(|(page, _)| borg.store.lookup(*page).is_none());
+        let slots = borg.slots_for(read.len());
+        read.truncate(slots.len());
+        let round: Vec<Move> = read.iter().map(|(page, _)| *page).zip(slots).collect();
+        self.begin_copies(&round.iter().map(|(page, _)| *page).collect::<Vec<_>>());
+        borg.copy_on_read.copies(round.iter().map(|(page, _)| *page));
+        // A clean copy must not survive a power cut that the origin's data do not.
+        borg.store.flush_origin(&self.how).await?;
+        self.copy(&round, &read.into_iter().collect()).await.map(drop)
+    }
+
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
         let leaving: BTreeSet<u64> = {
             let store = &self.borg.store;

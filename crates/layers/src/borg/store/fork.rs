@@ -102,6 +102,20 @@ impl Fork {
         drained
     }
 
+    /// The fork as if these pages had no clean copy in the read cache.
+    pub fn without(mut self, pages: &[u64]) -> Fork {
+        let layout = self.super_page.layout;
+        for &page in pages {
+            let slot =
+                self.map.slot_of(page).filter(|slot| !layout.is_logged(*slot) && !self.map.is_dirty(*slot));
+            if let Some(slot) = slot {
+                self.map.remove(page);
+                self.segments.get_mut(layout.segment_of(slot).0).valid -= 1;
+            }
+        }
+        self
+    }
+
     /// Whether a page has this slot, and is dirty there.
     pub fn holds_dirty(&self, page: u64, slot: Slot) -> bool {
         self.map.slot_of(page) == Some(slot) && self.map.is_dirty(slot)

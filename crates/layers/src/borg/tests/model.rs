@@ -128,7 +128,7 @@ proptest! {
         bopt_pages in prop::sample::select(vec![8_u64, 9, 14, 20, 33, 70, 150, 600, 1_100]),
         write_buffer in prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0]),
         (clients, burst) in (1..7_u64, 1..5_u64),
-        (merge, fcfs, logged, planned, stands_aside) in any::<(bool, bool, bool, bool, bool)>(),
+        (merge, fcfs, logged, planned, stands_aside, copies_reads) in any::<(bool, bool, bool, bool, bool, bool)>(),
         background_share_pct in prop::sample::select(vec![1_u8, 20, 99]),
     ) {
         run(seed, async {
@@ -138,7 +138,8 @@ proptest! {
             let origin = origin_pages * 8;
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
-            let options = Options { write_buffer, overwrite, placement, ..Options::default() };
+            let copy_on_read = Bytes(if copies_reads { 1 << 20 } else { 0 });
+            let options = Options { write_buffer, overwrite, placement, copy_on_read, ..Options::default() };
             let bopt = slice(&disk, origin, bopt_pages * 8);
             let borg = Borg::open_creating(slice(&disk, 0, origin), bopt, options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; origin as usize], last: 0 });
