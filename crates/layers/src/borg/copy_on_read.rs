@@ -224,7 +224,8 @@ mod tests {
         for (position, page) in [7, 3, 9, 5].into_iter().enumerate() {
             state.waiting.borrow_mut().insert(page, (position as u64, Buffer::hollow_sectors(PAGE_SECTORS)));
         }
-        state.invalidate(Extent::new(3 * PAGE_SECTORS + 1, 1));
+        let write = async { state.invalidate(Extent::new(3 * PAGE_SECTORS + 1, 1)) };
+        runtime::Runtime::new(1).run(write).unwrap();
         let taken: Vec<u64> = state.take().into_iter().map(|(page, _)| page).collect();
         assert_eq!(taken, [7, 9, 5]);
         assert!(state.take().is_empty());

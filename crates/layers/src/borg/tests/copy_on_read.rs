@@ -112,9 +112,13 @@ fn a_full_read_cache_takes_no_more_and_harms_nothing() {
     run(1, async {
         let world = world(copies(), 60).await;
         write(&*world.disk, Extent::of_pages(0, 100), 1).await;
-        read_each(&world, 0..100).await;
+        let full = world.borg.store.layout().cached_slots() as usize;
+        for _ in 0..full {
+            read_each(&world, 0..100).await;
+        }
         let held = world.borg.store.mapped();
-        assert_eq!(held as u64, u64::from(world.borg.store.layout().cached_slots()));
+        // Those of the last ones that were being read get no copy.
+        assert!((full / 2..=full).contains(&held), "{held} of {full}");
         for page in 0..100 {
             assert_eq!(version(&*world.borg, page).await, 1);
         }
