@@ -82,6 +82,16 @@ fn the_laboratory_has_the_results_of_the_program() {
 }
 
 #[test]
+fn policies_in_python_have_the_results_of_compiled_ones() {
+    run_tests("test_policies.py");
+}
+
+#[test]
+fn layers_in_python_are_layers() {
+    run_tests("test_layers.py");
+}
+
+#[test]
 fn ray_has_the_results_of_the_program() {
     run_tests("test_ray.py");
 }
@@ -142,4 +152,48 @@ share: float = trace.stats(intervals=3)['reads'] / requests
 compared: seekless.Comparison = seekless.compare(['none', {'component': {}}], trace=trace, bopt='1GiB')
 columns: list[str] = compared.phases.column_names
 place: int = seekless.Drive('wd-re3-1tb').position(0)['cylinder']
+
+
+class First:
+    decisions = 64
+
+    def __init__(self, pages: int) -> None:
+        self.pages: dict[int, None] = {}
+
+    def insert(self, page: int) -> None:
+        self.pages[page] = None
+
+    def hit(self, page: int) -> None:
+        pass
+
+    def remove(self, page: int) -> None:
+        del self.pages[page]
+
+    def evict(self) -> int | None:
+        page = next(iter(self.pages), None)
+        if page is not None:
+            del self.pages[page]
+        return page
+
+
+class Twice:
+    devices = ('copy',)
+
+    def __init__(self, below: seekless.Device, copy: seekless.Device, least: int = 1) -> None:
+        self.both = (below, copy)
+
+    async def read(self, start: int, sectors: int) -> seekless.Data:
+        first = await self.both[0].read(start, sectors)
+        return seekless.Data.join([first.cut(0, 1), first.cut(1, sectors - 1)])
+
+    async def write(self, start: int, data: seekless.Data) -> None:
+        await seekless.together(*(device.write(start, data) for device in self.both))
+
+    def flush(self) -> seekless.Request[None]:
+        return self.both[0].flush()
+
+
+rows = seekless.hits(trace, policies={'first': First}, policy=['lru', 'first'])
+run: seekless.Result = seekless.run('twice', workload='random', layers={'twice': Twice})
+lost: str | None = seekless.explore('twice.toml', layers={'twice': Twice}, states=100)['finding']
 ";
