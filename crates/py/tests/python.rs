@@ -101,8 +101,23 @@ fn signals_end_what_runs() {
     run_tests("test_signals.py");
 }
 
-#[test]
-fn the_examples_of_the_page_run_in_order() {
+/// The blocks of a page as a session of Python; classes, which are shown as `python`, are typed in.
+fn session(page: &str, classes: bool) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let typed = |code: &str| {
+        let prompts = [">>> "].into_iter().chain(std::iter::repeat("... "));
+        code.lines().zip(prompts).map(|(line, prompt)| format!("{prompt}{line}\n")).collect::<String>()
+    };
+    let shown = blocks.filter_map(|block| match block.split_once('\n')? {
+        ("pycon", session) => Some(format!("{session}\n")),
+        ("python", code) if classes => Some(typed(code)),
+        _ => None,
+    });
+    shown.collect()
+}
+
+fn run_examples(page: &str, classes: bool) {
     let Some(python) = python() else { return };
     let package = package();
     let libraries = "import polars, pyarrow, duckdb";
@@ -110,16 +125,28 @@ fn the_examples_of_the_page_run_in_order() {
         eprintln!("skipped: no polars, pyarrow or duckdb here");
         return;
     }
-    let page = std::fs::read_to_string(root().join("docs/book/python.md")).unwrap();
-    let blocks: Vec<&str> =
-        page.split("\n```pycon\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
+    let blocks = session(page, classes);
     assert!(blocks.len() > 8, "only {} examples", blocks.len());
     let folder = tempfile::Builder::new().prefix("page").tempdir().unwrap();
     std::os::unix::fs::symlink(root().join("data"), folder.path().join("data")).unwrap();
-    std::fs::write(folder.path().join("python.txt"), blocks.join("\n\n")).unwrap();
+    std::fs::write(folder.path().join("python.txt"), blocks.join("\n")).unwrap();
     let mut command = Command::new(&python);
-    command.args(["-m", "doctest", "python.txt"]).current_dir(folder.path());
+    command.args(["-m", "doctest", "-o", "ELLIPSIS", "python.txt"]).current_dir(folder.path());
     expect_success(&command.env("PYTHONPATH", package.path()).output().unwrap());
+}
+
+#[test]
+fn the_examples_of_the_page_run_in_order() {
+    run_examples("docs/book/python.md", false);
+}
+
+#[test]
+fn the_examples_of_classes_run_in_order() {
+    let page = "docs/book/own-python.md";
+    run_examples(page, true);
+    let policy = &session(page, true)[1];
+    let lines = policy.lines().filter(|line| line.trim() != "...").count();
+    assert!(lines <= 15 && policy.starts_with(">>> class Lip"), "{lines} lines: {policy}");
 }
 
 #[test]

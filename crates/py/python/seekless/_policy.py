@@ -15,7 +15,7 @@ class Policy(Protocol):
 
     - ``miss(page)``: a page that is not in the cache is accessed, and room is made for it next
     - ``pin(page, pinned)``: a page cannot be evicted for now (it is dirty, or in use), or can be again. A policy without
-      it may choose such pages: they leave no room, and are inserted again once they can be evicted
+      it may choose such pages: they leave once they can, unless they are accessed before, and others leave first
     - ``resize(pages)``: the cache has room for this many pages from now on
     - ``decisions``: how many pages are chosen at once, 1 unless set, and at most a 64th of the cache. With more, a run
       is faster, and pages are chosen a little too early; one that is accessed after that is inserted again

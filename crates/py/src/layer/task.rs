@@ -7,8 +7,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyType};
 use seekless_core::{Buffer, Extent, Hints, IoError, SECTOR_BYTES};
 
-use super::ask::Ask;
 use super::data::Data;
+use super::request::Request;
 use super::{Call, PythonLayer, called};
 use crate::errors::LayerError;
 
@@ -48,9 +48,9 @@ pub enum Fault {
 enum Step {
     Answers(Got),
     /// It goes on with the result of a request.
-    Asks(Py<PyAny>, Ask),
+    Requests(Py<PyAny>, Request),
     /// Its answer is that of a request.
-    Passes(Ask),
+    Passes(Request),
 }
 
 /// Calls a method, and carries out its requests until it answers.
@@ -59,13 +59,13 @@ pub async fn follow(layer: &PythonLayer, call: &Call, how: &Hints) -> Result<Got
     loop {
         match step? {
             Step::Answers(got) => return Ok(got),
-            Step::Passes(ask) => {
-                let got = layer.carry_out(ask, how).await.map_err(Fault::Io)?;
+            Step::Passes(request) => {
+                let got = layer.carry_out(request, how).await.map_err(Fault::Io)?;
                 fits(call, &got)?;
                 return Ok(got);
             }
-            Step::Asks(task, ask) => {
-                let got = layer.carry_out(ask, how).await;
+            Step::Requests(task, request) => {
+                let got = layer.carry_out(request, how).await;
                 step = called(|py| resume(py, layer, call, task.into_bound(py), got));
             }
         }
@@ -99,8 +99,8 @@ fn resume(
         Err(error) => task.call_method1(pyo3::intern!(py, "throw"), (super::error::object(py, &error)?,)),
     };
     match next {
-        Ok(request) if is_request(&request) => match layer.asked(&request) {
-            Ok(ask) => Ok(Step::Asks(task.unbind(), ask)),
+        Ok(request) if is_request(&request) => match layer.request_of(&request) {
+            Ok(request) => Ok(Step::Requests(task.unbind(), request)),
             // Raised where it was asked for, for the sake of the traceback.
             Err(error) => {
                 let next = task.call_method1(pyo3::intern!(py, "throw"), (error.into_value(py),));
@@ -141,7 +141,7 @@ fn shown(object: &Bound<'_, PyAny>) -> String {
 /// A method has returned this.
 fn ended(layer: &PythonLayer, call: &Call, result: &Bound<'_, PyAny>) -> Result<Step, Fault> {
     if is_request(result) {
-        return Ok(Step::Passes(layer.asked(result)?));
+        return Ok(Step::Passes(layer.request_of(result)?));
     }
     let got = match result.cast::<Data>() {
         Ok(data) => Got::Data(data.borrow().0.clone()),

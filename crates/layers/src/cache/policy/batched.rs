@@ -47,8 +47,8 @@ pub type Event = (Happened, u64);
 pub struct Wants {
     /// Misses.
     pub misses: bool,
-    /// Pinned pages, which it does not choose. One that does not may choose them: such a page leaves no room, and is
-    /// inserted again once it can be evicted.
+    /// Pinned pages, which it does not choose. One that does not may choose them: such a page leaves once it can, unless
+    /// it is accessed before; until then others leave.
     pub pins: bool,
 }
 
@@ -174,12 +174,8 @@ impl<D: Decider> Policy for Batched<D> {
 
     fn hit(&mut self, page: u64, _: Access) {
         let Some(found) = self.resident.get_mut(&page) else { return };
-        if found.known {
-            self.add(Happened::Hit, page);
-        } else if !found.pinned {
-            found.known = true;
-            self.add(Happened::Insert, page);
-        }
+        let stays = !std::mem::replace(&mut found.known, true);
+        self.add(if stays { Happened::Insert } else { Happened::Hit }, page);
     }
 
     fn evict(&mut self) -> Option<u64> {
@@ -205,15 +201,17 @@ impl<D: Decider> Policy for Batched<D> {
     fn pin(&mut self, page: u64, pinned: bool) {
         let Some(found) = self.resident.get_mut(&page).filter(|found| found.pinned != pinned) else { return };
         found.pinned = pinned;
-        // One that was chosen stays: the decider learns of it at once, or when the page can be evicted again.
-        let returns = !found.known && (self.wants.pins || !pinned);
-        if returns {
-            found.known = true;
+        if !self.wants.pins {
+            // One that was chosen while it was pinned leaves now.
+            if !pinned && !found.known {
+                self.chosen.push_back(page);
+            }
+            return;
+        }
+        if !std::mem::replace(&mut found.known, true) {
             self.add(Happened::Insert, page);
         }
-        if self.wants.pins {
-            self.add(if pinned { Happened::Pin } else { Happened::Unpin }, page);
-        }
+        self.add(if pinned { Happened::Pin } else { Happened::Unpin }, page);
     }
 
     fn resize(&mut self, pages: u64) {

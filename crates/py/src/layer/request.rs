@@ -13,13 +13,13 @@ use super::data::{Bell, Data};
 use super::task::{Fault, Got};
 
 /// A request of a method.
-pub enum Ask {
+pub enum Request {
     Read(usize, Extent),
     Write(usize, Extent, Buffer),
     Flush(usize),
     Discard(usize, Extent),
     Sleep(Nanos),
-    Together(Vec<Ask>),
+    Together(Vec<Request>),
     Wait(Bell),
 }
 
@@ -29,7 +29,7 @@ type Fields<'py> = (u8, usize, u64, u64, Bound<'py, PyAny>);
 
 impl PythonLayer {
     /// What an object asks for; an error if it is no request, or does not fit its device.
-    pub(super) fn asked(&self, request: &Bound<'_, PyAny>) -> PyResult<Ask> {
+    pub(super) fn request_of(&self, request: &Bound<'_, PyAny>) -> PyResult<Request> {
         let (what, device, start, sectors, more): Fields<'_> = request.extract()?;
         let within = |sectors| {
             let at = Extent::new(start, sectors);
@@ -40,20 +40,20 @@ impl PythonLayer {
             Ok::<Extent, PyErr>(at)
         };
         Ok(match what {
-            0 => Ask::Read(device, within(sectors)?),
+            0 => Request::Read(device, within(sectors)?),
             1 => {
                 let data = more.cast::<Data>()?.borrow();
                 let sectors = data.0.len() as u64 / seekless_core::SECTOR_BYTES;
-                Ask::Write(device, within(sectors)?, data.0.clone())
+                Request::Write(device, within(sectors)?, data.0.clone())
             }
-            2 if device < self.devices.len() => Ask::Flush(device),
-            3 => Ask::Discard(device, within(sectors)?),
-            4 => Ask::Sleep(Nanos(start)),
+            2 if device < self.devices.len() => Request::Flush(device),
+            3 => Request::Discard(device, within(sectors)?),
+            4 => Request::Sleep(Nanos(start)),
             5 => {
                 let parts = more.cast::<PyTuple>()?;
-                Ask::Together(parts.iter().map(|part| self.asked(&part)).collect::<PyResult<_>>()?)
+                Request::Together(parts.iter().map(|part| self.request_of(&part)).collect::<PyResult<_>>()?)
             }
-            6 => Ask::Wait(more.cast::<Bell>()?.borrow().clone()),
+            6 => Request::Wait(more.cast::<Bell>()?.borrow().clone()),
             _ => return Err(PyTypeError::new_err(format!("found {request}, expected a request"))),
         })
     }
@@ -64,27 +64,27 @@ impl PythonLayer {
     }
 
     /// Carries out a request of a method, on behalf of a client's request with these hints.
-    pub(super) fn carry_out<'a>(&'a self, ask: Ask, how: &'a Hints) -> IoFuture<'a, Got> {
+    pub(super) fn carry_out<'a>(&'a self, request: Request, how: &'a Hints) -> IoFuture<'a, Got> {
         let how = how.clone();
         io(async move {
-            Ok(match ask {
-                Ask::Read(device, at) => {
+            Ok(match request {
+                Request::Read(device, at) => {
                     Got::Data(self.devices[device].read(at, self.new_buffer(at), how).await?)
                 }
-                Ask::Write(device, at, from) => {
+                Request::Write(device, at, from) => {
                     self.devices[device].write(at, from, how).await.map(Got::of)?
                 }
-                Ask::Flush(device) => self.devices[device].flush(how).await.map(Got::of)?,
-                Ask::Discard(device, at) => self.devices[device].discard(at, how).await.map(Got::of)?,
-                Ask::Sleep(time) => {
+                Request::Flush(device) => self.devices[device].flush(how).await.map(Got::of)?,
+                Request::Discard(device, at) => self.devices[device].discard(at, how).await.map(Got::of)?,
+                Request::Sleep(time) => {
                     sleep(time).await;
                     Got::Nothing
                 }
-                Ask::Together(parts) => {
+                Request::Together(parts) => {
                     let parts = join_all(parts.into_iter().map(|part| self.carry_out(part, &how))).await;
                     Got::All(parts.into_iter().collect::<Result<_, IoError>>()?)
                 }
-                Ask::Wait(bell) => {
+                Request::Wait(bell) => {
                     bell.wait().await;
                     Got::Nothing
                 }
