@@ -92,6 +92,18 @@ fn layers_in_python_are_layers() {
 }
 
 #[test]
+fn notebooks_run() {
+    let Some(python) = python() else { return };
+    let folder = package();
+    let libraries = "import ipykernel, nbclient, nbformat, polars";
+    if !run(&python, folder.path(), &["-c", libraries]).status.success() {
+        eprintln!("skipped: no ipykernel, nbclient or polars here");
+        return;
+    }
+    run_tests("test_notebooks.py");
+}
+
+#[test]
 fn ray_has_the_results_of_the_program() {
     run_tests("test_ray.py");
 }
