@@ -119,7 +119,8 @@ fn session(page: &str, classes: bool) -> Vec<String> {
     let blocks = text.split("\n```").skip(1).step_by(2);
     let typed = |code: &str| {
         let prompts = [">>> "].into_iter().chain(std::iter::repeat("... "));
-        code.lines().zip(prompts).map(|(line, prompt)| format!("{prompt}{line}\n")).collect::<String>()
+        let lines = code.lines().zip(prompts).flat_map(|(line, prompt)| [prompt, line, "\n"]);
+        lines.collect::<String>()
     };
     let shown = blocks.filter_map(|block| match block.split_once('\n')? {
         ("pycon", session) => Some(format!("{session}\n")),
