@@ -179,6 +179,15 @@ pub struct Replayed<'a> {
     finding: Option<&'a str>,
 }
 
+impl Arguments {
+    /// Explores this volume, or that of the file, with one seed.
+    pub fn on(&self, volume: Option<Description>) -> anyhow::Result<Output> {
+        let volume = volume.map_or_else(|| file::read(&self.volume), Ok)?;
+        let load = self.workload.as_deref().map(workload::parse).transpose()?;
+        explore(self, &volume, load.as_ref(), self.seed)
+    }
+}
+
 /// Runs the exploration.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = file::read(&arguments.volume)?;

@@ -4,6 +4,7 @@ use clap::Args;
 use seekless_core::{PAGE_BYTES, Size};
 use seekless_lab::hits::{Hits, Simulated};
 use seekless_layers::cache::policy::Kind;
+use seekless_trace::Trace;
 
 use crate::input::Input;
 use crate::output::{self, Form};
@@ -27,14 +28,21 @@ and the parameters of the policies are its defaults. The policies: docs/book/cac
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    caches: Caches,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The caches to compare.
+#[derive(Args)]
+pub struct Caches {
     /// Policies: lru, clock, 2q, arc, s3-fifo, sieve, drop-when-read [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policy: Vec<Kind>,
     /// Sizes of the cache
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "16MiB,64MiB,256MiB", value_parser = size)]
     size: Vec<Size>,
-    #[command(flatten)]
-    form: Form,
 }
 
 fn size(text: &str) -> Result<Size, String> {
@@ -46,23 +54,40 @@ fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Plays the trace through every cache.
+/// Requests between two questions whether to go on.
+const ASKED: usize = 4096;
+
+impl Caches {
+    /// Plays the trace through every cache. `goes_on` is called now and then; once it returns false, that is all.
+    pub fn on(&self, trace: &Trace, goes_on: &mut dyn FnMut() -> bool) -> Vec<Hits> {
+        let known: Vec<Kind> = Kind::known().into_iter().map(|(kind, _)| kind).collect();
+        let kinds = if self.policy.is_empty() { &known } else { &self.policy };
+        let progress = Progress::measured();
+        let (mut hits, of) = (Vec::new(), (kinds.len() * self.size.len()) as u64);
+        for kind in kinds {
+            for size in &self.size {
+                progress.at("caching", hits.len() as u64, of);
+                let mut cache = Simulated::new(*kind, size.0);
+                for records in trace.records.chunks(ASKED) {
+                    if !goes_on() {
+                        return hits;
+                    }
+                    for record in records {
+                        cache.follow(record);
+                    }
+                }
+                hits.push(cache.hits());
+            }
+        }
+        hits
+    }
+}
+
+/// Prints the hits of every cache.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let trace = trace::load_as(&arguments.input)?;
     output::warn(&trace.warnings);
-    let all = Kind::ALL.map(|(kind, _)| kind);
-    let kinds = if arguments.policy.is_empty() { &all[..] } else { &arguments.policy };
-    let progress = Progress::measured();
-    let (mut hits, of) = (Vec::new(), (kinds.len() * arguments.size.len()) as u64);
-    for kind in kinds {
-        for size in &arguments.size {
-            progress.at("caching", hits.len() as u64, of);
-            let mut cache = Simulated::new(*kind, size.0);
-            trace.records.iter().for_each(|record| cache.follow(record));
-            hits.push(cache.hits());
-        }
-    }
-    drop(progress);
+    let hits = arguments.caches.on(&trace, &mut || true);
     arguments.form.print_list(&hits, || text(&hits))
 }
 

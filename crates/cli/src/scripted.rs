@@ -6,6 +6,7 @@
 use clap::{ArgMatches, Args, Command};
 use seekless_drive::Spec;
 use seekless_lab::figure::shown::Shown;
+use seekless_lab::hits::Hits;
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{Candidate, LoadOutcome};
 use seekless_trace::write::Tables;
@@ -14,11 +15,12 @@ use seekless_volume::Description;
 
 use crate::convert::{self, Writing, WrittenTrace};
 use crate::drive::validate;
+use crate::hits::Caches;
 use crate::input::Input;
 use crate::lab;
 pub use crate::schema::Printed;
 use crate::stats::Characterising;
-use crate::{Usage, figure, output};
+use crate::{Usage, explore, figure, output};
 
 /// Parses the words of a command.
 fn parsed<A: Args>(words: &[String]) -> anyhow::Result<A> {
@@ -99,6 +101,11 @@ pub fn compare(
     arguments.on(trace, &volumes)
 }
 
+/// `lab hits` of a trace that was read. `goes_on` is called now and then; once it returns false the result is incomplete.
+pub fn hits(trace: &Trace, words: &[String], mut goes_on: impl FnMut() -> bool) -> anyhow::Result<Vec<Hits>> {
+    Ok(parsed::<Caches>(words)?.on(trace, &mut goes_on))
+}
+
 /// `lab run` of a trace that was read. The volume is that of the file in `words`, unless it is given.
 pub fn run_trace(trace: &Trace, volume: Option<Candidate>, words: &[String]) -> anyhow::Result<Variant> {
     let arguments: lab::Run = parsed(words)?;
@@ -110,6 +117,11 @@ pub fn run_trace(trace: &Trace, volume: Option<Candidate>, words: &[String]) -> 
 pub fn run_workload(volume: Option<Description>, words: &[String]) -> anyhow::Result<LoadOutcome> {
     let arguments: lab::Run = parsed(words)?;
     Ok(arguments.workload_on(volume, None)?.1)
+}
+
+/// `lab explore`, of the volume of the file in `words`, unless it is given.
+pub fn explore(volume: Option<Description>, words: &[String]) -> anyhow::Result<explore::Output> {
+    parsed::<explore::Arguments>(words)?.on(volume)
 }
 
 /// `lab figure`, of the name and options in `words`.

@@ -1,4 +1,23 @@
-//! Suggestions for misspelt names and keys: the one rule of all error messages.
+//! Suggestions for misspelt names and keys: the one rule of all error messages; and names that are given at run time.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+thread_local! {
+    static INTERNED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// A name that is kept for ever, once for each thread: one that comes from outside, where those of the code are constants.
+pub fn interned(name: &str) -> &'static str {
+    INTERNED.with_borrow_mut(|known| {
+        if let Some(name) = known.get(name) {
+            return *name;
+        }
+        let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+        known.insert(name);
+        name
+    })
+}
 
 /// End of an error message about an unknown name: `; perhaps NAME`, or nothing if no known name is near.
 pub fn perhaps<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> String {
@@ -65,6 +84,13 @@ mod tests {
             assert_eq!(perhaps(wrong, known), meant, "{wrong}");
         }
         assert_eq!(nearest("file", []), None);
+    }
+
+    #[test]
+    fn a_name_is_kept_once() {
+        let (first, again) = (interned(&"mine".repeat(2)), interned("minemine"));
+        assert!(std::ptr::eq(first, again));
+        assert_eq!(interned(""), "");
     }
 
     #[test]

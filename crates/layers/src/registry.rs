@@ -1,5 +1,6 @@
 //! The registry of layers: what an entry says of one, and how its options are read. The entries are in `list`.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -67,6 +68,8 @@ pub struct Entry {
     pub sectors: Option<Sectors>,
     /// Builds it.
     pub build: Build,
+    /// Builds it instead, if the program gives it at run time: see [`with`].
+    pub given: Option<&'static Given>,
     /// Initialises its own devices; `None` if it does so when built.
     pub create: Option<Create>,
     /// Upgrades its on-disk format to the newest; `None` if it has none.
@@ -96,6 +99,8 @@ pub type Check = fn(toml::Table) -> Result<(), Refused>;
 pub type Sectors = fn(toml::Table, &Sizes) -> Result<u64, Refused>;
 /// Builds a layer with options.
 pub type Build = fn(Below, toml::Table) -> Building;
+/// Builds a layer that is given at run time, with options.
+pub type Given = dyn Fn(Below, toml::Table) -> Building + Sync;
 /// Initialises the devices of a layer with these options, and returns its identity, if it has one. Existing contents
 /// are replaced only if the last argument is true; otherwise they are an error.
 pub type Create = fn(Below, toml::Table, bool) -> Work<Option<u128>>;
@@ -159,6 +164,7 @@ impl Entry {
             remedies: &[],
             sectors: None,
             build,
+            given: None,
             create: None,
             upgrade: None,
             tools: &NoTools,
@@ -192,7 +198,10 @@ impl Entry {
 
     /// Builds the layer with these options; call it inside a runtime.
     pub fn build(&self, below: Below, options: &toml::Table) -> Building {
-        (self.build)(below, options.clone())
+        match self.given {
+            Some(given) => given(below, options.clone()),
+            None => (self.build)(below, options.clone()),
+        }
     }
 
     /// Sectors visible to clients with these options, over devices of these sizes.
@@ -252,9 +261,36 @@ pub fn add(more: &'static [Entry]) -> Result<(), Refused> {
     MORE.set(more).map_err(|_| Refused::new("", "a second list of more layers", "one list"))
 }
 
-/// All layers: those of this crate by name, then those that were added.
+thread_local! {
+    /// Layers that are given for a piece of work.
+    static GIVEN: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Removes those given last, also after a panic.
+struct Until(usize);
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        GIVEN.with_borrow_mut(|given| given.truncate(self.0));
+    }
+}
+
+/// Does work that knows these layers as well, in this thread. A name that is taken is an error.
+pub fn with<T>(layers: &[&'static Entry], work: impl FnOnce() -> T) -> Result<T, Refused> {
+    let _until = Until(GIVEN.with_borrow(Vec::len));
+    for entry in layers {
+        if find(entry.name).is_some() {
+            return Err(Refused::new("", format!("two layers named '{}'", entry.name), "a name for each"));
+        }
+        GIVEN.with_borrow_mut(|given| given.push(entry));
+    }
+    Ok(work())
+}
+
+/// All layers: those of this crate by name, those that were added, and those that are given now.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    LAYERS.iter().chain(MORE.get().copied().unwrap_or_default())
+    let given = GIVEN.with_borrow(Clone::clone);
+    LAYERS.iter().chain(MORE.get().copied().unwrap_or_default()).chain(given)
 }
 
 /// The layer of this name.

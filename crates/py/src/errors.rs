@@ -10,6 +10,8 @@ use seekless_lab::workload::keys::WorkloadError as BadWorkload;
 use seekless_trace::TraceError as BadTrace;
 use seekless_volume::VolumeError as BadVolume;
 
+use crate::layer;
+
 create_exception!(seekless, SeeklessError, PyException, "Base of all errors of this package.");
 create_exception!(seekless, UsageError, SeeklessError, "Invalid arguments or options.");
 create_exception!(seekless, TraceError, SeeklessError, "A trace that cannot be read, or does not fit.");
@@ -27,6 +29,20 @@ create_exception!(
     "A workload that does not exist, or invalid options."
 );
 
+create_exception!(
+    seekless,
+    PolicyError,
+    SeeklessError,
+    "An eviction policy in Python that raises, or chooses what cannot be evicted."
+);
+
+create_exception!(
+    seekless,
+    LayerError,
+    SeeklessError,
+    "A layer in Python that raises, does not answer, or answers what does not fit."
+);
+
 /// Adds the exceptions to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -35,7 +51,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", py.get_type::<TraceError>())?;
     module.add("DriveError", py.get_type::<DriveError>())?;
     module.add("VolumeError", py.get_type::<VolumeError>())?;
-    module.add("WorkloadError", py.get_type::<WorkloadError>())
+    module.add("WorkloadError", py.get_type::<WorkloadError>())?;
+    module.add("PolicyError", py.get_type::<PolicyError>())?;
+    module.add("LayerError", py.get_type::<LayerError>())
 }
 
 /// The exception of an error.
@@ -71,6 +89,10 @@ fn of_lab(error: &LabError, message: String) -> PyErr {
         LabError::Drive(_) => DriveError::new_err(message),
         LabError::Volume(_) => VolumeError::new_err(message),
         LabError::Workload(_) => WorkloadError::new_err(message),
-        LabError::Io(_) | LabError::Stalled(_) => SeeklessError::new_err(message),
+        LabError::Stalled(_) => match layer::left() {
+            Some(which) => LayerError::new_err(format!("{which}: found no answer: {message}")),
+            None => SeeklessError::new_err(message),
+        },
+        LabError::Io(_) => SeeklessError::new_err(message),
     }
 }

@@ -13,6 +13,7 @@ use seekless_trace::{StatsOptions, Survey};
 use seekless_volume::file;
 
 use crate::errors::{UsageError, VolumeError};
+use crate::own::Own;
 use crate::page::Page;
 use crate::{json, signals, trace, words};
 
@@ -114,11 +115,13 @@ impl Compared {
 
 /// Compares volumes on a trace, as `seekless lab compare` does.
 #[pyfunction]
-#[pyo3(signature = (volumes, *, trace, **options))]
+#[pyo3(signature = (volumes, *, trace, policies=None, layers=None, **options))]
 pub fn compare(
     py: Python<'_>,
     volumes: &Bound<'_, PyAny>,
     trace: &Bound<'_, PyAny>,
+    policies: Option<&Bound<'_, PyDict>>,
+    layers: Option<&Bound<'_, PyDict>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Compared> {
     let given = if volumes.is_instance_of::<PyString>() || volumes.is_instance_of::<PyDict>() {
@@ -127,12 +130,14 @@ pub fn compare(
         volumes.try_iter()?.map(|one| Given::of(&one?)).collect::<PyResult<_>>()?
     };
     let mut line = words::options(options)?;
-    let (of_volumes, candidates) = self::volumes(given)?;
-    line.extend(of_volumes);
     let trace = trace::given(trace)?;
-    line.extend(names(&trace));
-    let comparison = signals::detached(py, |_| scripted::compare(&trace, candidates, &line))?;
-    Ok(Compared { comparison, trace })
+    Own::of(policies, layers)?.with(|| {
+        let (of_volumes, candidates) = self::volumes(given)?;
+        line.extend(of_volumes);
+        line.extend(names(&trace));
+        let comparison = signals::detached(py, |_| scripted::compare(&trace, candidates, &line))?;
+        Ok(Compared { comparison, trace })
+    })
 }
 
 /// The words for a trace, which was read already.
@@ -141,18 +146,47 @@ fn names(trace: &seekless_trace::Trace) -> Vec<String> {
     std::iter::once("--trace".to_owned()).chain(names).collect()
 }
 
+/// Plays a trace through caches without a disk, as `seekless lab hits` does; a dictionary for each policy and size.
+#[pyfunction]
+#[pyo3(signature = (trace, *, policies=None, **options))]
+pub fn hits<'py>(
+    py: Python<'py>,
+    trace: &Bound<'py, PyAny>,
+    policies: Option<&Bound<'py, PyDict>>,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let line = words::options(options)?;
+    let trace = trace::given(trace)?;
+    let hits = Own::of(policies, None)?
+        .with(|| signals::detached(py, |signals| scripted::hits(&trace, &line, || signals.go_on())))?;
+    hits.iter().map(|hits| json::object(py, hits)).collect()
+}
+
 /// Runs a trace or a workload on a volume, as `seekless lab run` does; the JSON of its results.
 #[pyfunction]
-#[pyo3(signature = (volume, *, trace=None, workload=None, **options))]
+#[pyo3(signature = (volume, *, trace=None, workload=None, policies=None, layers=None, **options))]
 pub fn run(
     py: Python<'_>,
     volume: &Bound<'_, PyAny>,
     trace: Option<&Bound<'_, PyAny>>,
     workload: Option<&str>,
+    policies: Option<&Bound<'_, PyDict>>,
+    layers: Option<&Bound<'_, PyDict>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<String> {
-    let mut line = words::options(options)?;
-    let (of_volume, candidates) = volumes(vec![Given::of(volume)?])?;
+    let line = words::options(options)?;
+    let volume = Given::of(volume)?;
+    Own::of(policies, layers)?.with(|| run_on(py, volume, trace, workload, line))
+}
+
+fn run_on(
+    py: Python<'_>,
+    volume: Given,
+    trace: Option<&Bound<'_, PyAny>>,
+    workload: Option<&str>,
+    mut line: Vec<String>,
+) -> PyResult<String> {
+    let (of_volume, candidates) = volumes(vec![volume])?;
     line.extend(of_volume);
     let candidate = candidates.and_then(|mut candidates| candidates.pop());
     match (trace, workload) {
@@ -173,4 +207,28 @@ pub fn run(
             Err(UsageError::new_err(format!("run: found {found}, expected one of them")))
         }
     }
+}
+
+/// Cuts the power of a volume again and again, as `seekless lab explore` does; the JSON of what was found.
+#[pyfunction]
+#[pyo3(signature = (volume, *, policies=None, layers=None, **options))]
+pub fn explore(
+    py: Python<'_>,
+    volume: &Bound<'_, PyAny>,
+    policies: Option<&Bound<'_, PyDict>>,
+    layers: Option<&Bound<'_, PyDict>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<String> {
+    let mut line = words::options(options)?;
+    let given = Given::of(volume)?;
+    if let Given::Layer(name) = given {
+        let why = format!("explore: found the layer {name}, expected a volume file or a dictionary");
+        return Err(UsageError::new_err(why));
+    }
+    Own::of(policies, layers)?.with(|| {
+        let (of_volume, candidates) = volumes(vec![given])?;
+        line.extend(of_volume);
+        let volume = candidates.and_then(|mut candidates| candidates.pop()).map(|candidate| candidate.volume);
+        json::text(&signals::detached(py, |_| scripted::explore(volume, &line))?)
+    })
 }

@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
 use crate::errors::UsageError;
 
 /// Options that are about output or are arguments of their own.
-const REFUSED: [&str; 13] = [
+const REFUSED: [&str; 18] = [
     "help",
     "version",
     "json",
@@ -23,6 +23,11 @@ const REFUSED: [&str; 13] = [
     "trace",
     "output",
     "layer",
+    "script",
+    "save",
+    "history",
+    "junit",
+    "for",
 ];
 
 /// The words of keyword arguments.

@@ -82,6 +82,28 @@ fn the_laboratory_has_the_results_of_the_program() {
 }
 
 #[test]
+fn policies_in_python_have_the_results_of_compiled_ones() {
+    run_tests("test_policies.py");
+}
+
+#[test]
+fn layers_in_python_are_layers() {
+    run_tests("test_layers.py");
+}
+
+#[test]
+fn notebooks_run() {
+    let Some(python) = python() else { return };
+    let folder = package();
+    let libraries = "import ipykernel, nbclient, nbformat, polars";
+    if !run(&python, folder.path(), &["-c", libraries]).status.success() {
+        eprintln!("skipped: no ipykernel, nbclient or polars here");
+        return;
+    }
+    run_tests("test_notebooks.py");
+}
+
+#[test]
 fn ray_has_the_results_of_the_program() {
     run_tests("test_ray.py");
 }
@@ -91,8 +113,24 @@ fn signals_end_what_runs() {
     run_tests("test_signals.py");
 }
 
-#[test]
-fn the_examples_of_the_page_run_in_order() {
+/// The blocks of a page as a session of Python; classes, which are shown as `python`, are typed in.
+fn session(page: &str, classes: bool) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let typed = |code: &str| {
+        let prompts = [">>> "].into_iter().chain(std::iter::repeat("... "));
+        let lines = code.lines().zip(prompts).flat_map(|(line, prompt)| [prompt, line, "\n"]);
+        lines.collect::<String>()
+    };
+    let shown = blocks.filter_map(|block| match block.split_once('\n')? {
+        ("pycon", session) => Some(format!("{session}\n")),
+        ("python", code) if classes => Some(typed(code)),
+        _ => None,
+    });
+    shown.collect()
+}
+
+fn run_examples(page: &str, classes: bool) {
     let Some(python) = python() else { return };
     let package = package();
     let libraries = "import polars, pyarrow, duckdb";
@@ -100,16 +138,28 @@ fn the_examples_of_the_page_run_in_order() {
         eprintln!("skipped: no polars, pyarrow or duckdb here");
         return;
     }
-    let page = std::fs::read_to_string(root().join("docs/book/python.md")).unwrap();
-    let blocks: Vec<&str> =
-        page.split("\n```pycon\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
+    let blocks = session(page, classes);
     assert!(blocks.len() > 8, "only {} examples", blocks.len());
     let folder = tempfile::Builder::new().prefix("page").tempdir().unwrap();
     std::os::unix::fs::symlink(root().join("data"), folder.path().join("data")).unwrap();
-    std::fs::write(folder.path().join("python.txt"), blocks.join("\n\n")).unwrap();
+    std::fs::write(folder.path().join("python.txt"), blocks.join("\n")).unwrap();
     let mut command = Command::new(&python);
-    command.args(["-m", "doctest", "python.txt"]).current_dir(folder.path());
+    command.args(["-m", "doctest", "-o", "ELLIPSIS", "python.txt"]).current_dir(folder.path());
     expect_success(&command.env("PYTHONPATH", package.path()).output().unwrap());
+}
+
+#[test]
+fn the_examples_of_the_page_run_in_order() {
+    run_examples("docs/book/python.md", false);
+}
+
+#[test]
+fn the_examples_of_classes_run_in_order() {
+    let page = "docs/book/own-python.md";
+    run_examples(page, true);
+    let policy = &session(page, true)[1];
+    let lines = policy.lines().filter(|line| line.trim() != "...").count();
+    assert!(lines <= 15 && policy.starts_with(">>> class Lip"), "{lines} lines: {policy}");
 }
 
 #[test]
@@ -142,4 +192,48 @@ share: float = trace.stats(intervals=3)['reads'] / requests
 compared: seekless.Comparison = seekless.compare(['none', {'component': {}}], trace=trace, bopt='1GiB')
 columns: list[str] = compared.phases.column_names
 place: int = seekless.Drive('wd-re3-1tb').position(0)['cylinder']
+
+
+class First:
+    decisions = 64
+
+    def __init__(self, pages: int) -> None:
+        self.pages: dict[int, None] = {}
+
+    def insert(self, page: int) -> None:
+        self.pages[page] = None
+
+    def hit(self, page: int) -> None:
+        pass
+
+    def remove(self, page: int) -> None:
+        del self.pages[page]
+
+    def evict(self) -> int | None:
+        page = next(iter(self.pages), None)
+        if page is not None:
+            del self.pages[page]
+        return page
+
+
+class Twice:
+    devices = ('copy',)
+
+    def __init__(self, below: seekless.Device, copy: seekless.Device, least: int = 1) -> None:
+        self.both = (below, copy)
+
+    async def read(self, start: int, sectors: int) -> seekless.Data:
+        first = await self.both[0].read(start, sectors)
+        return seekless.Data.join([first.cut(0, 1), first.cut(1, sectors - 1)])
+
+    async def write(self, start: int, data: seekless.Data) -> None:
+        await seekless.together(*(device.write(start, data) for device in self.both))
+
+    def flush(self) -> seekless.Request[None]:
+        return self.both[0].flush()
+
+
+rows = seekless.hits(trace, policies={'first': First}, policy=['lru', 'first'])
+run: seekless.Result = seekless.run('twice', workload='random', layers={'twice': Twice})
+lost: str | None = seekless.explore('twice.toml', layers={'twice': Twice}, states=100)['finding']
 ";

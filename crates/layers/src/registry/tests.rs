@@ -166,3 +166,28 @@ fn a_layer_is_not_called_like_another() {
     assert_eq!(find("later").map(|entry| entry.name), Some("later"));
     assert!(refused(&ONE).contains("second list"));
 }
+
+#[test]
+fn a_layer_that_is_given_is_known_as_long_as_the_work_lasts() {
+    static SPLIT: Entry = Entry {
+        given: Some(&|below, options| find("split").unwrap().build(below, &options)),
+        ..Entry::new("mine", "splits", |_, _| unreachable!("a given layer is built by what it is given with"))
+    };
+    assert!(find("mine").is_none());
+    with(&[&SPLIT], || {
+        assert_eq!(all().filter(|entry| entry.name == "mine").count(), 1);
+        let taken = with(&[&SPLIT], || ()).unwrap_err();
+        assert!(taken.to_string().contains("two layers named 'mine'"), "{taken}");
+        Runtime::new(1).run(async {
+            let over: Rc<dyn BlockDevice> =
+                Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+            let devices = std::collections::BTreeMap::new();
+            let below = Below { over: vec![over], devices, create: true, timing_only: false };
+            let built = find("mine").unwrap().build(below, &toml::Table::new()).await.unwrap();
+            assert_eq!(built.layer.counters()[0].0, "parts");
+        })
+    })
+    .unwrap()
+    .unwrap();
+    assert!(find("mine").is_none());
+}

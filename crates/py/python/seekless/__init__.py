@@ -10,11 +10,16 @@ bytes, sectors have 512. Options are those of the program's command line, with `
 ``--bopt 1GiB``. Errors are of the kinds of :class:`SeeklessError`, with the program's words.
 """
 
-from ._results import Comparison, Figure, Result, compare, figure, run
+from ._layer import Device, Event, IoError, Layer, Request, sleep_ns, together
+from ._policy import Policy
+from ._results import Comparison, Figure, Result, compare, explore, figure, hits, run
 from ._seekless import (
+    Data,
     Drive,
     DriveError,
+    LayerError,
     Page,
+    PolicyError,
     SeeklessError,
     Table,
     Trace,
@@ -24,15 +29,26 @@ from ._seekless import (
     WorkloadError,
     __version__,
     drives,
+    edge,
+    now_ns,
     read,
 )
 
 __all__ = [
     "Comparison",
+    "Data",
+    "Device",
     "Drive",
     "DriveError",
+    "Event",
     "Figure",
+    "IoError",
+    "Layer",
+    "LayerError",
     "Page",
+    "Policy",
+    "PolicyError",
+    "Request",
     "Result",
     "SeeklessError",
     "Table",
@@ -44,7 +60,13 @@ __all__ = [
     "__version__",
     "compare",
     "drives",
+    "edge",
+    "explore",
     "figure",
+    "hits",
+    "now_ns",
     "read",
     "run",
+    "sleep_ns",
+    "together",
 ]

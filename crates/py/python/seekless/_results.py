@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from . import _seekless
+from ._layer import Layer
+from ._policy import Policy
 from ._seekless import Page, Table, Trace
 
 StrPath: TypeAlias = str | PathLike[str]
@@ -17,6 +19,10 @@ Volume: TypeAlias = StrPath | Mapping[str, Any]
 """A layer's name (``none`` for no layer), the path of a volume file, or the keys of one as a dictionary."""
 TraceLike: TypeAlias = Trace | StrPath | Sequence[StrPath]
 """A trace that was read, or the files of one."""
+Policies: TypeAlias = Mapping[str, Callable[[int], Policy]]
+"""Eviction policies by name: classes, whose objects are made with the number of pages of a cache."""
+Layers: TypeAlias = Mapping[str, Callable[..., Layer]]
+"""Layers by name: classes, whose objects are made with the device below and the options of a volume file."""
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -141,25 +147,71 @@ class Figure(dict[str, Any]):
 _LISTS = ("drives", "columns", "more", "paper", "notes")
 
 
-def compare(volumes: Volume | Iterable[Volume], *, trace: TraceLike, **options: Any) -> Comparison:
+def compare(
+    volumes: Volume | Iterable[Volume],
+    *,
+    trace: TraceLike,
+    policies: Policies | None = None,
+    layers: Layers | None = None,
+    **options: Any,
+) -> Comparison:
     """Compare volumes on a trace in virtual time; the first is the base.
 
     Volumes are names of layers (a single one is compared with the bare drive), or paths or dictionaries of volume
     files. Options are those of ``seekless lab compare``: ``drive``, ``bopt``, ``reconfigure``, ``bounds`` and so on.
-    Ctrl-C ends it within a second.
+    Caches know the policies by their names, as ``policy = "mine"`` of the layer ``cache``, and volumes the layers; see
+    :class:`Policy` and :class:`Layer`. Ctrl-C ends it within a second.
     """
-    return Comparison(_seekless.compare(volumes, trace=trace, **options))
+    own = {"policies": _dictionary(policies), "layers": _dictionary(layers)}
+    return Comparison(_seekless.compare(volumes, trace=trace, **own, **options))
 
 
 def run(
-    volume: Volume, *, trace: TraceLike | None = None, workload: str | None = None, **options: Any
+    volume: Volume,
+    *,
+    trace: TraceLike | None = None,
+    workload: str | None = None,
+    policies: Policies | None = None,
+    layers: Layers | None = None,
+    **options: Any,
 ) -> Result:
     """Run a trace or a workload (``"oltp:mpl=20"``) on a volume in virtual time.
 
     The volume is the name of a layer, or the path or dictionary of a volume file. Options are those of ``seekless lab
-    run``: ``drive``, ``requests``, ``size``, ``reads`` and so on. Ctrl-C ends it within a second.
+    run``: ``drive``, ``requests``, ``size``, ``reads`` and so on. Policies and layers are as in :func:`compare`. Ctrl-C
+    ends it within a second.
     """
-    return Result(json.loads(_seekless.run(volume, trace=trace, workload=workload, **options)))
+    own = {"policies": _dictionary(policies), "layers": _dictionary(layers)}
+    return Result(json.loads(_seekless.run(volume, trace=trace, workload=workload, **own, **options)))
+
+
+def explore(
+    volume: Volume, *, policies: Policies | None = None, layers: Layers | None = None, **options: Any
+) -> dict[str, Any]:
+    """Cut the power of a volume at critical moments, and fail its requests; check what a restart finds.
+
+    The volume is the path or dictionary of a volume file; its components become memory that loses power. Options are
+    those of ``seekless lab explore``: ``states``, ``requests``, ``workload``, ``seed`` and so on. Policies and layers
+    are as in :func:`compare`. The dictionary is that of ``--json``: ``finding`` is the promise that is broken, or None;
+    ``reduced`` and ``script`` are the few requests that it takes. Ctrl-C ends it within a second.
+    """
+    own = {"policies": _dictionary(policies), "layers": _dictionary(layers)}
+    explored: dict[str, Any] = json.loads(_seekless.explore(volume, **own, **options))
+    return explored
+
+
+def hits(trace: TraceLike, *, policies: Policies | None = None, **options: Any) -> list[dict[str, Any]]:
+    """Play a trace through caches without a disk: one for each policy and size.
+
+    Options are those of ``seekless lab hits``: ``policy``, a list of names (all unless given, with those of
+    ``policies``), and ``size``, a list of sizes. The dictionaries are those of ``--json``: ``hits`` and ``accesses``
+    count pages of 4 KiB, ``bytes`` is the size of the cache. Ctrl-C ends it within a second.
+    """
+    return _seekless.hits(trace, policies=_dictionary(policies), **options)
+
+
+def _dictionary(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if given is None else dict(given)
 
 
 def figure(name: str, *, trace: TraceLike | None = None, **options: Any) -> Figure:

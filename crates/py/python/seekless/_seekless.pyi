@@ -5,10 +5,14 @@ from os import PathLike
 from typing import Any, Literal, TypeAlias, TypedDict, final
 
 __all__ = [
+    "Bell",
     "Compared",
+    "Data",
     "Drive",
     "DriveError",
+    "LayerError",
     "Page",
+    "PolicyError",
     "SeeklessError",
     "Table",
     "Trace",
@@ -19,7 +23,11 @@ __all__ = [
     "__version__",
     "compare",
     "drives",
+    "edge",
+    "explore",
     "figure",
+    "hits",
+    "now_ns",
     "program",
     "read",
     "run",
@@ -48,6 +56,12 @@ class VolumeError(SeeklessError):
 class WorkloadError(SeeklessError):
     """A workload that does not exist, or invalid options."""
 
+class PolicyError(SeeklessError):
+    """An eviction policy in Python that raises, or chooses what cannot be evicted."""
+
+class LayerError(SeeklessError):
+    """A layer in Python that raises, does not answer, or answers what does not fit."""
+
 class _Position(TypedDict):
     cylinder: int
     head: int
@@ -70,6 +84,26 @@ class Page:
     def html(self) -> str: ...
     def save(self, path: _Path) -> None: ...
     def _repr_html_(self) -> str: ...
+
+@final
+class Data:
+    def __new__(cls, bytes: bytes) -> Data: ...
+    @staticmethod
+    def join(parts: Sequence[Data]) -> Data: ...
+    @property
+    def sectors(self) -> int: ...
+    @property
+    def is_hollow(self) -> bool: ...
+    def cut(self, first: int, sectors: int) -> Data: ...
+    def __bytes__(self) -> bytes: ...
+
+@final
+class Bell:
+    def __new__(cls) -> Bell: ...
+    @property
+    def rung(self) -> bool: ...
+    def ring(self) -> None: ...
+    def silence(self) -> None: ...
 
 @final
 class Compared:
@@ -131,9 +165,34 @@ def read(
     latencies: bool = True,
 ) -> Trace: ...
 def drives() -> list[str]: ...
-def compare(volumes: Any, *, trace: Trace | _Paths, **options: Any) -> Compared: ...
-def run(
-    volume: Any, *, trace: Trace | _Paths | None = None, workload: str | None = None, **options: Any
+def compare(
+    volumes: Any,
+    *,
+    trace: Trace | _Paths,
+    policies: dict[str, Any] | None = None,
+    layers: dict[str, Any] | None = None,
+    **options: Any,
+) -> Compared: ...
+def edge(name: str) -> None: ...
+def explore(
+    volume: Any,
+    *,
+    policies: dict[str, Any] | None = None,
+    layers: dict[str, Any] | None = None,
+    **options: Any,
 ) -> str: ...
+def now_ns() -> int: ...
+def run(
+    volume: Any,
+    *,
+    trace: Trace | _Paths | None = None,
+    workload: str | None = None,
+    policies: dict[str, Any] | None = None,
+    layers: dict[str, Any] | None = None,
+    **options: Any,
+) -> str: ...
+def hits(
+    trace: Trace | _Paths, *, policies: dict[str, Any] | None = None, **options: Any
+) -> list[dict[str, Any]]: ...
 def figure(name: str, *, trace: Trace | _Paths | None = None, **options: Any) -> tuple[str, str]: ...
 def program(by: Sequence[str], file: str, words: Sequence[str]) -> int: ...

@@ -5,11 +5,13 @@
 //! policy remembers at most about as many evicted pages as it has resident ones.
 
 mod arc;
+pub mod batched;
 mod clock;
 mod drop_when_read;
 mod evicted;
 mod ghost;
 mod lru;
+pub mod outside;
 mod queue;
 mod s3_fifo;
 mod sieve;
@@ -19,7 +21,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use seekless_core::names::perhaps;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use ghost::Ghost;
 pub use queue::Queue;
@@ -65,34 +68,29 @@ pub trait Policy {
 }
 
 /// The policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// The page used longest ago.
     #[default]
-    #[serde(rename = "lru")]
     Lru,
     /// First in, first out, with a second chance for pages used since (Corbató, 1968).
-    #[serde(rename = "clock")]
     Clock,
     /// A queue for new pages, and LRU for those accessed again after it (Johnson and Shasha, VLDB 1994).
-    #[serde(rename = "2q")]
     TwoQ,
     /// Recency and frequency, balanced by hits of evicted pages (Megiddo and Modha, FAST 2003).
-    #[serde(rename = "arc")]
     Arc,
     /// Three queues: a small one for new pages, the main one, and one of evicted pages (Yang et al., SOSP 2023).
-    #[serde(rename = "s3-fifo")]
     S3Fifo,
     /// A queue whose hand passes over used pages and leaves them in place (Zhang et al., NSDI 2024).
-    #[serde(rename = "sieve")]
     Sieve,
     /// A page leaves as soon as a client has read it (IOLab, section 5.3).
-    #[serde(rename = "drop-when-read")]
     DropWhenRead,
+    /// One that the program gives for a piece of work, by its name: see [`outside`].
+    Outside(&'static str),
 }
 
 impl Kind {
-    /// All policies, with their names in options.
+    /// The policies of this crate, with their names in options.
     pub const ALL: [(Kind, &str); 7] = [
         (Kind::Lru, "lru"),
         (Kind::Clock, "clock"),
@@ -102,6 +100,12 @@ impl Kind {
         (Kind::Sieve, "sieve"),
         (Kind::DropWhenRead, "drop-when-read"),
     ];
+
+    /// Those of this crate, and those that are given now.
+    pub fn known() -> Vec<(Kind, &'static str)> {
+        let given = outside::names().into_iter().map(|name| (Kind::Outside(name), name));
+        Kind::ALL.into_iter().chain(given).collect()
+    }
 
     /// A policy for a cache of this many pages.
     pub fn build(self, pages: u64) -> Box<dyn Policy> {
@@ -113,14 +117,19 @@ impl Kind {
             Kind::S3Fifo => Box::new(s3_fifo::S3Fifo::new(pages)),
             Kind::Sieve => Box::new(sieve::Sieve::default()),
             Kind::DropWhenRead => Box::new(drop_when_read::DropWhenRead::default()),
+            // It is given still where its name was read; a cache that is built later was refused.
+            Kind::Outside(name) => outside::make(name, pages).unwrap_or_else(|| Kind::Lru.build(pages)),
         }
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Kind::ALL.iter().find(|(kind, _)| kind == self).map_or("", |(_, name)| name);
-        f.write_str(name)
+        let name = Kind::ALL.iter().find(|(kind, _)| kind == self).map(|(_, name)| *name);
+        f.write_str(match self {
+            Kind::Outside(name) => name,
+            _ => name.unwrap_or_default(),
+        })
     }
 }
 
@@ -128,12 +137,24 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Kind, String> {
-        let found = Kind::ALL.iter().find(|(_, name)| *name == text);
-        let names = || Kind::ALL.map(|(_, name)| name).join(", ");
-        found.map(|(kind, _)| *kind).ok_or_else(|| {
-            let perhaps = perhaps(text, Kind::ALL.map(|(_, name)| name));
-            format!("found '{text}', expected one of {}{perhaps}", names())
+        let known = Kind::known();
+        known.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind).ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
+            let perhaps = perhaps(text, names.iter().copied());
+            format!("found '{text}', expected one of {}{perhaps}", names.join(", "))
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

@@ -65,6 +65,7 @@ impl Reference {
             Kind::S3Fifo => self.s3_fifo(c, page),
             Kind::Sieve => self.sieve(c, page),
             Kind::DropWhenRead => self.drop_when_read(c, page, by),
+            Kind::Outside(name) => unreachable!("{name} has no reference"),
         }
     }
 

@@ -1,0 +1,45 @@
+"""The notebooks run from their first cell to the last, in a kernel of Jupyter, and are kept without their output."""
+
+import json
+import unittest
+from pathlib import Path
+
+try:
+    import ipykernel  # noqa: F401
+    import nbformat
+    import polars  # noqa: F401
+    from nbclient import NotebookClient
+except ImportError as missing:
+    raise unittest.SkipTest(f"skipped: no {missing.name} here") from missing
+
+NOTEBOOKS = sorted(Path("docs/notebooks").glob("*.ipynb"))
+
+
+class Notebooks(unittest.TestCase):
+    def test_every_cell_runs(self):
+        self.assertTrue(NOTEBOOKS)
+        for path in NOTEBOOKS:
+            with self.subTest(path.name):
+                notebook = nbformat.read(path, as_version=4)
+                # An error in a cell is raised.
+                NotebookClient(notebook, timeout=120, resources={"metadata": {"path": "."}}).execute()
+                results = [
+                    output
+                    for cell in notebook.cells
+                    if cell.cell_type == "code"
+                    for output in cell.outputs
+                    if output.output_type == "execute_result"
+                ]
+                self.assertTrue(any("text/html" in output.data for output in results))
+                for output in results:
+                    self.assertIn("text/plain", output.data)
+
+    def test_no_output_is_kept(self):
+        for path in NOTEBOOKS:
+            for cell in json.loads(path.read_text("utf-8"))["cells"]:
+                self.assertFalse(cell.get("outputs"), path)
+                self.assertIsNone(cell.get("execution_count"), path)
+
+
+if __name__ == "__main__":
+    unittest.main()
