@@ -10,7 +10,7 @@ macro_rules! files {
 }
 
 /// In the order of their names.
-const FILES: [(&str, &str); 31] = files![
+const FILES: [(&str, &str); 32] = files![
     "fujitsu-mhz2120bh",
     "hgst-ultrastar-7k8-8tb",
     "hp-c2247a-disksim",
@@ -38,6 +38,7 @@ const FILES: [(&str, &str); 31] = files![
     "seagate-exos-2x18-18tb",
     "seagate-exos-x20-20tb",
     "seagate-st2000dm006",
+    "seagate-st2000dm006-2",
     "wd-re3-1tb",
     "wd2500aaks",
     "wd360gd",
