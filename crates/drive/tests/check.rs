@@ -39,6 +39,14 @@ fn the_drive_that_was_not_fitted_is_off_by_as_much_as_ever() {
 }
 
 #[test]
+fn what_a_drive_was_fitted_to_it_gives() {
+    for one in compare(&known().unwrap(), None).unwrap() {
+        println!("{}, {}: {:.4} {}", one.drive, one.what, one.ours, one.unit);
+        assert!(one.used == Use::Predicted || one.off_pct.abs() < 15.0, "{one:?}");
+    }
+}
+
+#[test]
 fn a_job_counts_what_it_did() {
     let model = Model::find("wd-re3-1tb").unwrap();
     let flush = |after, further| Job::Flush { after, further }.on(&model).unwrap().figure(Figure::MeanMs);
