@@ -247,7 +247,7 @@ fn figures(shown: &Shown) -> String {
     let mapping = toml::Value::try_from(spec.layout.mapping).ok();
     let mut mapping = mapping.as_ref().and_then(toml::Value::as_str).unwrap_or_default().to_owned();
     if spec.layout.band_cylinders > 0 {
-        mapping += &format!(", {} cylinders", spec.layout.band_cylinders);
+        mapping = format!("{mapping}, {} cylinders", spec.layout.band_cylinders);
     }
     let bus = spec.bus_sector_us();
     let in_sectors = |value: u32| size(u64::from(value) * SECTOR_BYTES);
