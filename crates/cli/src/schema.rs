@@ -73,6 +73,7 @@ printed! {
     "advise", "advise": advise::Advice;
     "demo", "demo": demo::Output<'_>;
     "drive-calibrate", "drive calibrate": drive::calibrate::Calibrated<'_>;
+    "drive-check", "drive check": drive::check::Checked;
     "drive-fit", "drive fit": drive::fit::Output;
     "drive-import", "drive import": drive::import::Summary<'_>;
     "drive-list", "drive list (each)": drive::show::Listed;

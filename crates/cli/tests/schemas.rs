@@ -35,12 +35,13 @@ fn what_commands_print_fits_their_schemas() {
     let sweep = format!("traces = '{load}'\nvolumes = '{volume}'\n");
     let sweep = file("schemas-sweep.toml", sweep.as_bytes());
     let (page, converted) = (file("schemas.html", b""), file("schemas.csv", b""));
-    let commands: [(&[&str], &str); 19] = [
+    let commands: [(&[&str], &str); 20] = [
         (&["trace", "info", SMALL], "trace-info"),
         (&["trace", "info", "--formats"], "trace-formats"),
         (&["trace", "stats", SMALL], "trace-stats"),
         (&["trace", "report", &load, "-o", &page, "--force"], "trace-report"),
         (&["trace", "convert", &load, "-o", &converted, "--to", "blkreplay", "--force"], "trace-convert"),
+        (&["drive", "check", "hgst-ultrastar-7k8-8tb"], "drive-check"),
         (&["drive", "list"], "drive-list"),
         (&["drive", "show", "wd2500aaks"], "drive-show"),
         (&["drive", "show", "intel-x25-v"], "drive-show-flash"),

@@ -2,6 +2,7 @@
 //! performing it, and simulated by components that obey the model.
 
 pub mod calibrate;
+pub mod check;
 pub mod component;
 pub mod device_model;
 pub mod disk;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, Nanos, Ticket, Zeroes};
 use seekless_drive::scheduler::Policy;
-use seekless_drive::spec::{SeekCurve, Spec, find};
+use seekless_drive::spec::{RetrySpec, SeekCurve, Spec, find};
 use seekless_drive::{FlashSpec, Model, QueueOptions, Simulated, simulated};
 
 fn disk(name: &str, change: impl FnOnce(&mut Spec)) -> Model {
@@ -64,6 +64,21 @@ fn drives() -> Vec<(&'static str, Model)> {
         ("one track, written behind", written(disk("wd2500aaks", tiny))),
         ("buffer of a sector", written(disk("wd-re3-1tb", |spec| spec.cache.write_buffer_sectors = 1))),
         ("buffer of 100 sectors", written(disk("wd-re3-1tb", |spec| spec.cache.write_buffer_sectors = 100))),
+        (
+            "a buffer of two ranges, in turn",
+            written(disk("wd-re3-1tb", |spec| {
+                (spec.cache.write_buffer_ranges, spec.cache.destage_overtakes) = (2, 1);
+                (spec.queue.overtakes, spec.queue.starvation_ms) = (1, 0.001);
+            })),
+        ),
+        (
+            "every access retried, a window of one, bands of a cylinder",
+            written(disk("seagate-st2000dm006-2", |spec| {
+                (spec.cache.destage_window, spec.queue.window, spec.layout.band_cylinders) = (1, 1, 1);
+                spec.cache.destage_starvation_ms = 1e-6;
+                spec.retries = Some(RetrySpec { share: 1.0, revolutions: 3, seed: u64::from(u32::MAX) });
+            })),
+        ),
         (
             "no buffer",
             written(disk("wd-re3-1tb", |spec| {

@@ -32,10 +32,15 @@ const SPARINGS: [Sparing; 9] = [
 type Made = (u32, u32, u32, u32, Vec<u64>, Vec<(u64, u64)>);
 
 /// A small drive, if slips and spares are consistent.
-fn drive(mapping: usize, sparing: usize, zones: &[Made]) -> Option<Spec> {
+fn drive(mapping: usize, band: u32, sparing: usize, zones: &[Made]) -> Option<Spec> {
     let mut spec = find("quantum-atlas-10k").unwrap();
     spec.heads = 3;
-    spec.layout = LayoutSpec { mapping: MAPPINGS[mapping], sparing: SPARINGS[sparing], range_cylinders: 2 };
+    spec.layout = LayoutSpec {
+        mapping: MAPPINGS[mapping],
+        band_cylinders: if MAPPINGS[mapping].by_surface() { band } else { 0 },
+        sparing: SPARINGS[sparing],
+        range_cylinders: 2,
+    };
     spec.zone = zones
         .iter()
         .map(|(cylinders, per_track, spares, front, slips, remaps)| Zone {
@@ -63,13 +68,14 @@ proptest! {
     #[test]
     fn sectors_and_places_are_inverses(
         mapping in 0..5_usize,
+        band in 0..5_u32,
         sparing in 0..9_usize,
         zones in vec(
             (1..7_u32, 6..20_u32, 0..4_u32, 0..5_u32, vec(0..60_u64, 0..3), vec((0..60_u64, 60..120_u64), 0..2)),
             1..3,
         ),
     ) {
-        let Some(spec) = drive(mapping, sparing, &zones) else { return Ok(()) };
+        let Some(spec) = drive(mapping, band, sparing, &zones) else { return Ok(()) };
         let mechanics = Mechanics::new(&spec);
         let layout = Layout::new(&spec, mechanics.revolution().0);
         let mut places = BTreeSet::new();
@@ -104,4 +110,30 @@ proptest! {
         let (took, _) = mechanics.access(&layout, Head::default(), seekless_core::Nanos(0), all, false);
         prop_assert!(took.transfer.0 > 0);
     }
+}
+
+#[test]
+fn a_band_is_filled_surface_by_surface_before_the_next() {
+    let mut spec = find("quantum-atlas-10k").unwrap();
+    spec.heads = 2;
+    spec.layout = LayoutSpec { mapping: Mapping::SurfaceSerpentine, band_cylinders: 3, ..spec.layout };
+    spec.layout.sparing = Sparing::None;
+    let zone =
+        Zone { cylinders: 5, sectors_per_track: 10, track_skew: 1.0, cylinder_skew: 2.0, ..Zone::default() };
+    (spec.zone, spec.sectors) = (vec![zone], 100);
+    let spec = parse("made", &toml::to_string(&spec).unwrap()).unwrap();
+    let layout = Layout::new(&spec, 6_000_000);
+    let tracks: Vec<(u64, u64)> = (0..10)
+        .map(|track| layout.position(Lba(track * 10)))
+        .map(|place| (place.cylinder, place.head))
+        .collect();
+    let expected = [(0, 0), (1, 0), (2, 0), (2, 1), (1, 1), (0, 1), (3, 0), (4, 0), (4, 1), (3, 1)];
+    assert_eq!(tracks, expected);
+    // Skews: 2 for each step of the arm, 1 where only the head changes.
+    let angles = [0, 2, 4, 5, 7, 9, 11, 13, 14, 16].map(|sectors| sectors % 10 * 600_000);
+    let found = (0..10).map(|track| layout.piece(Extent::new(track * 10, 1)).angle).collect::<Vec<_>>();
+    assert_eq!(found, angles);
+    let narrow = toml::to_string(&spec).unwrap().replace("surface-serpentine", "serpentine");
+    let error = parse("made", &narrow).unwrap_err().to_string();
+    assert!(error.contains("layout.band_cylinders: found 3 with this mapping, expected 0"), "{error}");
 }

@@ -182,3 +182,59 @@ fn the_time_of_a_drive_is_counted_once() {
         assert!(work.foreground.seconds() / end.seconds() > 0.99, "all of it is waited for");
     }
 }
+
+#[test]
+fn scattered_writes_fill_a_buffer_of_few_ranges_and_sequential_ones_do_not() {
+    let mut spec = buffered(8 * 1_000, Policy::Sptf);
+    spec.cache.write_buffer_ranges = 20;
+    let (mut scattered, mut sequential) = (Drive::new(&spec), Drive::new(&spec));
+    let mut rng = Lcg(4);
+    let mut times = |drive: &mut Drive, scatter: bool| {
+        let mut now = Nanos(0);
+        let mut time = |number: u64| {
+            let at = if scatter { somewhere(&mut rng, drive) } else { Extent::new(number * 8, 8) };
+            let took = drive.serve(Op::Write, at, now, false).total();
+            now += took;
+            took.0
+        };
+        (0..200).map(&mut time).collect::<Vec<_>>()
+    };
+    let took = times(&mut scattered, true);
+    assert!(took[..20].iter().all(|&took| took < MILLISECOND), "{:?}", &took[..20]);
+    assert!(
+        took[100..].iter().sum::<u64>() > 100 * MILLISECOND,
+        "the head writes one for each that is accepted"
+    );
+    let took = times(&mut sequential, false);
+    assert!(took.iter().all(|&took| took < MILLISECOND), "one range: {took:?}");
+}
+
+/// Time of a flush of 64 writes somewhere.
+fn flush_of_64(spec: &Spec) -> u64 {
+    let mut drive = Drive::new(spec);
+    let (mut rng, mut now) = (Lcg(3), Nanos(0));
+    for _ in 0..64 {
+        let at = somewhere(&mut rng, &drive);
+        now += drive.serve(Op::Write, at, now, false).total();
+    }
+    drive.serve(Op::Flush, Extent::default(), now, false).total().0
+}
+
+#[test]
+fn the_less_a_drive_may_reorder_its_buffer_the_longer_a_flush_takes() {
+    let whole = buffered(8 * 100, Policy::Sptf);
+    let with = |limit: fn(&mut Spec)| {
+        let mut spec = whole.clone();
+        limit(&mut spec);
+        flush_of_64(&spec)
+    };
+    let all = flush_of_64(&whole);
+    let four = with(|spec| spec.cache.destage_window = 4);
+    let none = with(|spec| spec.cache.destage_window = 1);
+    assert!(all * 3 < four * 2 && four * 5 < none * 4, "{all}, {four}, {none}");
+    let aged = with(|spec| spec.cache.destage_starvation_ms = 100.0);
+    let in_turn = with(|spec| spec.cache.destage_overtakes = 1);
+    assert!(all < aged && aged < none && all < in_turn && in_turn < none, "{aged}, {in_turn}");
+    let fcfs = flush_of_64(&buffered(8 * 100, Policy::Fcfs));
+    assert_eq!(fcfs, none, "in order of arrival");
+}

@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 mod calibrated;
+pub mod check;
 pub mod fit;
 pub mod flash;
 pub mod import;
@@ -26,6 +27,9 @@ pub enum Command {
     /// Compare a drive with service times measured on the real one
     #[command(after_help = validate::HELP)]
     Validate(validate::Validate),
+    /// Compare drives with figures that were measured on real ones and published
+    #[command(after_help = check::HELP)]
+    Check(check::Check),
     /// Fit a drive to service times measured on the real one
     #[command(after_help = fit::HELP)]
     Fit(fit::Fit),
@@ -41,6 +45,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Show(show) => show::show(&show),
         Command::Import(import) => import::run(&import),
         Command::Validate(validate) => validate::run(&validate),
+        Command::Check(check) => check::run(&check),
         Command::Fit(fit) => fit::run(&fit),
         Command::Calibrate(calibrate) => calibrate::run(&calibrate),
     }

@@ -231,11 +231,24 @@ fn show_text(shown: &Shown) -> String {
     out
 }
 
+/// `, of the oldest 4`, for a window that is not everything.
+fn oldest(window: u32) -> String {
+    if window == 0 { String::new() } else { format!(", of the oldest {}", count(u64::from(window))) }
+}
+
+/// The depth of the drive's own queue, and how much of it the drive reorders.
+fn commands_at_once(spec: &Spec) -> String {
+    format!("{}{}", spec.queue.depth, oldest(spec.queue.window))
+}
+
 fn figures(shown: &Shown) -> String {
     let (spec, summary) = (shown.spec, &shown.summary);
     let us = |value: f64| number(value / 1e3, 3) + " ms";
     let mapping = toml::Value::try_from(spec.layout.mapping).ok();
-    let mapping = mapping.as_ref().and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    let mut mapping = mapping.as_ref().and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    if spec.layout.band_cylinders > 0 {
+        mapping = format!("{mapping}, {} cylinders", spec.layout.band_cylinders);
+    }
     let bus = spec.bus_sector_us();
     let in_sectors = |value: u32| size(u64::from(value) * SECTOR_BYTES);
     let seeks = [summary.seek_one_us, summary.seek_third_us, summary.seek_full_us].map(millis);
@@ -258,7 +271,7 @@ fn figures(shown: &Shown) -> String {
         ("cache", "cache segments", spec.cache.segments.to_string()),
         ("", "each", in_sectors(spec.cache.segment_sectors)),
         ("", "read ahead", in_sectors(spec.cache.read_ahead_sectors)),
-        ("queue", "commands at once", spec.queue.depth.to_string()),
+        ("queue", "commands at once", commands_at_once(spec)),
     ];
     let mut table = Table::new(&["figure", ">value", "source"]);
     for (key, name, value) in rows {
@@ -266,7 +279,14 @@ fn figures(shown: &Shown) -> String {
     }
     if spec.cache.write_buffer_sectors > 0 {
         let on = if spec.cache.write_back == WriteBack::All { "" } else { "off; " };
-        table.row(["write cache", &format!("{on}{}", in_sectors(spec.cache.write_buffer_sectors)), ""]);
+        let size = in_sectors(spec.cache.write_buffer_sectors);
+        let order = oldest(spec.cache.destage_window);
+        table.row(["write cache", &format!("{on}{size}{order}"), ""]);
+    }
+    if let Some(retries) = &spec.retries {
+        let share = number(retries.share * 100.0, 2);
+        let value = format!("{share} %, up to {} revolutions", retries.revolutions);
+        table.row(["retries", &value, source(spec, "retries")]);
     }
     if spec.actuators > 1 {
         table.row(["actuators", &spec.actuators.to_string(), source(spec, "actuators")]);

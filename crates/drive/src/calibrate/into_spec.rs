@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::calibration::{Calibration, MeasuredZone};
 use crate::disk::Drive;
 use crate::spec::{
-    BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, QueueSpec, ReadAhead, SeekCurve, Sparing, Spec,
-    Zone,
+    BusSpec, CacheSpec, CommandSpec, LayoutSpec, QueueSpec, ReadAhead, SeekCurve, Sparing, Spec, Zone,
 };
 
 /// Granularity of the water mark: parts of a read tried.
@@ -40,6 +39,7 @@ impl Calibration {
             heads: self.heads.unwrap_or(1) as u32,
             actuators: 1,
             queue: QueueSpec::default(),
+            retries: None,
             shingled: None,
             power: None,
             write_seek: None,
@@ -140,7 +140,7 @@ impl Calibration {
     fn layout_spec(&self) -> LayoutSpec {
         let range = self.range();
         let sparing = if range.is_some() { Sparing::Range } else { Sparing::Zone };
-        LayoutSpec { mapping: Mapping::Cylinder, sparing, range_cylinders: range.unwrap_or(1) as u32 }
+        LayoutSpec { sparing, range_cylinders: range.unwrap_or(1) as u32, ..LayoutSpec::default() }
     }
 
     fn cache_spec(&self) -> CacheSpec {

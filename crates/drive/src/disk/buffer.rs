@@ -1,26 +1,28 @@
 //! The write buffer: acknowledged writes that wait in the drive's memory to be destaged.
 //!
 //! Invariants: ranges do not overlap, and are not adjacent if writes are combined; their total size is at most the
-//! capacity.
+//! capacity. A write is accepted while there are fewer ranges than the most; one that splits another may add two.
 
 use std::collections::BTreeMap;
 
 use seekless_core::{Extent, Lba, Nanos};
 
-use crate::scheduler::{Moment, Place, Policy, Positioning, Waiter, Waiting};
+use crate::scheduler::{Moment, Place, Positioning, Waiter, Window};
 use crate::spec::{CacheSpec, WriteBack};
 
 /// The write buffer of a drive; a capacity of zero disables it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WriteBuffer {
     capacity: u64,
-    /// Above this many sectors the head destages rather than idles.
+    /// Most ranges.
+    most_ranges: usize,
+    /// Above this many sectors, or ranges, the head destages rather than idles.
     threshold: u64,
+    range_threshold: usize,
     combine: bool,
-    order: Policy,
     /// By first sector: the end, and its queue entry.
     ranges: BTreeMap<u64, (u64, Waiter)>,
-    waiting: Waiting,
+    waiting: Window,
     sectors: u64,
     arrivals: u64,
 }
@@ -30,13 +32,15 @@ impl WriteBuffer {
     pub fn new(spec: &CacheSpec) -> WriteBuffer {
         let there = spec.write_back == WriteBack::All;
         let capacity = if there { u64::from(spec.write_buffer_sectors) } else { 0 };
+        let most_ranges = if spec.write_buffer_ranges == 0 { u32::MAX } else { spec.write_buffer_ranges };
         WriteBuffer {
             capacity,
+            most_ranges: most_ranges as usize,
             threshold: (capacity as f64 * spec.destage_threshold) as u64,
+            range_threshold: (f64::from(most_ranges) * spec.destage_threshold) as usize,
             combine: spec.combine_writes,
-            order: spec.destage_order,
             ranges: BTreeMap::new(),
-            waiting: Waiting::new(&*spec.destage_order.scheduler()),
+            waiting: Window::new(spec.destage_order, spec.destage_limits()),
             sectors: 0,
             arrivals: 0,
         }
@@ -54,17 +58,17 @@ impl WriteBuffer {
 
     /// Whether it holds so much that the head should destage now.
     pub fn over_threshold(&self) -> bool {
-        self.sectors > self.threshold
+        self.sectors > self.threshold || self.ranges.len() > self.range_threshold
     }
 
     /// Whether there is room for `sectors` more.
     pub fn has_room(&self, sectors: u64) -> bool {
-        self.sectors + sectors <= self.capacity
+        self.sectors + sectors <= self.capacity && self.ranges.len() < self.most_ranges
     }
 
     /// Whether the destage order depends on the head's position.
     pub fn by_position(&self) -> bool {
-        self.order.scheduler().by_position()
+        self.waiting.by_position()
     }
 
     /// Whether one range holds all of `at`.
@@ -129,9 +133,9 @@ impl WriteBuffer {
     }
 
     /// The start of the range to destage next, for a head after sector `head`.
-    pub fn next(&self, now: Nanos, head: Lba, drive: Option<&dyn Positioning>) -> Option<u64> {
+    pub fn next(&mut self, now: Nanos, head: Lba, drive: Option<&dyn Positioning>) -> Option<u64> {
         let moment = Moment { now, head, arrived_before: u64::MAX, drive };
-        self.order.scheduler().next(&self.waiting, &moment).map(|slot| slot as u64)
+        self.waiting.next(&moment).map(|slot| slot as u64)
     }
 }
 

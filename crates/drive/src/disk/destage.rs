@@ -43,15 +43,16 @@ impl Drive {
     /// Destages one range as soon after `from` as the head is free; returns when it is on the media.
     fn destage_one(&mut self, from: Nanos) -> Nanos {
         let free = self.free_head(from);
-        let next = if self.buffer.by_position() {
-            self.buffer.next(free, self.destaged, Some(&self.estimator(free)))
+        // The estimates are of the rest of the drive.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let next = if buffer.by_position() {
+            buffer.next(free, self.destaged, Some(&self.estimator(free)))
         } else {
-            self.buffer.next(free, self.destaged, None)
+            buffer.next(free, self.destaged, None)
         };
-        match next.and_then(|start| self.buffer.take(start)) {
-            Some(range) => self.write_out(range, free),
-            None => free,
-        }
+        let range = next.and_then(|start| buffer.take(start));
+        self.buffer = buffer;
+        range.map_or(free, |range| self.write_out(range, free))
     }
 
     fn write_out(&mut self, range: Extent, free: Nanos) -> Nanos {

@@ -42,6 +42,8 @@ pub struct Piece {
 struct Zone {
     first_cylinder: u64,
     cylinders: u64,
+    /// Cylinders of a band, for the mappings by surface.
+    band: u64,
     per_track: u64,
     /// In `PARTS` of a sector, less than a track.
     offset: u64,
@@ -98,6 +100,7 @@ impl Layout {
             Zone {
                 first_cylinder,
                 cylinders: u64::from(zone.cylinders),
+                band: u64::from(spec.layout.band(zone)),
                 per_track,
                 offset: parts(zone.offset),
                 track_skew: parts(zone.track_skew),
@@ -170,27 +173,42 @@ impl Layout {
 
     /// (Zone-relative cylinder, head) of a zone's track, by its number in the order of the sectors.
     fn track_at(&self, zone: &Zone, track: u64) -> (u64, u64) {
-        let (cylinder, head) = match self.mapping {
-            Mapping::Surface | Mapping::SurfaceSerpentine => (track % zone.cylinders, track / zone.cylinders),
-            _ => (track / self.heads, track % self.heads),
-        };
+        if self.mapping.by_surface() {
+            return self.track_by_surface(zone, track);
+        }
+        let (cylinder, head) = (track / self.heads, track % self.heads);
         match self.mapping {
             Mapping::SerpentineZone if cylinder % 2 == 1 => (cylinder, self.heads - 1 - head),
             Mapping::Serpentine if (zone.first_cylinder + cylinder) % 2 == 1 => {
                 (cylinder, self.heads - 1 - head)
             }
-            Mapping::SurfaceSerpentine if head % 2 == 1 => (zone.cylinders - 1 - cylinder, head),
             _ => (cylinder, head),
         }
+    }
+
+    /// As `track_at`, for the mappings by surface.
+    fn track_by_surface(&self, zone: &Zone, track: u64) -> (u64, u64) {
+        let (begins, width, inside) = self.band_of(zone, track);
+        let (head, cylinder) = (inside / width, inside % width);
+        let back = self.mapping == Mapping::SurfaceSerpentine && head % 2 == 1;
+        (begins + if back { width - 1 - cylinder } else { cylinder }, head)
+    }
+
+    /// The band that holds a zone's track: its first cylinder, its width, and the track's number in it.
+    fn band_of(&self, zone: &Zone, track: u64) -> (u64, u64, u64) {
+        let all = zone.band * self.heads;
+        let begins = track / all * zone.band;
+        (begins, zone.band.min(zone.cylinders - begins), track % all)
     }
 
     /// Steps to the next head, cylinder and range before a zone's track.
     fn steps_to(&self, zone: &Zone, track: u64) -> (u64, u64, u64) {
         match self.mapping {
-            // The last step before the next head is one of the head alone.
+            // The last step before the next head is one of the head alone; to the next band the arm moves.
             Mapping::Surface | Mapping::SurfaceSerpentine => {
-                let head = track / zone.cylinders;
-                (head, track - head, 0)
+                let (begins, width, inside) = self.band_of(zone, track);
+                let heads = begins / zone.band * (self.heads - 1) + inside / width;
+                (heads, track - heads, 0)
             }
             _ => {
                 let cylinder = track / self.heads;
@@ -257,10 +275,13 @@ impl Layout {
     /// The inverse of `track_at`.
     fn track_number(&self, zone: &Zone, cylinder: u64, head: u64) -> u64 {
         match self.mapping {
-            Mapping::SurfaceSerpentine if head % 2 == 1 => {
-                head * zone.cylinders + (zone.cylinders - 1 - cylinder)
+            Mapping::Surface | Mapping::SurfaceSerpentine => {
+                let begins = cylinder / zone.band * zone.band;
+                let (width, inside) = (zone.band.min(zone.cylinders - begins), cylinder - begins);
+                let back = self.mapping == Mapping::SurfaceSerpentine && head % 2 == 1;
+                let inside = if back { width - 1 - inside } else { inside };
+                begins * self.heads + head * width + inside
             }
-            Mapping::Surface | Mapping::SurfaceSerpentine => head * zone.cylinders + cylinder,
             Mapping::SerpentineZone if cylinder % 2 == 1 => cylinder * self.heads + (self.heads - 1 - head),
             Mapping::Serpentine if (zone.first_cylinder + cylinder) % 2 == 1 => {
                 cylinder * self.heads + (self.heads - 1 - head)

@@ -14,6 +14,7 @@ pub mod estimator;
 pub mod layout;
 pub mod mechanics;
 mod read;
+mod retries;
 mod runs;
 pub mod seek;
 mod timing;
@@ -33,6 +34,7 @@ use cache::Cache;
 use estimator::AtLeast;
 use layout::Layout;
 use mechanics::{Access, Head, Mechanics};
+use retries::Retries;
 use timing::Timing;
 use trajectory::{Step, Trajectory};
 use write::WriteBehind;
@@ -42,6 +44,7 @@ use write::WriteBehind;
 pub struct Drive {
     layout: Layout,
     mechanics: Mechanics,
+    retries: Option<Retries>,
     at_least: AtLeast,
     timing: Timing,
     policy: CacheSpec,
@@ -76,6 +79,7 @@ impl Drive {
             layout: Layout::new(spec, mechanics.revolution().0),
             at_least: estimator::at_least(&mechanics, spec.cylinders()),
             mechanics,
+            retries: spec.retries.as_ref().map(Retries::new),
             timing: Timing::new(spec),
             policy: spec.cache,
             cache: Cache::new(&spec.cache),
@@ -200,6 +204,11 @@ impl Drive {
         // As if it wrote nothing there.
         self.cache.stop(&self.layout, &self.mechanics, landed);
         self.write_behind = Some(WriteBehind { at: Extent::default(), done: landed, head: to });
+    }
+
+    /// The further time of the next access to the media, in nanoseconds.
+    fn retry(&mut self) -> u64 {
+        self.retries.as_mut().map_or(0, |retries| retries.next(&self.mechanics))
     }
 
     /// A command is done on the media.

@@ -19,11 +19,13 @@ struct ReadInProgress {
     after_write: bool,
 }
 
-/// When the head begins to move, and the least time until it arrives.
+/// When the head begins to move, the least time until it arrives, and the further one if the read does not succeed at
+/// once.
 #[derive(Clone, Copy)]
 struct Begin {
     at: Nanos,
     turn_round: u64,
+    retried: u64,
 }
 
 impl Drive {
@@ -109,7 +111,8 @@ impl Drive {
             };
             self.head = head;
             let rest = Extent { start: Lba(at.start.0 + cached), sectors: at.sectors - cached };
-            took = self.fetch(number, rest, Begin { at: start, turn_round }, &mut transfer);
+            let begin = Begin { at: start, turn_round, retried: self.retry() };
+            took = self.fetch(number, rest, begin, &mut transfer);
             self.cache.set_read_ahead(&self.layout, number, at);
         }
         self.drop_sent(number, at);
@@ -129,7 +132,7 @@ impl Drive {
         let disconnect = if read.queued { 0 } else { self.timing.read_disconnect(read.after_write) };
         let released = read.handled + Nanos(disconnect);
         let start = self.free_head(read.handled);
-        let begin = Begin { at: start, turn_round: self.turned.since(start).0 };
+        let turn_round = self.turned.since(start).0;
         let (number, cached) = match lookup {
             Lookup::Hit(number) | Lookup::PartialHit(number) => {
                 (Some(number), self.cache.segment(number).end.min(at.end().0).saturating_sub(at.start.0))
@@ -143,6 +146,8 @@ impl Drive {
         };
         let taking = self.timing.first_reselect + self.timing.preparation;
         let rest = Extent { start: Lba(at.start.0 + cached), sectors: at.sectors - cached };
+        let retried = if rest.sectors > 0 { self.retry() } else { 0 };
+        let begin = Begin { at: start, turn_round, retried };
         // When enough has arrived, which has to be known before the bus is taken.
         let mark = self.water_mark(at.sectors);
         let (mut took, mut marked) = (Access::default(), start);
@@ -224,8 +229,8 @@ impl Drive {
 
     /// Moves the head over `rest`.
     fn pass_over(&mut self, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
-        let mut took = Access::default();
-        let (mut now, mut left) = (begin.at.0, rest);
+        let mut took = Access { rotation: Nanos(begin.retried), ..Access::default() };
+        let (mut now, mut left) = (begin.at.0 + begin.retried, rest);
         while left.sectors > 0 {
             let piece = self.layout.piece(left);
             let mut turn_round = 0;

@@ -193,8 +193,9 @@ impl Drive {
 
     /// Writes `at` from `start` on, as its sectors arrive in the buffer.
     pub(super) fn put(&mut self, at: Extent, start: Nanos, buffered: Buffered, least: MinSeek) -> Access {
-        let mut took = Access::default();
-        let (mut now, mut rest) = (start.0, at);
+        let retried = self.retry();
+        let mut took = Access { rotation: Nanos(retried), ..Access::default() };
+        let (mut now, mut rest) = (start.0 + retried, at);
         let revolution = self.mechanics.revolution().0;
         while rest.sectors > 0 {
             let piece = self.layout.piece(rest);

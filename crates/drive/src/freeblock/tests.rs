@@ -27,7 +27,12 @@ impl Lcg {
 fn small() -> Spec {
     let mut spec = find("quantum-atlas-10k").unwrap();
     spec.heads = 3;
-    spec.layout = LayoutSpec { mapping: Mapping::Serpentine, sparing: Sparing::Cylinder, range_cylinders: 2 };
+    spec.layout = LayoutSpec {
+        mapping: Mapping::Serpentine,
+        sparing: Sparing::Cylinder,
+        range_cylinders: 2,
+        ..LayoutSpec::default()
+    };
     let zone = |cylinders, per_track, slips: &[u64], remaps: &[(u64, u64)]| Zone {
         cylinders,
         sectors_per_track: per_track,

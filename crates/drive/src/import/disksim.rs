@@ -88,6 +88,7 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         bus,
         cache,
         queue: QueueSpec::default(),
+        retries: None,
         shingled: None,
         actuators: 1,
         power: None,
@@ -225,7 +226,7 @@ fn zones(layout: &Block, left_out: &mut Vec<String>) -> Result<(LayoutSpec, Vec<
     let zones = reader.blocks("Zones")?;
     let zones = zones.into_iter().map(|zone| one_zone(zone, left_out)).collect::<Result<_, _>>()?;
     reader.left_out(left_out);
-    Ok((LayoutSpec { mapping, sparing, range_cylinders }, zones))
+    Ok((LayoutSpec { mapping, sparing, range_cylinders, ..LayoutSpec::default() }, zones))
 }
 
 fn one_zone(zone: &Block, left_out: &mut Vec<String>) -> Result<Zone, ImportError> {

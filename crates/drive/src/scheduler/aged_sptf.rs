@@ -8,6 +8,7 @@ use seekless_core::Nanos;
 use super::{Moment, Scheduler, Slot, Waiter, Waiting};
 
 /// The shortest positioning time first, less `weight` thousandths of the waiting time.
+#[derive(Clone, Debug)]
 pub struct AgedSptf {
     weight: i128,
 }

@@ -6,6 +6,7 @@ use seekless_core::Lba;
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// In ascending order of address, then from the lowest again.
+#[derive(Clone, Debug)]
 pub struct CLook;
 
 impl Scheduler for CLook {

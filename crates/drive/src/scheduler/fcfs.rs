@@ -3,6 +3,7 @@
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// In order of arrival.
+#[derive(Clone, Debug)]
 pub struct Fcfs;
 
 impl Scheduler for Fcfs {

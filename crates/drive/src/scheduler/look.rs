@@ -3,7 +3,7 @@
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// Goes on in its direction, and turns where no request is left.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Look {
     down: bool,
 }

@@ -13,6 +13,9 @@ mod sptf;
 mod sptf_sw;
 mod sstf;
 mod waiting;
+mod window;
+
+use std::fmt::Debug;
 
 use seekless_core::{Lba, Nanos};
 
@@ -26,6 +29,7 @@ pub use sptf::Sptf;
 pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
 pub use waiting::{Waiter, Waiting};
+pub use window::{Limits, Window};
 
 /// A queued request's number.
 pub type Slot = usize;
@@ -50,8 +54,27 @@ impl Moment<'_> {
     }
 }
 
+/// Copies of a scheduler, which have its state.
+pub trait Copied {
+    /// A copy.
+    fn copied(&self) -> Box<dyn Scheduler>;
+}
+
+impl<S: Scheduler + Clone + 'static> Copied for S {
+    fn copied(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Scheduler> {
+    fn clone(&self) -> Self {
+        // Of what is in the box, not of the box.
+        (**self).copied()
+    }
+}
+
 /// Picks the next request of a class.
-pub trait Scheduler {
+pub trait Scheduler: Debug + Copied + Send + Sync {
     /// Whether it depends on the head's position, and needs places and a drive.
     fn by_position(&self) -> bool {
         false

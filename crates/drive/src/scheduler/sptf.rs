@@ -9,6 +9,7 @@ use seekless_core::Nanos;
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// The shortest positioning time first.
+#[derive(Clone, Debug)]
 pub struct Sptf;
 
 impl Scheduler for Sptf {

@@ -10,13 +10,14 @@ use seekless_core::Nanos;
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// The shortest seek among the short positioning times.
+#[derive(Clone, Debug)]
 pub struct SptfSw {
     percent: u32,
     /// In ascending order of seek, then arrival; in strictly descending order of time.
     candidates: Vec<Candidate>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Candidate {
     seek: Nanos,
     arrival: u64,

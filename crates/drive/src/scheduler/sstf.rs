@@ -5,6 +5,7 @@ use seekless_core::Nanos;
 use super::{Moment, Scheduler, Slot, Waiting};
 
 /// The shortest seek first, by the drive's own seek times.
+#[derive(Clone, Debug)]
 pub struct Sstf;
 
 impl Scheduler for Sstf {

@@ -42,6 +42,7 @@ pub fn check(spec: &Spec) -> Checked {
     times(spec)?;
     cache(spec)?;
     spec.queue.check()?;
+    spec.retries.map_or(Ok(()), |retries| retries.check())?;
     spec.shingled.map_or(Ok(()), |shingled| shingled.check(spec.sectors))?;
     arms(spec)?;
     spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
@@ -110,8 +111,12 @@ fn cache(spec: &Spec) -> Checked {
     within("cache.segments", cache.segments.into(), 0.0, 4096.0)?;
     within("cache.segment_sectors", cache.segment_sectors.into(), 0.0, f64::from(1 << 24))?;
     within("cache.write_buffer_sectors", cache.write_buffer_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.write_buffer_ranges", cache.write_buffer_ranges.into(), 0.0, f64::from(1 << 24))?;
     within("cache.destage_threshold", cache.destage_threshold, 0.0, 1.0)?;
     within("cache.destage_after_ms", cache.destage_after_ms, 0.0, SECOND)?;
+    within("cache.destage_window", cache.destage_window.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.destage_starvation_ms", cache.destage_starvation_ms, 0.0, SECOND)?;
+    within("cache.destage_overtakes", cache.destage_overtakes.into(), 0.0, f64::from(1 << 24))?;
     within("cache.read_water_mark", cache.read_water_mark, 0.0, 1.0)?;
     within("cache.read_ahead_sectors", cache.read_ahead_sectors.into(), 0.0, f64::from(1 << 24))?;
     within(
@@ -127,6 +132,11 @@ fn zones(spec: &Spec) -> Checked {
         return fault("zone", "none", "at least one [[zone]]");
     }
     within("layout.range_cylinders", spec.layout.range_cylinders.into(), 1.0, f64::from(1 << 24))?;
+    within("layout.band_cylinders", spec.layout.band_cylinders.into(), 0.0, f64::from(1 << 24))?;
+    if spec.layout.band_cylinders > 0 && !spec.layout.mapping.by_surface() {
+        let found = format!("{} with this mapping", spec.layout.band_cylinders);
+        return fault("layout.band_cylinders", found, "0, or mapping 'surface' or 'surface-serpentine'");
+    }
     let mut free = 0;
     for (number, (zone, first)) in spec.zone.iter().zip(spec.first_cylinders()).enumerate() {
         let key = |name: &str| format!("zone {}: {name}", number + 1);
@@ -231,7 +241,7 @@ fn seek(table: &str, curve: &SeekCurve) -> Checked {
 }
 
 /// Kinds of sources.
-const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
+const KINDS: [&str; 5] = ["published", "measured", "extracted", "fitted", "assumed"];
 
 /// Values of a disk that must have a source.
 pub(crate) const FIGURES: [&str; 10] = [
@@ -263,7 +273,8 @@ pub(super) fn check_sources<'a>(
         let kind =
             source.split_once(": ").is_some_and(|(kind, rest)| KINDS.contains(&kind) && !rest.is_empty());
         if !kind {
-            let expected = "'published: ...', 'extracted: ...', 'fitted: ...' or 'assumed: ...'";
+            let expected =
+                "'published: ...', 'measured: ...', 'extracted: ...', 'fitted: ...' or 'assumed: ...'";
             return fault(format!("source.{figure}"), format!("'{source}'"), expected);
         }
     }

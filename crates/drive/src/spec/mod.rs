@@ -10,6 +10,7 @@ mod parts;
 mod place;
 mod power;
 mod queue;
+mod retries;
 mod shingled;
 mod shipped;
 
@@ -30,6 +31,7 @@ pub use parts::{
 };
 pub use power::{PowerSpec, PowerState};
 pub use queue::QueueSpec;
+pub use retries::RetrySpec;
 pub use shingled::ShingledSpec;
 
 /// A drive, as described by its file.
@@ -65,6 +67,9 @@ pub struct Spec {
     /// The drive's own queue.
     #[serde(default, skip_serializing_if = "QueueSpec::is_none")]
     pub queue: QueueSpec,
+    /// Accesses that do not succeed at once, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<RetrySpec>,
     /// Shingled tracks, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shingled: Option<ShingledSpec>,
@@ -81,7 +86,7 @@ pub struct Spec {
     pub layout: LayoutSpec,
     /// Zones, from the outer edge to the inner.
     pub zone: Vec<Zone>,
-    /// Sources by key, each with its kind: published, extracted, fitted or assumed.
+    /// Sources by key, each with its kind: published, measured, extracted, fitted or assumed.
     pub source: BTreeMap<String, String>,
 }
 
@@ -271,8 +276,12 @@ impl Spec {
     /// Sequential rate of a zone, in 10^6 bytes per second, including the skew of every step to the next track.
     pub fn stream_mb_s(&self, zone: &Zone) -> f64 {
         let (heads, cylinders) = (f64::from(self.heads), f64::from(zone.cylinders));
+        let bands = f64::from(zone.cylinders.div_ceil(self.layout.band(zone)));
         let (switches, seeks) = match self.layout.mapping {
-            Mapping::Surface | Mapping::SurfaceSerpentine => (heads, heads * (cylinders - 1.0)),
+            Mapping::Surface | Mapping::SurfaceSerpentine => (
+                heads + (heads - 1.0) * (bands - 1.0),
+                heads * (cylinders - 1.0) - (heads - 1.0) * (bands - 1.0),
+            ),
             _ => (cylinders * (heads - 1.0), cylinders),
         };
         let sectors = heads * cylinders * f64::from(zone.sectors_per_track);
@@ -289,6 +298,8 @@ impl Spec {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn wd2500aaks() -> &'static str {
@@ -314,12 +325,11 @@ mod tests {
         /// Any file is a working drive or an error; it never panics.
         #[test]
         fn any_file_is_a_drive_or_an_error(
-            flash: bool,
+            name in prop_oneof![Just("wd2500aaks"), Just("seagate-st2000dm006-2"), Just("samsung-870-evo-1tb")],
             line in 0..80_usize,
-            value in proptest::prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
+            value in prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
         ) {
-            let text = if flash { shipped::text("samsung-870-evo-1tb").unwrap() } else { wd2500aaks() };
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let mut lines: Vec<String> = shipped::text(name).unwrap().lines().map(str::to_owned).collect();
             let line = line % lines.len();
             lines[line] = match lines[line].split_once('=') {
                 Some((key, _)) => format!("{key}= {value}"),
@@ -378,6 +388,22 @@ mod tests {
                 "sectors_per_track = 1178",
                 "first_cylinder = 5\nsectors_per_track = 1178",
                 ["zone 2: first_cylinder", "found 5", "overlap"],
+            ),
+            ("[cache]", "[cache]\ndestage_window = -1", ["d.toml", "line 17", "destage_window = -1"]),
+            (
+                "[cache]",
+                "[cache]\ndestage_starvation_ms = -1",
+                ["line 17: cache.destage_starvation_ms", "found -1", "0 to 1000000"],
+            ),
+            (
+                "[source]",
+                "[retries]\nshare = 2\nrevolutions = 3\n[source]",
+                ["retries.share", "found 2", "0 to 1"],
+            ),
+            (
+                "[source]",
+                "[layout]\nband_cylinders = 65\n[source]",
+                ["layout.band_cylinders", "found 65 with this mapping", "surface-serpentine"],
             ),
             ("cylinder_skew = 307", "cylinder_skew = 307\nslips = [1, 2]", ["zone 1", "slips", "spares"]),
         ] {

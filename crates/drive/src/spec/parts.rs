@@ -1,9 +1,10 @@
 //! The parts of a description. Times are in microseconds, with a fraction where it is known.
 
 use schemars::JsonSchema;
+use seekless_core::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::scheduler::Policy;
+use crate::scheduler::{Limits, Policy};
 
 /// Seek time by distance, at most a second.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -73,10 +74,17 @@ pub enum Mapping {
     SerpentineZone,
     /// As `Cylinder`, but every second cylinder of the drive from the last head to the first.
     Serpentine,
-    /// All cylinders of a zone under one head, then back to the first under the next.
+    /// All cylinders of a band under one head, then back to the first under the next; then the next band.
     Surface,
     /// As `Surface`, but every second head from the last cylinder to the first.
     SurfaceSerpentine,
+}
+
+impl Mapping {
+    /// Whether it goes on under the same head before the next one.
+    pub fn by_surface(self) -> bool {
+        matches!(self, Mapping::Surface | Mapping::SurfaceSerpentine)
+    }
 }
 
 /// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit.
@@ -110,6 +118,9 @@ pub enum Sparing {
 pub struct LayoutSpec {
     /// Order of tracks.
     pub mapping: Mapping,
+    /// Width of a band of the mappings by surface, in cylinders; 0: the whole zone is one.
+    #[serde(skip_serializing_if = "none")]
+    pub band_cylinders: u32,
     /// Placement of spares.
     pub sparing: Sparing,
     /// Cylinders per range, where spares are by range.
@@ -118,7 +129,19 @@ pub struct LayoutSpec {
 
 impl Default for LayoutSpec {
     fn default() -> Self {
-        LayoutSpec { mapping: Mapping::Cylinder, sparing: Sparing::None, range_cylinders: 1 }
+        LayoutSpec {
+            mapping: Mapping::Cylinder,
+            band_cylinders: 0,
+            sparing: Sparing::None,
+            range_cylinders: 1,
+        }
+    }
+}
+
+impl LayoutSpec {
+    /// Width of a zone's bands, in cylinders; the last one may be narrower.
+    pub(crate) fn band(&self, zone: &Zone) -> u32 {
+        if self.band_cylinders == 0 { zone.cylinders } else { self.band_cylinders.min(zone.cylinders) }.max(1)
     }
 }
 
@@ -163,7 +186,7 @@ fn is_zero(value: &f64) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-fn none(value: &u32) -> bool {
+pub(super) fn none(value: &u32) -> bool {
     *value == 0
 }
 
@@ -318,12 +341,24 @@ pub struct CacheSpec {
     pub combine_writes: bool,
     /// Size of the write buffer; 0: one write at a time.
     pub write_buffer_sectors: u32,
+    /// Most ranges that it holds, so that scattered writes fill it sooner; 0: any number.
+    #[serde(skip_serializing_if = "none")]
+    pub write_buffer_ranges: u32,
     /// Share of the buffer, 0 to 1, above which the head destages whenever it is free.
     pub destage_threshold: f64,
     /// Idle time after which the head destages below the threshold, in milliseconds.
     pub destage_after_ms: f64,
     /// Destage order.
     pub destage_order: Policy,
+    /// How many of the oldest writes it may reorder; 0: all.
+    #[serde(skip_serializing_if = "none")]
+    pub destage_window: u32,
+    /// A write that waited longer in the buffer goes next, in milliseconds; 0: never.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub destage_starvation_ms: f64,
+    /// How many writes in a row may overtake the oldest one, which then goes next; 0: any number.
+    #[serde(skip_serializing_if = "none")]
+    pub destage_overtakes: u32,
     /// Whether read-ahead stops in the middle of a sector.
     pub stop_in_sector: bool,
     /// Whether a read whose start is cached begins at once.
@@ -334,6 +369,17 @@ pub struct CacheSpec {
     pub read_water_mark: f64,
     /// Whether that is a share of the request, rather than of a segment.
     pub water_mark_by_request: bool,
+}
+
+impl CacheSpec {
+    /// How far the write buffer is reordered.
+    pub fn destage_limits(&self) -> Limits {
+        Limits {
+            window: self.destage_window as usize,
+            starvation: Nanos((self.destage_starvation_ms * 1e6).round() as u64),
+            overtakes: self.destage_overtakes,
+        }
+    }
 }
 
 impl Default for CacheSpec {
@@ -356,9 +402,13 @@ impl Default for CacheSpec {
             write_back: WriteBack::None,
             combine_writes: true,
             write_buffer_sectors: 0,
+            write_buffer_ranges: 0,
             destage_threshold: 0.5,
             destage_after_ms: 10.0,
             destage_order: Policy::CLook,
+            destage_window: 0,
+            destage_starvation_ms: 0.0,
+            destage_overtakes: 0,
             stop_in_sector: true,
             partial_hit_at_once: true,
             almost_hits: true,

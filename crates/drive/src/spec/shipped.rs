@@ -10,7 +10,7 @@ macro_rules! files {
 }
 
 /// In the order of their names.
-const FILES: [(&str, &str); 31] = files![
+const FILES: [(&str, &str); 33] = files![
     "fujitsu-mhz2120bh",
     "hgst-ultrastar-7k8-8tb",
     "hp-c2247a-disksim",
@@ -19,6 +19,7 @@ const FILES: [(&str, &str); 31] = files![
     "hp-c3323a-fitted",
     "ibm-ultrastar-9es",
     "intel-x25-v",
+    "kingston-kc3000-2tb",
     "maxtor-6l020j1",
     "maxtor-6l020l1",
     "quantum-atlas-10k",
@@ -38,6 +39,7 @@ const FILES: [(&str, &str); 31] = files![
     "seagate-exos-2x18-18tb",
     "seagate-exos-x20-20tb",
     "seagate-st2000dm006",
+    "seagate-st2000dm006-2",
     "wd-re3-1tb",
     "wd2500aaks",
     "wd360gd",
