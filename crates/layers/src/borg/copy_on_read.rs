@@ -6,7 +6,7 @@
 //! there are enough of them for a long write; then a mover writes and maps them.
 //!
 //! Nothing is known of a page that was read once: a scan is never repeated. So there is an allowance of pages. Each copy
-//! uses it up; rehearsals restore what copies were worth: the busy time that those made before a window of requests
+//! uses it up; rehearsals restore the benefit of copies: the busy time that those made before a window of requests
 //! saved in that window. Copies can also cost time, since they divide what is read together: if they did in two windows
 //! one after the other, the read cache is emptied.
 //!
@@ -29,6 +29,9 @@ use super::store::Slot;
 pub(super) const BATCH: usize = 1_024;
 /// A read of more pages is not copied, 256 KiB: its transfer takes longer than its positioning.
 const LONGEST: u64 = 64;
+/// Batches that wait at most, 64 MiB: a mover that gives way to clients takes a while, and pages left out would divide
+/// what is read together.
+const MOST_BATCHES: usize = 16;
 /// The largest allowance, 16 TiB.
 const MOST: i128 = 1 << 32;
 
@@ -55,9 +58,9 @@ pub(super) struct CopyOnRead {
     copied: Cell<u64>,
 }
 
-/// What copies are worth, by rehearsal.
+/// The benefit of copies, by rehearsal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Worth {
+pub(super) struct Benefit {
     /// Busy time that the copies made before a window saved in it; below zero, what they cost.
     pub saved: i128,
     /// Busy time of the window's requests without copies.
@@ -66,7 +69,7 @@ pub(super) struct Worth {
     pub page: Nanos,
 }
 
-impl Worth {
+impl Benefit {
     /// Whether the copies cost more than a hundredth of the busy time.
     fn is_loss(self) -> bool {
         self.saved < -i128::from(self.busy.0 / 100)
@@ -76,7 +79,8 @@ impl Worth {
 impl CopyOnRead {
     /// With an allowance of pages.
     pub fn new(allowance: u64) -> CopyOnRead {
-        CopyOnRead { allowance: Cell::new(allowance as i64), ..CopyOnRead::default() }
+        let allowance = Cell::new(i64::try_from(allowance).unwrap_or(i64::MAX));
+        CopyOnRead { allowance, ..CopyOnRead::default() }
     }
 
     /// Removes pages that are written or discarded.
@@ -122,12 +126,12 @@ impl CopyOnRead {
         self.allowance.get().max(0) as u64
     }
 
-    /// Adds what copies were worth to the allowance; returns whether the read cache is to be emptied.
-    pub fn decided(&self, worth: Worth) -> bool {
-        let pages = worth.saved / i128::from(worth.page.0.max(1));
+    /// Adds the benefit of copies to the allowance; returns whether the read cache is to be emptied.
+    pub fn decided(&self, benefit: Benefit) -> bool {
+        let pages = benefit.saved / i128::from(benefit.page.0.max(1));
         self.allowance.set((i128::from(self.allowance.get()) + pages).clamp(-MOST, MOST) as i64);
         self.full.set(false);
-        self.lost.replace(worth.is_loss()) && worth.is_loss()
+        self.lost.replace(benefit.is_loss()) && benefit.is_loss()
     }
 }
 
@@ -136,14 +140,17 @@ impl Borg {
     pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, how: &Hints) {
         let state = &self.copy_on_read;
         let pages = at.page_count();
-        if state.allowance.get() < pages as i64 || pages > LONGEST || state.full.get() {
+        if state.allowance() < pages || pages > LONGEST || state.full.get() {
             return;
         }
         let (batch, waits) = (self.batch(), state.waiting.borrow().len());
         // Part of a page is no copy; without data in memory there is nothing to copy.
         let is_whole = at == at.whole_pages() && (self.timing_only || data.is_real());
-        if !is_whole || how.effective_class() != Class::Foreground || batch == 0 || waits >= 2 * batch {
+        if !is_whole || how.effective_class() != Class::Foreground || batch == 0 {
             return;
+        }
+        if waits >= MOST_BATCHES * batch {
+            return self.write_waiting();
         }
         for (part, piece) in data.split(at, PAGE_SECTORS) {
             let page = part.start.page();
@@ -173,14 +180,22 @@ impl Borg {
         };
         let work = async move {
             // Pages of a failed batch have no copy, like others.
-            drop(borg.copy_waiting().await);
+            // More pages may have come meanwhile.
+            while let Ok(true) = borg.copy_waiting().await {
+                if borg.copy_on_read.waiting.borrow().len() < borg.batch() {
+                    break;
+                }
+            }
             borg.copy_on_read.writing.set(false);
         };
         runtime::spawn(work).detach();
     }
 
-    async fn copy_waiting(&self) -> Result<(), IoError> {
-        let Some(mover) = Mover::start(self, self.payer(), Throttle::Throttled).await? else { return Ok(()) };
+    /// Copies the pages that wait; returns false if there is no mover for them.
+    async fn copy_waiting(&self) -> Result<bool, IoError> {
+        let Some(mover) = Mover::start(self, self.payer(), Throttle::Throttled).await? else {
+            return Ok(false);
+        };
         edge("pages are copied as clients read them");
         mover.place_read().await
     }
@@ -205,16 +220,18 @@ mod tests {
     #[test]
     fn an_allowance_grows_by_what_copies_save_and_two_losses_empty_the_read_cache() {
         let state = CopyOnRead::new(10);
-        let worth = |saved| Worth { saved, busy: Nanos(50_000), page: Nanos(100) };
-        assert!(!state.decided(worth(0)));
+        let benefit = |saved| Benefit { saved, busy: Nanos(50_000), page: Nanos(100) };
+        assert!(!state.decided(benefit(0)));
         assert_eq!(state.allowance(), 10);
-        assert!(!state.decided(worth(-400)), "less than a hundredth of the busy time");
+        assert!(!state.decided(benefit(-400)), "less than a hundredth of the busy time");
         assert_eq!(state.allowance(), 6);
         assert!(
-            !state.decided(worth(-1_000)) && !state.decided(worth(2_000)) && !state.decided(worth(-1_000))
+            !state.decided(benefit(-1_000))
+                && !state.decided(benefit(2_000))
+                && !state.decided(benefit(-1_000))
         );
         assert_eq!(state.allowance(), 6);
-        assert!(state.decided(worth(-1_000)), "the second in a row");
+        assert!(state.decided(benefit(-1_000)), "the second in a row");
         assert_eq!((state.allowance(), state.allowance.get()), (0, -4));
     }
 

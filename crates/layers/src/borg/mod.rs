@@ -19,6 +19,7 @@ mod copy_on_read;
 mod course;
 mod creating;
 mod damage;
+mod devices;
 mod drain;
 mod heat;
 mod idle;
@@ -57,6 +58,7 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use copy_on_read::CopyOnRead;
+use devices::Devices;
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;
@@ -78,7 +80,7 @@ use verifier::Verifier;
 use watch::Watch;
 
 use crate::canary::Canary;
-use crate::traffic::{Counted, Ledger};
+use crate::traffic::Ledger;
 
 /// Commands of the layer.
 pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
@@ -279,21 +281,6 @@ impl Borg {
         self.start_idle_work();
         self.copy_on_read.invalidate(at);
         self.movers.invalidate(at)
-    }
-}
-
-/// The devices below, wrapped to count their traffic.
-struct Devices {
-    origin: Rc<dyn BlockDevice>,
-    bopt: Rc<dyn BlockDevice>,
-    ledger: Rc<RefCell<Ledger>>,
-}
-
-impl Devices {
-    fn counted(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Devices {
-        let ledger = Rc::<RefCell<Ledger>>::default();
-        let (origin, bopt) = (Counted::new(origin, 0, &ledger), Counted::new(bopt, 1, &ledger));
-        Devices { origin, bopt, ledger }
     }
 }
 

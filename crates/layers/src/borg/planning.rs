@@ -112,7 +112,7 @@ impl Borg {
         let cost = Nanos(requests * REHEARSE_NS);
         let past = self.learned.borrow().requests();
         let choosing = move || {
-            let worth = rehearsal.worth(&parts.each_ref().map(|part| &part.later))?;
+            let benefit = rehearsal.benefit_of_copies(&parts.each_ref().map(|part| &part.later))?;
             let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((
@@ -120,13 +120,13 @@ impl Borg {
                 plan(chosen.course),
                 chosen.best_with_plan.and_then(plan),
                 chosen.prediction,
-                worth,
+                benefit,
             ))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, best_plan, prediction, worth)) = chosen else { return as_it_is };
-        let empties = self.copy_on_read.decided(worth) && course == present;
+        let Some((course, plan, best_plan, prediction, benefit)) = chosen else { return as_it_is };
+        let empties = self.copy_on_read.decided(benefit) && course == present;
         let course = if empties { Course { reads: Reads::Emptied, ..present } } else { course };
         self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;

@@ -18,8 +18,10 @@ use seekless_core::{
     Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins, Zeroes,
 };
 
-use super::copy_on_read::{BATCH, Worth};
+use super::Borg;
+use super::copy_on_read::{BATCH, Benefit};
 use super::course::{Course, LogFate, Reads};
+use super::devices::Devices;
 use super::mover::Mover;
 use super::options::Options;
 use super::pace::Throttle;
@@ -27,7 +29,6 @@ use super::planner::Plan;
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
 use super::store::{Fork, Store};
-use super::{Borg, Devices};
 use crate::joined::Joined;
 use crate::replay::{OneAccount, Pace, Tally, replay};
 use crate::units::Bytes;
@@ -178,13 +179,13 @@ impl Rehearsal {
         Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
     }
 
-    /// What the copies made before these windows were worth in them; `None` without a result.
-    pub fn worth(&self, windows: &[&Window]) -> Option<Worth> {
+    /// The benefit that the copies made before these windows had in them; `None` without a result.
+    pub fn benefit_of_copies(&self, windows: &[&Window]) -> Option<Benefit> {
         if self.options.copy_on_read.0 == 0 {
-            return Some(Worth::default());
+            return Some(Benefit::default());
         }
         let now = Course::as_it_is(self.absorbs, self.drains);
-        let mut worth = Worth { page: self.cost_of_a_copy()?, ..Worth::default() };
+        let mut benefit = Benefit { page: self.cost_of_a_copy()?, ..Benefit::default() };
         for window in windows {
             let play = |course| {
                 let played = self.play(self.earlier.clone(), course, None, window);
@@ -196,10 +197,10 @@ impl Rehearsal {
             } else {
                 with
             };
-            worth.saved += i128::from(without.0) - i128::from(with.0);
-            worth.busy += without;
+            benefit.saved += i128::from(without.0) - i128::from(with.0);
+            benefit.busy += without;
         }
-        Some(worth)
+        Some(benefit)
     }
 
     /// Busy time of copying a page as it is read: a long write, and one of the map.

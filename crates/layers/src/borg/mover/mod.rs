@@ -170,10 +170,11 @@ impl<'a> Mover<'a> {
         Ok(placed)
     }
 
-    /// Copies pages that clients read to vacant slots, with the data that they read.
-    pub async fn place_read(&self) -> Result<(), IoError> {
+    /// Copies pages that clients read to vacant slots, with the data that they read; returns false if the origin is in
+    /// doubt.
+    pub async fn place_read(&self) -> Result<bool, IoError> {
         if !self.compare_if_doubtful().await? {
-            return Ok(());
+            return Ok(false);
         }
         let borg = self.borg;
         borg.store.begin_mapping(&self.how).await?;
@@ -187,7 +188,7 @@ impl<'a> Mover<'a> {
         borg.copy_on_read.copies(round.iter().map(|(page, _)| *page));
         // A clean copy must not survive a power cut that the origin's data do not.
         borg.store.flush_origin(&self.how).await?;
-        self.copy(&round, &read.into_iter().collect()).await.map(drop)
+        self.copy(&round, &read.into_iter().collect()).await.map(|_| true)
     }
 
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
