@@ -1,6 +1,6 @@
 //! `seekless drive check`: public measurements of real drives beside what the models give.
 
-use anyhow::ensure;
+use anyhow::bail;
 use clap::Args;
 use schemars::JsonSchema;
 use seekless_core::names::perhaps;
@@ -51,10 +51,7 @@ pub fn run(check: &Check) -> anyhow::Result<()> {
             drives.sort_unstable();
             drives.dedup();
             let expected = drives.join(", ") + &perhaps(name, drives.iter().copied());
-            ensure!(
-                drives.is_empty(),
-                "no public measurement of '{name}' is known, expected one of: {expected}"
-            );
+            bail!("no public measurement of '{name}' is known, expected one of: {expected}");
         }
     }
     let measurements = compare(&known, check.drive.as_deref())?;

@@ -6,7 +6,7 @@
 //! there are enough of them for a long write; then a mover writes and maps them.
 //!
 //! Nothing is known of a page that was read once: a scan is never repeated. So there is an allowance of pages. Each copy
-//! uses it up; rehearsals restore the benefit of copies: the busy time that those made before a window of requests
+//! uses it up; rehearsals add the benefit of copies to it: the busy time that those made before a window of requests
 //! saved in that window. Copies can also cost time, since they divide what is read together: if they did in two windows
 //! one after the other, the read cache is emptied.
 //!
@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Nanos, PAGE_SECTORS, mutant};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, mutant};
 
 use super::Borg;
 use super::mover::Mover;
@@ -136,8 +136,8 @@ impl CopyOnRead {
 }
 
 impl Borg {
-    /// Adds the pages of a read that was answered by the origin, under its lock.
-    pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, how: &Hints) {
+    /// Adds the pages of a read of this class that was answered by the origin, under its lock.
+    pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, class: Class) {
         let state = &self.copy_on_read;
         let pages = at.page_count();
         if state.allowance() < pages || pages > LONGEST || state.full.get() {
@@ -146,7 +146,7 @@ impl Borg {
         let (batch, waits) = (self.batch(), state.waiting.borrow().len());
         // Part of a page is no copy; without data in memory there is nothing to copy.
         let is_whole = at == at.whole_pages() && (self.timing_only || data.is_real());
-        if !is_whole || how.effective_class() != Class::Foreground || batch == 0 {
+        if !is_whole || class != Class::Foreground || batch == 0 {
             return;
         }
         if waits >= MOST_BATCHES * batch {
@@ -179,8 +179,7 @@ impl Borg {
             return;
         };
         let work = async move {
-            // Pages of a failed batch have no copy, like others.
-            // More pages may have come meanwhile.
+            // More pages may have come meanwhile. An error ends it: the pages that it met have no copy, like others.
             while let Ok(true) = borg.copy_waiting().await {
                 if borg.copy_on_read.waiting.borrow().len() < borg.batch() {
                     break;

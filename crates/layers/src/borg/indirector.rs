@@ -97,8 +97,9 @@ impl Borg {
         });
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at origin", at, at.start.0);
-            let read = self.origin.read(at, into, how.clone()).await?;
-            self.copy_on_read(at, &read, &how);
+            let class = how.effective_class();
+            let read = self.origin.read(at, into, how).await?;
+            self.copy_on_read(at, &read, class);
             return Ok(read);
         }
         if found.dirty > 0 && self.store.has_unread_sums() {

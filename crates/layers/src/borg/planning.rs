@@ -101,7 +101,7 @@ impl Borg {
         let rehearsal = Rehearsal {
             models,
             fork: self.store.fork(),
-            earlier: self.store.fork().without(&self.copy_on_read.take_recent()),
+            recent: self.copy_on_read.take_recent(),
             drained: OnceCell::new(),
             options: self.options.clone(),
             granularity: self.granularity,

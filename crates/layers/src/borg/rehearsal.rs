@@ -48,8 +48,8 @@ pub(super) struct Rehearsal {
     pub models: [Modelled; 2],
     /// The entries of the store.
     pub fork: Fork,
-    /// The same without copies that were made since the last choice, as clients read.
-    pub earlier: Fork,
+    /// Pages that were copied since the last choice, as clients read them.
+    pub recent: Vec<u64>,
     /// The same without those of the log, once a trial has needed them.
     pub drained: OnceCell<Fork>,
     /// Options of the layer.
@@ -184,15 +184,16 @@ impl Rehearsal {
         if self.options.copy_on_read.0 == 0 {
             return Some(Benefit::default());
         }
+        let earlier = self.fork.clone().without(&self.recent);
         let now = Course::as_it_is(self.absorbs, self.drains);
         let mut benefit = Benefit { page: self.cost_of_a_copy()?, ..Benefit::default() };
         for window in windows {
             let play = |course| {
-                let played = self.play(self.earlier.clone(), course, None, window);
+                let played = self.play(earlier.clone(), course, None, window);
                 Some(Runtime::new(SEED).run(played).ok()?.ok()??.requests)
             };
             let with = play(now)?;
-            let without = if self.earlier.map().mapped() > 0 {
+            let without = if earlier.map().mapped() > 0 {
                 play(Course { reads: Reads::Emptied, ..now })?
             } else {
                 with
