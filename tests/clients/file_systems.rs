@@ -65,7 +65,7 @@ impl Attached {
     /// A new file system on it.
     fn make(&self, kind: &Kind) {
         let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*self.device]).collect();
-        // mkfs.btrfs reads the files below all loop devices, also one whose server another test has just killed.
+        // mkfs.btrfs asks for the files below all mounted loop devices; it fails where a file's server is gone.
         let gone = |made: &Output| {
             String::from_utf8_lossy(&made.stderr).contains("Transport endpoint is not connected")
         };
@@ -73,6 +73,7 @@ impl Attached {
         let mut tries = 0;
         while gone(&made) && tries < 100 {
             std::thread::sleep(Duration::from_millis(100));
+            unmount_what_is_dead();
             made = client(kind.make[0], &make).expect("it was there before");
             tries += 1;
         }
@@ -105,6 +106,21 @@ impl Drop for Attached {
         quiet("umount", &["-l", &self.folder.join("volume.raw").display().to_string()]);
         let _ = self.fuse.kill();
         let _ = self.fuse.wait();
+    }
+}
+
+/// Unmounts the file systems on loop devices whose file has no server: what a run that was killed has left.
+fn unmount_what_is_dead() {
+    for line in std::fs::read_to_string("/proc/self/mounts").unwrap().lines() {
+        let mut fields = line.split(' ');
+        let (device, at) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let Some(number) = device.strip_prefix("/dev/loop") else { continue };
+        let below = std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file"));
+        let Err(error) = std::fs::metadata(below.unwrap_or_default().trim_end()) else { continue };
+        if error.kind() == std::io::ErrorKind::NotConnected {
+            let _ = Command::new("umount").args(["-l", at]).status();
+            let _ = Command::new("losetup").args(["-d", device]).status();
+        }
     }
 }
 
