@@ -5,10 +5,14 @@
 //! costs about a quarter, and the first repetition of a sequence is served from the BOPT. Pages wait in memory until
 //! there are enough of them for a long write; then a mover writes and maps them.
 //!
-//! Nothing is known of a page that was read once: a scan is never repeated. So there is an allowance of pages. Each copy
-//! uses it up; rehearsals add the benefit of copies to it: the busy time that those made before a window of requests
-//! saved in that window. Copies can also cost time, since they divide what is read together: if they did in two windows
-//! one after the other, the read cache is emptied.
+//! Nothing is known of a page that was read once: a scan is never repeated. So a first allowance of pages is copied
+//! without a judgement. After that pages are copied while rehearsals say that it pays: that with copies of all that was
+//! read before a window of requests, in the order in which it was read, that window would have taken less time, whether
+//! those pages were copied or not. Copies can also cost time, since they divide what is read together: once they have
+//! cost a third of what copying them again would, the read cache is emptied.
+//!
+//! A page that is written again and again is not copied: while it has a copy, its writes go there, and have to be
+//! drained. One that was written once may be read many times.
 //!
 //! Invariants: data that wait equal the origin: a page is added under the lock of the read that read it, and removed
 //! under the lock of a request that changes it; from the removal for a mover on, an optimistic copy is in progress
@@ -16,7 +20,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, mutant};
 
@@ -32,8 +36,14 @@ const LONGEST: u64 = 64;
 /// Batches that wait at most, 64 MiB: a mover that gives way to clients takes a while, and pages left out would divide
 /// what is read together.
 const MOST_BATCHES: usize = 16;
-/// The largest allowance, 16 TiB.
-const MOST: i128 = 1 << 32;
+/// Pages written once, and more than once, that are kept in mind at most: then they are forgotten. 9 MiB.
+const MOST_WRITTEN: usize = 1 << 18;
+
+/// Windows that copies are expected to serve: the one that made them, and the next one.
+const SERVES: i128 = 2;
+
+/// Copies pay if they save more than this many hundredths of the busy time: predictions are not exact.
+const WINS: i128 = 3;
 
 /// State of copy on read.
 #[derive(Default)]
@@ -42,14 +52,18 @@ pub(super) struct CopyOnRead {
     waiting: RefCell<FxHashMap<u64, (u64, Buffer)>>,
     /// Position of the next page.
     next: Cell<u64>,
-    /// Pages that may be copied; below zero, what copies cost beyond that.
-    allowance: Cell<i64>,
+    /// Pages that may be copied without a judgement.
+    allowance: Cell<u64>,
+    /// Whether copies pay, by the last rehearsal.
+    pays: Cell<bool>,
+    /// Pages written lately: once, and more than once.
+    written: RefCell<[FxHashSet<u64>; 2]>,
     /// The slot after the last one that was used.
     hand: Cell<Slot>,
     /// Whether no slot was vacant: until the next decision.
     full: Cell<bool>,
-    /// Whether copies cost time in the last window.
-    lost: Cell<bool>,
+    /// Whether copies cost busy time in the last window, and how much since they last saved some, in nanoseconds.
+    losses: Cell<(bool, i128)>,
     /// Whether a mover writes pages, or waits for another one.
     writing: Cell<bool>,
     /// Pages copied since the last decision.
@@ -58,33 +72,40 @@ pub(super) struct CopyOnRead {
     copied: Cell<u64>,
 }
 
-/// The benefit of copies, by rehearsal.
+/// The benefit of copies of all that was read before, in a window of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Benefit {
-    /// Busy time that the copies made before a window saved in it; below zero, what they cost.
+    /// Busy time that they save, in nanoseconds; below zero, what they cost.
     pub saved: i128,
     /// Busy time of the window's requests without copies.
     pub busy: Nanos,
-    /// Busy time of copying a page.
-    pub page: Nanos,
-}
-
-impl Benefit {
-    /// Whether the copies cost more than a hundredth of the busy time.
-    fn is_loss(self) -> bool {
-        self.saved < -i128::from(self.busy.0 / 100)
-    }
+    /// Busy time of copying the pages that the window was the first to read.
+    pub copying: Nanos,
+    /// Busy time of copying again what the read cache holds.
+    pub again: Nanos,
 }
 
 impl CopyOnRead {
     /// With an allowance of pages.
     pub fn new(allowance: u64) -> CopyOnRead {
-        let allowance = Cell::new(i64::try_from(allowance).unwrap_or(i64::MAX));
-        CopyOnRead { allowance, ..CopyOnRead::default() }
+        CopyOnRead { allowance: Cell::new(allowance), ..CopyOnRead::default() }
     }
 
-    /// Removes pages that are written or discarded.
+    /// Removes pages that are written or discarded, and keeps them in mind.
     pub fn invalidate(&self, at: Extent) {
+        if self.is_on() {
+            let [once, again] = &mut *self.written.borrow_mut();
+            for page in at.pages() {
+                if !once.insert(page) {
+                    again.insert(page);
+                }
+            }
+            for pages in [once, again] {
+                if pages.len() > MOST_WRITTEN {
+                    pages.clear();
+                }
+            }
+        }
         let waiting = &mut *self.waiting.borrow_mut();
         if waiting.is_empty() || mutant::is("borg: a page that waits for its copy does not see a write") {
             return;
@@ -121,17 +142,35 @@ impl CopyOnRead {
         self.copied.get()
     }
 
-    /// Pages that may still be copied.
+    /// Pages that may still be copied without a judgement.
     pub fn allowance(&self) -> u64 {
-        self.allowance.get().max(0) as u64
+        self.allowance.get()
     }
 
-    /// Adds the benefit of copies to the allowance; returns whether the read cache is to be emptied.
+    /// Whether pages are copied now.
+    pub fn is_on(&self) -> bool {
+        self.pays.get() || self.allowance.get() > 0
+    }
+
+    /// Whether one of these pages is written again and again.
+    fn is_rewritten(&self, at: Extent) -> bool {
+        let [_, again] = &*self.written.borrow();
+        !again.is_empty() && at.pages().any(|page| again.contains(&page))
+    }
+
+    /// Decides by the benefit in two fifths of a window whether pages are copied from now on; returns whether the read
+    /// cache is to be emptied: since the copies cost time in this window and in the last one, at least a third of what
+    /// copying them again would.
     pub fn decided(&self, benefit: Benefit) -> bool {
-        let pages = benefit.saved / i128::from(benefit.page.0.max(1));
-        self.allowance.set((i128::from(self.allowance.get()) + pages).clamp(-MOST, MOST) as i64);
+        let Benefit { saved, busy, copying, again } = benefit;
+        self.pays.set(saved * 100 > i128::from(busy.0) * WINS && saved * SERVES > i128::from(copying.0));
         self.full.set(false);
-        self.lost.replace(benefit.is_loss()) && benefit.is_loss()
+        let (lost_before, losses) = self.losses.get();
+        // The whole window has five fifths.
+        let losses = if saved < 0 { losses - saved * 5 / 2 } else { 0 };
+        let empties = again > Nanos::ZERO && lost_before && losses * 3 > i128::from(again.0);
+        self.losses.set(if empties { (false, 0) } else { (saved < 0, losses) });
+        empties
     }
 }
 
@@ -140,7 +179,7 @@ impl Borg {
     pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, class: Class) {
         let state = &self.copy_on_read;
         let pages = at.page_count();
-        if state.allowance() < pages || pages > LONGEST || state.full.get() {
+        if !state.is_on() || pages > LONGEST || state.full.get() || state.is_rewritten(at) {
             return;
         }
         let (batch, waits) = (self.batch(), state.waiting.borrow().len());
@@ -161,7 +200,7 @@ impl Borg {
             let own = if self.timing_only { self.buffer(part) } else { Buffer::from_vec(piece.to_vec()) };
             state.waiting.borrow_mut().insert(page, (state.next.get(), own));
             state.next.set(state.next.get() + 1);
-            state.allowance.set(state.allowance.get() - 1);
+            state.allowance.set(state.allowance.get().saturating_sub(1));
         }
         if state.waiting.borrow().len() >= batch {
             self.write_waiting();
@@ -217,21 +256,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowance_grows_by_what_copies_save_and_two_losses_empty_the_read_cache() {
+    fn copies_that_pay_go_on_beyond_the_allowance() {
         let state = CopyOnRead::new(10);
-        let benefit = |saved| Benefit { saved, busy: Nanos(50_000), page: Nanos(100) };
-        assert!(!state.decided(benefit(0)));
-        assert_eq!(state.allowance(), 10);
-        assert!(!state.decided(benefit(-400)), "less than a hundredth of the busy time");
-        assert_eq!(state.allowance(), 6);
-        assert!(
-            !state.decided(benefit(-1_000))
-                && !state.decided(benefit(2_000))
-                && !state.decided(benefit(-1_000))
-        );
-        assert_eq!(state.allowance(), 6);
-        assert!(state.decided(benefit(-1_000)), "the second in a row");
-        assert_eq!((state.allowance(), state.allowance.get()), (0, -4));
+        let benefit = |saved, copying| Benefit {
+            saved,
+            busy: Nanos(50_000),
+            copying: Nanos(copying),
+            again: Nanos(10_000),
+        };
+        let pays = |benefit| (state.decided(benefit), state.pays.get()).1;
+        assert!(!pays(benefit(1_500, 0)), "no more than three hundredths of the busy time");
+        assert!(pays(benefit(1_501, 3_000)), "in two windows it saves what it costs");
+        assert!(!pays(benefit(1_501, 3_010)));
+        assert!(pays(benefit(2_000, 3_010)));
+        assert_eq!((state.allowance(), state.is_on()), (10, true));
+        state.allowance.set(0);
+        assert!(state.is_on() && !pays(benefit(0, 0)) && !state.is_on());
+    }
+
+    #[test]
+    fn copies_that_cost_time_in_two_windows_are_dropped() {
+        let state = CopyOnRead::new(10);
+        let benefit =
+            |saved| Benefit { saved, busy: Nanos(50_000), again: Nanos(10_000), ..Benefit::default() };
+        let decided = |saved| state.decided(benefit(saved));
+        assert!(!decided(-1_000) && !decided(1), "once");
+        assert!(!decided(-1_000) && decided(-1_000), "twice, half of what copying them again costs");
+        assert!(!decided(-1_000) && !decided(-300), "that is not yet a third");
+        let empty = Benefit { again: Nanos::ZERO, ..benefit(-50_000) };
+        assert!(!state.decided(empty), "there is nothing to drop");
+    }
+
+    #[test]
+    fn pages_that_are_written_again_are_known_as_long_as_there_is_room() {
+        let state = CopyOnRead::new(10);
+        let page = |number| Extent::of_pages(number, 1);
+        state.invalidate(page(1));
+        assert!(!state.is_rewritten(page(1)));
+        state.invalidate(page(1));
+        assert!(state.is_rewritten(Extent::of_pages(0, 2)) && !state.is_rewritten(page(2)));
+        state.invalidate(Extent::of_pages(10, MOST_WRITTEN as u64 + 1));
+        assert!(state.is_rewritten(page(1)) && !state.is_rewritten(page(10)));
+        state.invalidate(page(10));
+        assert!(!state.is_rewritten(page(10)), "all that were written once are forgotten");
     }
 
     #[test]

@@ -181,11 +181,7 @@ impl Borg {
             granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
-            copy_on_read: CopyOnRead::new(if options.rehearse {
-                options.copy_on_read.0 / PAGE_BYTES
-            } else {
-                0
-            }),
+            copy_on_read: CopyOnRead::new(options.copied_on_read(rehearses)),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
             learned: RefCell::new(Learned::new(
@@ -370,6 +366,7 @@ impl Layer for Borg {
             ("longest_wait_for_a_mover_us", self.longest_wait().0 / 1_000),
             ("pages_copied_on_read", self.copy_on_read.copied()),
             ("copy_on_read_allowance", self.copy_on_read.allowance()),
+            ("copy_on_read_is_on", u64::from(self.copy_on_read.is_on())),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_asked_for", counted.pages),

@@ -76,10 +76,11 @@ pub struct Options {
     /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
     /// out.
     pub rehearse: bool,
-    /// Bytes that are copied to the read cache as clients read them, before a rehearsal has judged such copies; after
-    /// that, as far as they save more busy time than they cost. Without a model they are not judged, and it stays with
-    /// these bytes. Zero, or without `rehearse`: none.
-    pub copy_on_read: Bytes,
+    /// Bytes that are copied to the read cache as clients read them, before a rehearsal says whether such copies save
+    /// more busy time than they cost; by default 128 MiB with a model of the devices below, none without. Without a model
+    /// nothing is judged, and it stays with these bytes. Zero, or without `rehearse`: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_on_read: Option<Bytes>,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
     /// Whether copies are taken to equal the origin at opening, without comparing them. If the origin was written
@@ -255,6 +256,9 @@ pub enum Training {
     Decayed,
 }
 
+/// Default of [`Options::copy_on_read`] with models: 128 MiB.
+const COPIED_ON_READ: u64 = 128 << 20;
+
 impl Options {
     /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
@@ -277,6 +281,15 @@ impl Options {
             return Err(Refused::new("full_plan_every", "0", "at least 1"));
         }
         Ok(())
+    }
+
+    /// Pages that are copied as clients read them, before a rehearsal judges such copies.
+    pub(super) fn copied_on_read(&self, has_models: bool) -> u64 {
+        match self.copy_on_read {
+            Some(bytes) if self.rehearse => bytes.0 / PAGE_BYTES,
+            None if self.rehearse && has_models => COPIED_ON_READ / PAGE_BYTES,
+            _ => 0,
+        }
     }
 
     /// The enabled canary: none, except in a build with canaries.
@@ -313,7 +326,7 @@ impl Default for Options {
             full_plan_every: 1,
             eager: true,
             rehearse: true,
-            copy_on_read: Bytes(0),
+            copy_on_read: None,
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

@@ -112,7 +112,7 @@ impl Borg {
         let cost = Nanos(requests * REHEARSE_NS);
         let past = self.learned.borrow().requests();
         let choosing = move || {
-            let benefit = rehearsal.benefit_of_copies(&parts.each_ref().map(|part| &part.later))?;
+            let benefit = rehearsal.benefit_of_copies(&parts)?;
             let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((

@@ -8,9 +8,11 @@
 //! trial does not end, there is no result, and the layer goes on as without a model.
 
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use rustc_hash::FxHashSet;
 use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
 use seekless_core::{
@@ -19,13 +21,15 @@ use seekless_core::{
 };
 
 use super::Borg;
+use super::analyzer::Graph;
+use super::choice::Part;
 use super::copy_on_read::{BATCH, Benefit};
 use super::course::{Course, LogFate, Reads};
 use super::devices::Devices;
 use super::mover::Mover;
 use super::options::Options;
 use super::pace::Throttle;
-use super::planner::Plan;
+use super::planner::{FirstTouch, Order, Plan};
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
 use super::store::{Fork, Store};
@@ -179,29 +183,49 @@ impl Rehearsal {
         Runtime::new(SEED).run(self.play(fork, course, plan, window)).ok()?.ok()?
     }
 
-    /// The benefit that the copies made before these windows had in them; `None` without a result.
-    pub fn benefit_of_copies(&self, windows: &[&Window]) -> Option<Benefit> {
-        if self.options.copy_on_read.0 == 0 {
+    /// The benefit that copies of all that was read before these parts would have in them; `None` without a result.
+    pub fn benefit_of_copies(&self, parts: &[Part]) -> Option<Benefit> {
+        if self.options.copied_on_read(true) == 0 {
             return Some(Benefit::default());
         }
+        let page = self.cost_of_a_copy()?;
+        let pages = |count: usize| Nanos(page.0 * count as u64);
         let earlier = self.fork.clone().without(&self.recent);
         let now = Course::as_it_is(self.absorbs, self.drains);
-        let mut benefit = Benefit { page: self.cost_of_a_copy()?, ..Benefit::default() };
-        for window in windows {
+        let map = self.fork.map();
+        let mut benefit = Benefit { again: pages(map.mapped() - map.dirty()), ..Benefit::default() };
+        for Part { known, later } in parts {
+            let fork = earlier.clone().with(self.in_the_order_of_reads(&known.process));
+            let new = later.iter().filter(|access| !access.write).flat_map(|access| self.pages(&access));
+            let new: FxHashSet<u64> = new.filter(|page| fork.map().slot_of(*page).is_none()).collect();
             let play = |course| {
-                let played = self.play(earlier.clone(), course, None, window);
+                let played = self.play(fork.clone(), course, None, later);
                 Some(Runtime::new(SEED).run(played).ok()?.ok()??.requests)
             };
             let with = play(now)?;
-            let without = if earlier.map().mapped() > 0 {
-                play(Course { reads: Reads::Emptied, ..now })?
-            } else {
-                with
-            };
+            let without =
+                if fork.map().mapped() > 0 { play(Course { reads: Reads::Emptied, ..now })? } else { with };
             benefit.saved += i128::from(without.0) - i128::from(with.0);
             benefit.busy += without;
+            benefit.copying += pages(new.len());
         }
         Some(benefit)
+    }
+
+    /// The pages of an access.
+    fn pages(&self, access: &Access) -> Range<u64> {
+        let page = |units: u32| u64::from(units) << self.granularity;
+        page(access.first)..page(access.first) + page(access.pages)
+    }
+
+    /// The pages of a graph that were read, in the order of their first request.
+    fn in_the_order_of_reads(&self, graph: &Graph) -> impl Iterator<Item = u64> + use<> {
+        let granularity = self.granularity;
+        let capacity = u64::from(self.fork.layout().cached_slots()) >> granularity;
+        FirstTouch.order(graph, capacity).ranges.into_iter().flat_map(move |planned| {
+            let first = u64::from(planned.range.start) << granularity;
+            first..first + (u64::from(planned.range.pages) << granularity)
+        })
     }
 
     /// Busy time of copying a page as it is read: a long write, and one of the map.
@@ -297,7 +321,7 @@ impl Rehearsal {
     fn open(&self, fork: Fork, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
         let devices = Devices::counted(origin, bopt);
         let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
-        let options = Options { copy_on_read: Bytes(0), ..self.options.clone() };
+        let options = Options { copy_on_read: Some(Bytes(0)), ..self.options.clone() };
         Borg::over(devices, store, options, true)
     }
 

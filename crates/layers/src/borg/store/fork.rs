@@ -116,6 +116,21 @@ impl Fork {
         self
     }
 
+    /// The fork as if these pages, unless they have one, had a clean copy: in vacant slots, in this order.
+    pub fn with(mut self, pages: impl Iterator<Item = u64>) -> Fork {
+        let layout = self.super_page.layout;
+        let mut slots = 0..layout.cached_slots();
+        for page in pages {
+            if self.map.slot_of(page).is_some() {
+                continue;
+            }
+            let Some(slot) = slots.find(|slot| self.map.page_at(*slot).is_none()) else { break };
+            self.map.insert(page, slot, false);
+            self.segments.get_mut(layout.segment_of(slot).0).valid += 1;
+        }
+        self
+    }
+
     /// Whether a page has this slot, and is dirty there.
     pub fn holds_dirty(&self, page: u64, slot: Slot) -> bool {
         self.map.slot_of(page) == Some(slot) && self.map.is_dirty(slot)

@@ -4,7 +4,7 @@ use super::*;
 
 /// Copies 1 MiB of what is read.
 fn copies() -> Options {
-    Options { copy_on_read: Bytes(1 << 20), ..Options::default() }
+    Options { copy_on_read: Some(Bytes(1 << 20)), ..Options::default() }
 }
 
 /// Slots of the read cache that make batches of four pages.
@@ -65,6 +65,22 @@ fn a_page_that_is_written_while_it_waits_gets_no_copy() {
 }
 
 #[test]
+fn a_page_that_is_written_again_and_again_gets_no_copy() {
+    run(1, async {
+        let world = copying().await;
+        world.borg.absorbs.set(false);
+        for (page, times) in [(20, 1), (30, 2)] {
+            for version in 0..times {
+                write(&*world.borg, Extent::of_pages(page, 1), version).await;
+            }
+        }
+        read_each(&world, [10, 20, 30, 40, 50]).await;
+        let copied = [10, 20, 30, 40, 50].map(|page| world.borg.has_copy(page));
+        assert_eq!(copied, [true, true, false, true, true]);
+    });
+}
+
+#[test]
 fn a_buffer_that_the_reader_changes_does_not_change_the_copy() {
     run(1, async {
         let world = copying().await;
@@ -96,7 +112,7 @@ fn long_reads_parts_of_pages_and_those_of_other_layers_are_not_copied() {
 #[test]
 fn an_allowance_that_is_used_up_ends_it() {
     run(1, async {
-        let options = Options { copy_on_read: Bytes(10 * 4_096), ..Options::default() };
+        let options = Options { copy_on_read: Some(Bytes(10 * 4_096)), ..Options::default() };
         let world = world(options, BOPT).await;
         read_each(&world, 0..100).await;
         assert!((1..=10).contains(&world.borg.store.mapped()), "{}", world.borg.store.mapped());
