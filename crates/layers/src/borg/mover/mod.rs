@@ -28,7 +28,7 @@ use seekless_core::{
 };
 
 use super::options::MoveClass;
-use super::pace::{Pace, Throttle};
+use super::pace::{Pace, SHORT_ROUND, Throttle};
 use super::store::{Entry, Slot, Update};
 use super::{Borg, did};
 use crate::destage::{self, Pages};
@@ -144,7 +144,7 @@ impl<'a> Mover<'a> {
         }
         self.borg.store.begin_mapping(&self.how).await?;
         for round in pages.chunks(self.pace.round_size(ROUND)) {
-            if !self.pace.may_continue(round.len()).await {
+            if !self.may_continue(round.len()).await? {
                 break;
             }
             self.begin_copies(round);
@@ -162,7 +162,7 @@ impl<'a> Mover<'a> {
         self.borg.store.begin_mapping(&self.how).await?;
         let most = self.pace.round_size(ROUND);
         for round in chains::rounds(moves, most, |slot| self.borg.store.page_at(slot)) {
-            if !self.pace.may_continue(round.len()).await {
+            if !self.may_continue(round.len()).await? {
                 break;
             }
             placed += self.place_round(&round).await?;
@@ -189,6 +189,22 @@ impl<'a> Mover<'a> {
         // A clean copy must not survive a power cut that the origin's data do not.
         borg.store.flush_origin(&self.how).await?;
         self.copy(&round, &read.into_iter().collect()).await.map(|_| true)
+    }
+
+    /// Waits until `pages` more pages may be moved, and drains pages that reached their maximum age meanwhile; false if
+    /// the mover should end.
+    async fn may_continue(&self, pages: usize) -> Result<bool, IoError> {
+        loop {
+            self.pace.turn().await;
+            let overdue = self.pace.take_overdue();
+            if overdue.is_empty() {
+                return Ok(self.pace.take(pages));
+            }
+            for round in overdue.chunks(SHORT_ROUND).take_while(|_| !self.pace.must_stop()) {
+                self.begin_copies(round);
+                self.evict(round, &Pages::default()).await?;
+            }
+        }
     }
 
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
