@@ -327,7 +327,7 @@ fn a_server_that_is_gone_between_two_parts_of_a_write_is_reported() {
         volume(folder.path(), components, &[("borg", "")]);
         let Some(server) = Server::start(folder.path(), kind) else { continue };
         let mut raw = Raw::open(folder.path(), "borg");
-        assert_eq!(raw.write(FUA, 0, &[7; 128 << 10]).unwrap(), 0);
+        assert_eq!(raw.write(FUA, 0, &vec![7; 128 << 10]).unwrap(), 0);
         let drain = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
             command.args(["volume", "tell"]).arg(folder.path().join("volume.toml")).args(["borg", "drain"]);
