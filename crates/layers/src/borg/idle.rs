@@ -11,7 +11,7 @@
 use std::rc::Weak;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Account, IoError, Nanos};
+use seekless_core::{Account, Class, IoError, Nanos};
 
 use super::Borg;
 use super::mover::Mover;
@@ -153,6 +153,8 @@ impl Borg {
             return Ok(());
         }
         self.movers.set_overdue(old);
+        // Copies that may not cost anything could take until their deadline.
+        self.boost_free_copies(Class::Background);
         let mover = Mover::start(self, self.payer(), Throttle::Overdue).await;
         self.movers.take_overdue();
         let Some(mover) = mover? else { return Ok(()) };

@@ -153,6 +153,42 @@ fn a_slow_plan_keeps_no_page_dirty_for_longer() {
     }
 }
 
+/// Nor does one whose copies wait for gaps that busy clients do not leave.
+#[test]
+fn a_plan_that_copies_for_free_keeps_no_page_dirty_for_longer() {
+    run(1, async {
+        let options = Options {
+            dirty_max_age: Nanos(60 * SECOND.0),
+            reconfigure_class: MoveClass::Free,
+            ..Options::default()
+        };
+        let World { borg, .. } = world(options, 1_000).await;
+        for page in 0..200 {
+            read(&*borg, Extent::of_pages(page * 7 + 3, 1)).await;
+        }
+        write_some(&borg, 0..50, 1).await;
+        let (end, client) = (runtime::now() + Nanos(60 * SECOND.0), borg.clone());
+        let clients = (0..4).map(|number| {
+            let client = client.clone();
+            runtime::spawn(async move {
+                let mut page = number;
+                while runtime::now() < end {
+                    page = (page + 997) % 2_000;
+                    read(&*client, Extent::of_pages(page, 1)).await;
+                }
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let mover = borg.clone();
+        let moving = runtime::spawn(async move { mover.reconfigure_now(Account(1)).await.unwrap() });
+        for client in clients {
+            client.await;
+        }
+        assert_eq!(dirty(&borg), 0, "of a minute ago");
+        moving.await;
+    });
+}
+
 #[test]
 fn copies_are_compared_in_idle_time_and_a_clean_stop_stays_one() {
     run(1, async {
