@@ -80,6 +80,19 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
     server.stop();
 }
 
+/// Changes the numbers of devices in all records of pairs.
+fn renumber_devices(state: &Path) {
+    let files = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let records: Vec<_> = files(state).flat_map(|folder| files(&folder).collect::<Vec<_>>()).collect();
+    assert!(!records.is_empty());
+    for record in records {
+        let text = std::fs::read_to_string(&record).unwrap();
+        let changed = text.replace("device = ", "device = 1");
+        assert_ne!(text, changed);
+        std::fs::write(record, changed).unwrap();
+    }
+}
+
 #[test]
 fn another_bopt_of_the_same_size_is_refused() {
     // A BOPT with newer pages than the origin is refused by its record of the origin.
@@ -92,6 +105,8 @@ fn another_bopt_of_the_same_size_is_refused() {
     }
     std::fs::rename(folder.join("fast.img"), folder.join("own.img")).unwrap();
     std::fs::copy(other.join("fast.img"), folder.join("fast.img")).unwrap();
+    // Nor after a start of the host that numbers its devices otherwise.
+    renumber_devices(&folder.join("state"));
     let refused = said(&serve(folder, "threads").output().unwrap());
     assert!(refused.contains("with which") && refused.contains("has the newest pages of it"), "{refused}");
     // Nor is an empty one made in its place.

@@ -302,6 +302,58 @@ fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_reported()
     }
 }
 
+/// A layer's write that is larger than the server takes goes in parts; the server may lose the first of them before it
+/// answers the last one.
+#[test]
+fn a_server_that_is_gone_between_two_parts_of_a_write_is_reported() {
+    const METHODS: [&str; 7] = [
+        "get_size=echo 1M",
+        "block_size=echo 1 4K 64K",
+        "can_write=exit 0",
+        "can_flush=exit 0",
+        "pread=head -c $3 /dev/zero",
+        "flush=exit 0",
+        "pwrite=cat >/dev/null; [ $4 = 0 ] || [ -e killed ] || { touch killed; kill -9 $PPID; }",
+    ];
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let (killed, far) = (folder.path().join("killed"), folder.path().join("far"));
+        let methods = METHODS.map(|method| method.replace("killed", &killed.display().to_string()));
+        let arguments: Vec<&str> = ["eval"].into_iter().chain(methods.iter().map(String::as_str)).collect();
+        let Some(mut other) = Nbdkit::start(&far, &arguments) else { return };
+        crate::sparse(&folder.path().join("fast.img"), 8 << 20);
+        let components = "[component.far]\nnbd = \"nbd+unix:///?socket=far\"\nreconnect = \"20s\"\n\
+                          [component.fast]\nfile = \"fast.img\"\n[layer.borg]\nover = \"far\"\nbopt = \"fast\"\n";
+        volume(folder.path(), components, &[("borg", "")]);
+        let Some(server) = Server::start(folder.path(), kind) else { continue };
+        let mut raw = Raw::open(folder.path(), "borg");
+        assert_eq!(raw.write(FUA, 0, &vec![7; 128 << 10]).unwrap(), 0);
+        let drain = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+            command.args(["volume", "tell"]).arg(folder.path().join("volume.toml")).args(["borg", "drain"]);
+            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let drained = drain();
+        other.0.wait().unwrap();
+        assert!(killed.exists());
+        std::fs::remove_file(&far).unwrap();
+        let _other = Nbdkit::start(&far, &arguments).unwrap();
+        let drained = drained.wait_with_output().unwrap();
+        let why = String::from_utf8_lossy(&drained.stderr);
+        assert!(!drained.status.success() && why.contains("may be lost"), "{kind}: {why}");
+        // No flush of that server counts any more, until a start.
+        server.kill();
+        let server = Server::start(folder.path(), kind).unwrap();
+        assert_eq!(
+            Raw::open(folder.path(), "borg").read(0, 4096).unwrap(),
+            [7; 4096],
+            "{kind}: it is in the BOPT"
+        );
+        assert!(drain().wait().unwrap().success(), "{kind}");
+        server.stop();
+    }
+}
+
 #[test]
 fn a_server_that_does_not_come_back_in_time_is_an_error_until_it_does() {
     for kind in KINDS {

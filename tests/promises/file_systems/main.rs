@@ -54,7 +54,49 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
         text("mapper", 512, &mapper),
         text("lld", 200 * (mebibytes + 1), &lld),
         text("borg", 0, &borg),
+        several("hybrid", &hybrid(mebibytes)),
+        several("proximal", &proximal(mebibytes)),
+        several("raid4", &raid4(mebibytes)),
     ]
+}
+
+/// A volume of more than one component; the layer of its name is exported.
+fn several(name: &'static str, text: &str) -> (&'static str, Description) {
+    let text = format!("{text}[[export]]\ntop = \"{name}\"\n");
+    (name, file::parse(name, &text).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+/// A drive called `name`, of which a part called `part` is used.
+fn of_a_drive(name: &str, drive: &str, part: &str, kibibytes: u64) -> String {
+    format!(
+        "[component.{name}]\ndrive = \"{drive}\"\n\
+         [slice.{part}]\nof = \"{name}\"\nsize = \"{kibibytes}KiB\"\n"
+    )
+}
+
+/// Units move between the devices at any pause.
+fn hybrid(mebibytes: u64) -> String {
+    let devices = of_a_drive("disk", "wd2500aaks", "slow", (mebibytes + 1) << 10)
+        + &of_a_drive("ssd", "intel-x25-v", "fast", 2 << 10);
+    devices + "[layer.hybrid]\nover = \"slow\"\nfast = \"fast\"\nunit = \"16KiB\"\nidle = \"0s\"\n"
+}
+
+/// The staging area is small: it is destaged often.
+fn proximal(mebibytes: u64) -> String {
+    let devices = of_a_drive("disk", "wd2500aaks", "data", (mebibytes + 4) << 10)
+        + &of_a_drive("ssd", "intel-x25-v", "flash", 2 << 10);
+    let layer = "[layer.proximal]\nover = \"data\"\nflash = \"flash\"\nrange = \"256KiB\"\nreserve = 0.03\n\
+                 direct = \"64KiB\"\ndestage_below = 0.2\n";
+    devices + layer
+}
+
+/// Three members and parity, without a log, so that what is not flushed may be lost. A quarter of the members holds
+/// checksums, at this unit.
+fn raid4(mebibytes: u64) -> String {
+    let member = |name: &str, kibibytes: u64| of_a_drive(name, "wd2500aaks", &format!("m{name}"), kibibytes);
+    let devices: String = ["a", "b", "c", "p"].iter().map(|name| member(name, mebibytes * 512)).collect();
+    let layer = "[layer.raid4]\nover = [\"ma\", \"mb\", \"mc\"]\nparity = \"mp\"\nunit = \"16KiB\"\n";
+    devices + layer
 }
 
 /// A stream that ships with these tests.

@@ -3,20 +3,20 @@
 //!
 //! Invariants: a client waits for at most one request of idle-time work; no task waits when there is no work, or once
 //! the layer was stopped or detached. Age is tracked in thirds of the maximum: a page that was dirty at the end of one
-//! third is drained at the end of the next.
+//! third is drained at the end of the next, also if it was written again or moved meanwhile. A mover that waits for its
+//! turn drains such pages first.
 //!
 //! Faults: an error ends the work; it starts again with the next request.
 
 use std::rc::Weak;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Account, IoError, Nanos};
+use seekless_core::{Account, Class, IoError, Nanos};
 
 use super::Borg;
 use super::mover::Mover;
 use super::options::AtStop;
 use super::pace::Throttle;
-use super::store::Slot;
 
 /// State of idle-time work.
 #[allow(clippy::struct_excessive_bools)] // flags
@@ -47,14 +47,8 @@ impl Idle {
 struct Aging {
     /// Time of the next check.
     next: Nanos,
-    /// One bit per slot.
+    /// In ascending order. Not slots: a page that is written again or moved has another one, and is as old as before.
     seen: Vec<u64>,
-}
-
-impl Aging {
-    fn has_seen(&self, slot: Slot) -> bool {
-        self.seen.get(slot as usize / 64).is_some_and(|bits| bits >> (slot % 64) & 1 == 1)
-    }
 }
 
 /// `span` after `begin`; never, if `span` is zero.
@@ -101,7 +95,8 @@ impl Borg {
             }
             if runtime::now() >= aging.next {
                 borg.drain_overdue(&aging).await?;
-                aging.seen = borg.store.dirty_bits();
+                aging.seen = borg.dirty_pages();
+                aging.seen.sort_unstable();
                 aging.next = after(runtime::now(), third(&borg));
             } else if runtime::now() >= after(borg.idle.borrow().last_request, borg.options.idle_after) {
                 borg.work_while_idle().await?;
@@ -148,14 +143,22 @@ impl Borg {
 
     /// Drains pages that have been dirty for about two thirds of the maximum age.
     async fn drain_overdue(&self, aging: &Aging) -> Result<(), IoError> {
-        let old = self.store.pages_where(|entry| entry.dirty && aging.has_seen(entry.slot));
+        let overdue = || {
+            let mut pages = self.dirty_pages();
+            pages.retain(|page| aging.seen.binary_search(page).is_ok());
+            pages
+        };
+        let old = overdue();
         if old.is_empty() {
             return Ok(());
         }
-        let Some(mover) = Mover::start(self, self.payer(), Throttle::Overdue).await? else {
-            return Ok(());
-        };
-        self.drain_pages(&mover, old).await
+        self.movers.set_overdue(old);
+        // Copies that may not cost anything could take until their deadline.
+        self.boost_free_copies(Class::Background);
+        let mover = Mover::start(self, self.payer(), Throttle::Overdue).await;
+        self.movers.take_overdue();
+        let Some(mover) = mover? else { return Ok(()) };
+        self.drain_pages(&mover, overdue()).await
     }
 
     /// Drains before a stop, for at most `limit`, if the options say so.

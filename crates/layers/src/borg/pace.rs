@@ -1,8 +1,8 @@
 //! Throttling of movers (section 4.4): they move in pauses of the clients, at a limited rate, and end early when the
 //! layer stops or is detached.
 //!
-//! Invariant: a mover always ends: it waits for a pause for a bounded time. Idle-time work ends when a client request
-//! arrives. Movers that drain everything or detach, by command, are not throttled; a reconfiguration always is, also by
+//! Invariant: a mover always ends: it waits for a pause for a bounded time, and no longer once pages reached their maximum
+//! age. Idle-time work ends when a client request arrives. Movers that drain everything or detach, by command, are not throttled; a reconfiguration always is, also by
 //! command. Fault model: nothing here can fail.
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use super::Borg;
 /// A mover waits for a pause at most this many times the pause's length.
 const TIMEOUT_FACTOR: u64 = 100;
 /// Pages of a round that may be stopped early: some seconds of a disk.
-const SHORT_ROUND: usize = 512;
+pub(super) const SHORT_ROUND: usize = 512;
 /// Interval at which a waiting mover checks for a stop request.
 const POLL_INTERVAL: Nanos = Nanos::from_millis(100);
 
@@ -99,19 +99,28 @@ impl<'a> Pace<'a> {
 
     /// Waits until `pages` more pages may be moved; false if the mover should end.
     pub async fn may_continue(&self, pages: usize) -> bool {
-        if self.throttle == Throttle::Unthrottled {
-            return true;
+        self.turn().await;
+        self.take(pages)
+    }
+
+    /// Waits until more may be moved, or until pages reached their maximum age.
+    pub async fn turn(&self) {
+        if self.throttle != Throttle::Throttled {
+            return;
         }
         if let Some(rate) = self.rate() {
             let bytes = u128::from(self.pages.get() * PAGE_BYTES);
             let due = self.began + Nanos((bytes * 1_000_000_000 / u128::from(rate)) as u64);
             self.wait(|| due).await;
         }
-        if self.throttle == Throttle::Throttled {
-            let timeout =
-                runtime::now() + Nanos(self.borg.options.move_idle.0.saturating_mul(TIMEOUT_FACTOR));
-            self.wait(|| (self.borg.idle.borrow().last_request + self.borg.options.move_idle).min(timeout))
-                .await;
+        let timeout = runtime::now() + Nanos(self.borg.options.move_idle.0.saturating_mul(TIMEOUT_FACTOR));
+        self.wait(|| (self.borg.idle.borrow().last_request + self.borg.options.move_idle).min(timeout)).await;
+    }
+
+    /// Counts `pages` pages as moved; false if the mover should end instead.
+    pub fn take(&self, pages: usize) -> bool {
+        if self.throttle == Throttle::Unthrottled {
+            return true;
         }
         self.pages.set(self.pages.get() + pages as u64);
         let late = matches!(self.throttle, Throttle::Until(end) if runtime::now() >= end);
@@ -122,17 +131,22 @@ impl<'a> Pace<'a> {
         !ends
     }
 
+    /// The pages that reached their maximum age, if this mover has to drain them before it moves others.
+    pub fn take_overdue(&self) -> Vec<u64> {
+        if self.throttle == Throttle::Throttled { self.borg.movers.take_overdue() } else { Vec::new() }
+    }
+
     fn rate(&self) -> Option<u64> {
         Some(self.borg.options.move_rate.0).filter(|rate| self.throttle == Throttle::Throttled && *rate > 0)
     }
 
-    fn must_stop(&self) -> bool {
+    pub(super) fn must_stop(&self) -> bool {
         self.borg.movers.is_stop_requested()
     }
 
-    /// Waits until `until`, which may move on, or until a stop request.
+    /// Waits until `until`, which may move on, or until a stop request, or until pages reached their maximum age.
     async fn wait(&self, until: impl Fn() -> Nanos) {
-        while !self.must_stop() {
+        while !self.must_stop() && !self.borg.movers.has_overdue() {
             let left = until().since(runtime::now());
             if left == Nanos::ZERO {
                 return;

@@ -168,7 +168,7 @@ impl Pairs {
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
         for (name, place, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
-            let Some(before) = read(place).filter(|before| before.device == record.device) else { continue };
+            let Some(before) = read(place).filter(|before| before.is_of(record)) else { continue };
             let Some(expected) = before.bopt else { continue };
             // A BOPT in memory is new each time.
             let found = match layer.identity().map(digits) {
@@ -192,8 +192,7 @@ impl Pairs {
     /// Refuses to create a new BOPT for a device whose newest pages are in another one.
     pub fn may_create(&self, file: &str, layer: &str) -> Result<(), LiveError> {
         for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
-            if let Some(before) = read(place).filter(|before| before.newer && before.device == record.device)
-            {
+            if let Some(before) = read(place).filter(|before| before.newer && before.is_of(record)) {
                 return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
                      with that one, and a stop drains them; --replace gives them up",
@@ -222,7 +221,7 @@ impl Pairs {
     /// The identity in the record, if the host knows that there are no newer pages.
     pub fn clean_identity(&self) -> Option<u128> {
         let (_, file, record) = self.each.first()?;
-        let before = read(file).filter(|before| !before.newer && before.device == record.device)?;
+        let before = read(file).filter(|before| !before.newer && before.is_of(record))?;
         u128::from_str_radix(&before.bopt?, 16).ok()
     }
 
@@ -263,6 +262,12 @@ fn digits(identity: u128) -> String {
 }
 
 impl Record {
+    /// Whether both are of one file, if their names are the same: numbers of devices may change with each start of the
+    /// host, and paths with each mount.
+    fn is_of(&self, other: &Record) -> bool {
+        self.device == other.device || self.path == other.path
+    }
+
     fn with(&self, bopt: Option<u128>, newer: bool) -> Record {
         let (volume, layer, path) = (self.volume.clone(), self.layer.clone(), self.path.clone());
         Record { volume, layer, path, bopt: bopt.map(digits), newer, ..*self }

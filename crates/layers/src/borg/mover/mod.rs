@@ -12,9 +12,11 @@
 //! order otherwise.
 //!
 //! Faults: a round that fails ends the move with its error. Completed moves stay, other pages stay where they were, and
-//! no page is mapped to a slot that was not written.
+//! no page is mapped to a slot that was not written. Pages that cannot be read or written keep no others from being
+//! evicted.
 
 mod chains;
+mod outgoing;
 mod shared;
 
 use std::cell::Cell;
@@ -28,7 +30,7 @@ use seekless_core::{
 };
 
 use super::options::MoveClass;
-use super::pace::{Pace, Throttle};
+use super::pace::{Pace, SHORT_ROUND, Throttle};
 use super::store::{Entry, Slot, Update};
 use super::{Borg, did};
 use crate::destage::{self, Pages};
@@ -136,23 +138,6 @@ impl<'a> Mover<'a> {
         Hints { ticket: Some(Ticket::new()), ..self.how.clone() }
     }
 
-    /// Evicts pages from the BOPT, and returns how many.
-    pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
-        let mut removed = 0;
-        if !self.compare_if_doubtful().await? {
-            return Ok(0);
-        }
-        self.borg.store.begin_mapping(&self.how).await?;
-        for round in pages.chunks(self.pace.round_size(ROUND)) {
-            if !self.pace.may_continue(round.len()).await {
-                break;
-            }
-            self.begin_copies(round);
-            removed += self.evict(round, &Pages::default()).await?;
-        }
-        Ok(removed)
-    }
-
     /// Copies pages to slots, and returns how many.
     pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
         let mut placed = 0;
@@ -162,7 +147,7 @@ impl<'a> Mover<'a> {
         self.borg.store.begin_mapping(&self.how).await?;
         let most = self.pace.round_size(ROUND);
         for round in chains::rounds(moves, most, |slot| self.borg.store.page_at(slot)) {
-            if !self.pace.may_continue(round.len()).await {
+            if !self.may_continue(round.len()).await? {
                 break;
             }
             placed += self.place_round(&round).await?;
@@ -189,6 +174,22 @@ impl<'a> Mover<'a> {
         // A clean copy must not survive a power cut that the origin's data do not.
         borg.store.flush_origin(&self.how).await?;
         self.copy(&round, &read.into_iter().collect()).await.map(|_| true)
+    }
+
+    /// Waits until `pages` more pages may be moved, and drains pages that reached their maximum age meanwhile; false if
+    /// the mover should end.
+    async fn may_continue(&self, pages: usize) -> Result<bool, IoError> {
+        loop {
+            self.pace.turn().await;
+            let overdue = self.pace.take_overdue();
+            if overdue.is_empty() {
+                return Ok(self.pace.take(pages));
+            }
+            let mut failed = Vec::new();
+            for round in overdue.chunks(SHORT_ROUND).take_while(|_| !self.pace.must_stop()) {
+                self.evict_by_halves(round, &mut failed).await?;
+            }
+        }
     }
 
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
@@ -276,71 +277,6 @@ impl<'a> Mover<'a> {
             borg.store.verify_sum(page, known_sum, data)?;
         }
         Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
-    }
-
-    /// Copies dirty pages to the origin, then unmaps those of `pages` that were not written since.
-    async fn evict(&self, pages: &[u64], buffered: &Pages) -> Result<u64, IoError> {
-        let borg = self.borg;
-        // A page that is just being written or repaired may be marked dirty in memory alone. The origin must not be
-        // written before its dirty bit is durable.
-        let pages = if mutant::is("borg: a page is drained before its mark is durable") {
-            pages.to_vec()
-        } else {
-            self.without_locked(pages)
-        };
-        let pages = &pages[..];
-        let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
-        let dirty: Vec<u64> = pages.iter().copied().filter(is_dirty).collect();
-        if !dirty.is_empty() && !mutant::is("borg: an eviction drops a dirty page") {
-            let unread: Vec<u64> =
-                dirty.iter().copied().filter(|page| !buffered.contains_key(page)).collect();
-            let mut data = self.read_copies(&unread).await?;
-            data.extend(dirty.iter().filter_map(|page| Some((*page, buffered.get(page)?.clone()))));
-            for &page in data.keys() {
-                did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
-            }
-            // Newer copies become durable before the origin does: otherwise an older entry could count again, for a
-            // copy that differs from the origin.
-            borg.store.flush_bopt(&self.how).await?;
-            borg.origin_written(self.write(&*borg.origin, &data).await)?;
-            self.count_copied(data.len());
-            if !mutant::is("borg: an eviction does not flush the origin") {
-                borg.store.flush_origin(&self.how).await?;
-            }
-        }
-        // Otherwise older entries of these pages would count again once the newest is gone.
-        borg.store.persist_stale(&self.with_ticket()).await?;
-        let there: Vec<Move> = {
-            let there = pages.iter().filter_map(|&page| Some((page, borg.store.lookup(page)?.slot)));
-            let mut there: Vec<Move> = there.collect();
-            there.sort_unstable_by_key(|(_, slot)| *slot);
-            there
-        };
-        let mut removed = 0;
-        for group in self.groups(&there) {
-            removed += self.unmap(group).await?;
-        }
-        Ok(removed)
-    }
-
-    /// Unmaps pages whose origin is up to date and that were not written since their copies began.
-    async fn unmap(&self, group: &[Move]) -> Result<u64, IoError> {
-        let borg = self.borg;
-        // Before the pages are locked: requests that wait for them should not wait for other metadata writers.
-        let mut update = borg.store.update(&self.how).await;
-        let locked = self.lock_valid(group.iter().map(|(page, _)| *page));
-        let (mut removed, mut drained) = (0, 0);
-        for &page in &locked.valid {
-            let Some(entry) = update.unmap(page) else { continue };
-            let place = borg.store.layout().page(entry.slot) * PAGE_SECTORS;
-            did("evicted", Extent::of_pages(page, 1), place);
-            (removed, drained) = (removed + 1, drained + u64::from(entry.dirty));
-        }
-        let done = self.persist(update, locked).await;
-        if done.is_ok() {
-            borg.tally(&self.how, |traffic| traffic.drained += drained);
-        }
-        done.map(|()| removed)
     }
 
     /// Divides moves in slot order into groups of few segments, so that their map pages are written quickly: requests

@@ -29,6 +29,8 @@ pub(super) struct Moving {
     pub(super) free_ticket: Option<Ticket>,
     /// Whether its copies may be aborted, since nothing waits for them.
     pub(super) abortable: bool,
+    /// Pages that reached their maximum age while a mover runs.
+    overdue: Vec<u64>,
 }
 
 impl Movers {
@@ -101,6 +103,21 @@ impl Movers {
     pub fn ticket_to_abort(&self) -> Option<Ticket> {
         let state = self.state.borrow();
         state.free_ticket.clone().filter(|_| state.abortable)
+    }
+
+    /// Sets the pages that reached their maximum age: a mover that waits for its turn drains them.
+    pub fn set_overdue(&self, pages: Vec<u64>) {
+        self.state.borrow_mut().overdue = pages;
+    }
+
+    /// Whether there are any.
+    pub fn has_overdue(&self) -> bool {
+        !self.state.borrow().overdue.is_empty()
+    }
+
+    /// Takes them.
+    pub fn take_overdue(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state.borrow_mut().overdue)
     }
 
     /// Records that the mover released its locks.

@@ -63,11 +63,6 @@ impl Store {
         self.table.borrow().map.dirty()
     }
 
-    /// Dirty bits of all slots.
-    pub fn dirty_bits(&self) -> Vec<u64> {
-        self.table.borrow().map.dirty_bits().to_vec()
-    }
-
     /// Memory of the map in bytes.
     pub fn map_bytes(&self) -> u64 {
         self.table.borrow().map.bytes()

@@ -214,11 +214,6 @@ impl BorgMap {
         self.dirty
     }
 
-    /// Dirty bits of all slots.
-    pub fn dirty_bits(&self) -> &[u64] {
-        &self.dirty_bits
-    }
-
     /// The slots that hold a page, in their order. Cheaper by far than looking for their pages.
     pub fn mapped_slots(&self) -> impl Iterator<Item = Slot> {
         (0..self.slots).filter(|slot| self.backward(*slot).0 != self.shape.unmapped())

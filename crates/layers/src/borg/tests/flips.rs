@@ -213,6 +213,58 @@ fn a_dirty_copy_that_rots_is_an_error_and_stays() {
     }
 }
 
+/// Writes of this sector fail.
+struct BadSector(Option<Extent>);
+
+impl Fault for BadSector {
+    fn meet(&self, op: Op, at: Extent, _: u64) -> Act {
+        if op == Op::Write && self.0.is_some_and(|bad| bad.overlaps(at)) {
+            return Act::Fail(IoError::new(ErrorKind::Medium, "test", Some(at), "made to fail"));
+        }
+        Act::Pass
+    }
+}
+
+/// A dirty copy that rots, or an origin with a bad sector, keeps no other page from being drained: by a command, in idle
+/// time, or before a stop.
+#[test]
+fn a_page_that_cannot_be_drained_keeps_no_other_from_it() {
+    for (rots, way) in [true, false].into_iter().flat_map(|rots| (0..3).map(move |way| (rots, way))) {
+        run(1, async {
+            let disk = disk();
+            let bad = Extent::new(at(30).start.0 + 3, 1);
+            let failing = Faulty::new(slice(&disk, 0, ORIGIN), BadSector((!rots).then_some(bad)));
+            let borg = formatted(Rc::new(failing), slice(&disk, ORIGIN, 400 * 8), Options::default()).await;
+            for page in 0..60 {
+                write(&*borg, at(page), 1).await;
+            }
+            borg.flush(Hints::default()).await.unwrap();
+            if rots {
+                let slot = borg.store.slot_of(30).unwrap();
+                let there = Extent::of_pages(ORIGIN / 8 + borg.store.layout().page(slot), 1);
+                let mut bytes = read(&*disk, there).await;
+                bytes[2_000] ^= 8;
+                disk.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            }
+            let error = match way {
+                0 => Some(borg.drain_all(Account(1)).await.unwrap_err()),
+                1 => Some(borg.drain_to_stop(Nanos::from_millis(60_000)).await.unwrap_err()),
+                _ => {
+                    sleep(Nanos::from_millis(60_000)).await;
+                    None
+                }
+            };
+            assert!(error.is_none_or(|error| error.is_medium_error()));
+            for page in 0..60 {
+                assert_eq!(borg.store.slot_of(page).is_some(), page == 30, "rots {rots}, way {way}: {page}");
+                let below = if page == 30 { vec![0; 4096] } else { stamped(at(page), 1).to_vec() };
+                assert!(page == 30 && !rots || read(&*disk, at(page)).await == below, "{page}");
+            }
+            assert_eq!(borg.store.dirty(), 1);
+        });
+    }
+}
+
 /// Parts of copies are overwritten in place: then their checksums on disk are given up, not held against them.
 #[test]
 fn what_is_overwritten_in_place_is_no_damage_after_a_start() {

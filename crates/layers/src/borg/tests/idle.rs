@@ -92,6 +92,103 @@ fn no_page_stays_newer_for_longer_than_it_may_though_clients_never_rest() {
     });
 }
 
+/// The version of a page that the origin holds.
+async fn version_below(disk: &Disk, page: u64, versions: std::ops::Range<u64>) -> Option<u64> {
+    let at = Extent::of_pages(page, 1);
+    let found = read(disk, at).await;
+    versions.into_iter().find(|version| found == stamped(at, *version).to_vec())
+}
+
+/// A page that is written again has another slot of the log; its origin is as old as before.
+#[test]
+fn a_page_that_is_written_again_and_again_is_drained_in_time_too() {
+    run(1, async {
+        let options = Options { dirty_max_age: Nanos(60 * SECOND.0), ..Options::default() };
+        let World { borg, disk } = world(options, 1_000).await;
+        for second in 1..300_u64 {
+            write(&*borg, Extent::of_pages(7, 1), second).await;
+            sleep(SECOND).await;
+            let oldest = second.saturating_sub(60);
+            let below = version_below(&disk, 7, 1..second + 1).await.unwrap_or(0);
+            assert!(below >= oldest, "after {second} s the origin has what was written in second {below}");
+        }
+    });
+}
+
+/// A plan that is carried out slowly does not keep pages from being drained.
+#[test]
+fn a_slow_plan_keeps_no_page_dirty_for_longer() {
+    for (move_rate, move_idle) in [(4096, 0), (0, 1_000)] {
+        run(1, async {
+            let options = Options {
+                dirty_max_age: Nanos(60 * SECOND.0),
+                move_rate: crate::units::Bytes(move_rate),
+                move_idle: Nanos::from_millis(move_idle),
+                ..Options::default()
+            };
+            let World { borg, disk } = world(options, 1_000).await;
+            for page in 0..200 {
+                read(&*borg, Extent::of_pages(page * 7 + 3, 1)).await;
+            }
+            write_some(&borg, 0..50, 1).await;
+            let (begun, mover) = (runtime::now(), borg.clone());
+            let moving = runtime::spawn(async move {
+                mover.reconfigure_now(Account(1)).await.unwrap();
+                runtime::now()
+            });
+            // Clients never rest.
+            for _ in 0..600 {
+                sleep(Nanos::from_millis(100)).await;
+                read(&*borg, Extent::of_pages(1_900, 1)).await;
+            }
+            assert_eq!(dirty(&borg), 0, "of a minute ago");
+            for page in 0..50 {
+                assert_eq!(version_below(&disk, page * 7, 1..2).await, Some(1), "page {page}");
+            }
+            assert!(moving.await.since(begun) > Nanos(60 * SECOND.0), "the plan took longer");
+            for page in 0..200 {
+                assert!(borg.store.slot_of(page * 7 + 3).is_some(), "page {page} was placed");
+            }
+        });
+    }
+}
+
+/// Nor does one whose copies wait for gaps that busy clients do not leave.
+#[test]
+fn a_plan_that_copies_for_free_keeps_no_page_dirty_for_longer() {
+    run(1, async {
+        let options = Options {
+            dirty_max_age: Nanos(60 * SECOND.0),
+            reconfigure_class: MoveClass::Free,
+            ..Options::default()
+        };
+        let World { borg, .. } = world(options, 1_000).await;
+        for page in 0..200 {
+            read(&*borg, Extent::of_pages(page * 7 + 3, 1)).await;
+        }
+        write_some(&borg, 0..50, 1).await;
+        let (end, client) = (runtime::now() + Nanos(60 * SECOND.0), borg.clone());
+        let clients = (0..4).map(|number| {
+            let client = client.clone();
+            runtime::spawn(async move {
+                let mut page = number;
+                while runtime::now() < end {
+                    page = (page + 997) % 2_000;
+                    read(&*client, Extent::of_pages(page, 1)).await;
+                }
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let mover = borg.clone();
+        let moving = runtime::spawn(async move { mover.reconfigure_now(Account(1)).await.unwrap() });
+        for client in clients {
+            client.await;
+        }
+        assert_eq!(dirty(&borg), 0, "of a minute ago");
+        moving.await;
+    });
+}
+
 #[test]
 fn copies_are_compared_in_idle_time_and_a_clean_stop_stays_one() {
     run(1, async {

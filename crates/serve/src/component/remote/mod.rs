@@ -135,9 +135,10 @@ impl BlockDevice for RemoteComponent {
             let flags = if how.fua && self.has(c::FLAG_SEND_FUA) { c::CMD_FLAG_FUA } else { 0 };
             for (part, bytes) in from.split(at, self.geometry.largest_sectors) {
                 self.ask(Command::Write, flags, part, Some(&bytes)).await?;
-            }
-            if flags == 0 {
-                self.link.wrote(how.origin.stream);
+                // At once: the server may be gone before the next part is answered.
+                if flags == 0 {
+                    self.link.wrote(how.origin.stream);
+                }
             }
             if how.fua && flags == 0 { self.flush(how).await } else { Ok(()) }
         })
@@ -192,8 +193,8 @@ impl BlockDevice for RemoteComponent {
             flags |= if zeroes.only_if_fast { c::CMD_FLAG_FAST_ZERO } else { 0 };
             for part in self.parts(at) {
                 self.ask(Command::WriteZeroes, flags, part, None).await?;
+                self.link.wrote(how.origin.stream);
             }
-            self.link.wrote(how.origin.stream);
             if how.fua { self.flush(how).await } else { Ok(()) }
         })
     }
