@@ -238,11 +238,13 @@ impl Reading<'_> {
     fn read_records(&mut self, number: u64, bytes: &[u8], at: Extent) -> Result<(), IoError> {
         let Super { shape, snapshots, .. } = self.page;
         for record in format::decode_records(bytes) {
-            let known = snapshots.all.iter().any(|snapshot| snapshot.number == record.last);
+            let ends = snapshots.all.iter().any(|snapshot| snapshot.number == record.last);
+            let known = ends || snapshots.base(record.last).is_some();
             let fits = known && u64::from(record.page) < shape.pages;
             if !fits || !self.map.records.found(record, (number - shape.maps) as u32) {
-                let why =
-                    format!("found {record:?}, expected one of a page and a snapshot, and no other of both");
+                let why = format!(
+                    "found {record:?}, expected one of a page and a snapshot or clone, and no other of both"
+                );
                 return Err(failed(ErrorKind::Corrupt, Some(at), why));
             }
             if record.block != NONE {

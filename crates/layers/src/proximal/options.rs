@@ -72,7 +72,7 @@ pub const EDGES: &[&str] = &[
     "a large write leaves free blocks between its pages",
 ];
 
-/// Rare code paths of volumes with snapshots.
+/// Rare code paths of volumes with snapshots and clones.
 pub const SNAPSHOT_EDGES: &[&str] = &[
     "a page of a commit that did not end: its other copy counts",
     "a snapshot keeps the block that a write replaces",
@@ -80,6 +80,10 @@ pub const SNAPSHOT_EDGES: &[&str] = &[
     "part of a page is joined with what is staged for a snapshot",
     "a deleted snapshot has pages that are staged",
     "there is no room: snapshots hold it",
+    "a clone has a page of its own",
+    "a page of a clone is written again",
+    "a page of a deleted clone goes nowhere",
+    "a deleted snapshot stays below its clones",
 ];
 
 /// Canaries of the layer.
@@ -102,6 +106,7 @@ pub const SNAPSHOT_CANARIES: &[&str] = if cfg!(feature = "canaries") {
         "a commit counts too early",
         "a staged page of a snapshot is the volume's",
         "part of a commit counts",
+        "a block below a clone is reused",
     ]
 } else {
     &[]
