@@ -128,6 +128,8 @@ pub struct View {
     pub device: Rc<dyn BlockDevice>,
     /// Whether it is a clone: it can be written.
     pub is_clone: bool,
+    /// Number that no other view of the device has or had.
+    pub number: u32,
 }
 
 impl fmt::Debug for View {

@@ -33,6 +33,7 @@ use seekless_core::{
     PAGE_SECTORS, SnapshotSpace,
 };
 
+pub use clones::NOW;
 pub use options::{CANARIES, EDGES, Options, SNAPSHOT_CANARIES, SNAPSHOT_EDGES};
 use placed::Placed;
 use versions::Versions;

@@ -328,7 +328,7 @@ impl Versions {
     pub fn views(self: &Rc<Self>) -> Vec<View> {
         let view = |(name, number): (String, u32), is_clone: bool| {
             let device = Rc::new(Seen { versions: self.clone(), number, is_clone });
-            View { name, device, is_clone }
+            View { name, device, is_clone, number }
         };
         let snapshots = self.placed.snapshots().into_iter().map(|one| view(one, false));
         snapshots.chain(self.placed.clones().into_iter().map(|one| view(one, true))).collect()
