@@ -18,6 +18,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba,
 use super::component::Component;
 use super::image::Image;
 use super::log::Log;
+use super::named::Known;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
 use seekless_volume::description::Description;
@@ -47,6 +48,9 @@ pub enum Failure {
     /// A sector has content that is not allowed.
     #[error("{0}")]
     Sector(Violation),
+    /// A snapshot or clone is not there, is there though it may not, or has content that is not allowed.
+    #[error("snapshot or clone {0}: {1}")]
+    Named(u8, String),
     /// Opening the volume a second time changes its metadata.
     #[error(
         "opening the volume again changed its metadata, expected it to stay as the first opening left it"
@@ -172,7 +176,7 @@ impl Judge {
     }
 
     /// Opens what survived, and checks it against the registers.
-    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Failure> {
+    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Known) -> Result<(), Failure> {
         let runtime = Runtime::new(0);
         let judged = runtime.run(self.open_and_read(opener, images, registers));
         for (edge, times) in runtime.edges() {
@@ -186,7 +190,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Failure> {
         self.last = None;
         self.judge(opener, images, registers)
@@ -197,7 +201,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
         gone: u32,
     ) -> Result<(), Failure> {
         self.gone = Some(gone);
@@ -212,7 +216,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<bool, Failure> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
@@ -226,7 +230,7 @@ impl Judge {
         &mut self,
         opener: &Opener<'_>,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Failure> {
         let opened = open(opener, images, self.gone).await?;
         let again = opened.images();
@@ -246,7 +250,8 @@ impl Judge {
         pages.sort_unstable();
         pages.dedup();
         self.spent.on(Part::Comparing);
-        self.read(&opened, &pages, registers).await?;
+        self.read(&opened, &pages, &registers.volume).await?;
+        self.sectors += registers.after_crash(&opened.top).await?;
         self.spent.on(Part::Reading);
         self.narrowed.clear();
         self.last = Some(last);

@@ -51,7 +51,7 @@ pub const ENTRY: Entry = Entry {
     devices: &["flash"],
     commands: COMMANDS,
     edges: EDGES,
-    edges_of_tests: SNAPSHOT_EDGES,
+    edges_of_snapshots: SNAPSHOT_EDGES,
     canaries: CANARIES,
     sealed: true,
     create: Some(|below, table, replace| {
