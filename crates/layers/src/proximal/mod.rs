@@ -34,7 +34,7 @@ use seekless_core::{
 };
 
 pub use clones::NOW;
-pub use options::{CANARIES, EDGES, Options, SNAPSHOT_CANARIES, SNAPSHOT_EDGES};
+pub use options::{CANARIES, EDGES, Options, SNAPSHOT_EDGES};
 use placed::Placed;
 use versions::Versions;
 

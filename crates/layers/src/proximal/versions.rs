@@ -201,7 +201,7 @@ impl Versions {
             let old = self.read_in(into, whole, old, joined).await?;
             (at, from) = (whole, old.with_sectors(at.start.0 - whole.start.0, from));
         }
-        let mistaken = clone.is_none() && self.canary.is("a staged page of a snapshot is the volume's");
+        let mistaken = clone.is_none() && self.canary.is("a staged page of a snapshot is that of the volume");
         let over = earlier.last().filter(|_| mistaken);
         self.staging.write(self.address(at, over.copied().unwrap_or(into)), from, how).await
     }

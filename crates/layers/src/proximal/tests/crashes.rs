@@ -288,7 +288,7 @@ fn snapshots_hold_what_they_held_whenever_power_goes() {
 #[cfg(feature = "canaries")]
 #[test]
 fn each_known_bug_of_snapshots_is_found() {
-    for canary in SNAPSHOT_CANARIES {
+    for canary in options::SNAPSHOT_CANARIES {
         let mut runs = (1..4).flat_map(|seed| (10..800).step_by(7).map(move |nth| (seed, nth)));
         let found = |(seed, nth)| {
             let ran = std::panic::catch_unwind(|| run(seed, nth, Some(canary)).0);
