@@ -37,9 +37,9 @@ fn after(mut held: Vec<u8>, writes: u64) -> Vec<u8> {
     held
 }
 
-/// Writes numbered pages until it is stopped, or the server is killed; flushes some. `counts` are the writes begun, the
+/// Writes numbered pages until the server is killed; flushes some. `counts` are the writes begun, the
 /// writes answered, and those that a flush covers.
-fn write_on(folder: &Path, first: u64, stops: &AtomicU64, counts: [&AtomicU64; 3]) {
+fn write_on(folder: &Path, first: u64, counts: [&AtomicU64; 3]) {
     let mut raw = Raw::open(folder, "proximal");
     for number in first.. {
         counts[0].store(number, Ordering::SeqCst);
@@ -49,9 +49,6 @@ fn write_on(folder: &Path, first: u64, stops: &AtomicU64, counts: [&AtomicU64; 3
         if number % 16 == 0 {
             let Ok(0) = raw.flush() else { return };
             counts[2].store(number, Ordering::SeqCst);
-        }
-        if stops.load(Ordering::SeqCst) > 0 {
-            return;
         }
     }
 }
@@ -90,15 +87,14 @@ fn clones_are_taken_and_written_under_load_and_survive_kills() {
         for round in 1..=3_u8 {
             let (begun, answered, flushed) =
                 (AtomicU64::new(written), AtomicU64::new(written), AtomicU64::new(written));
-            let stops = AtomicU64::new(0);
             let (snapshot, of_now, of_snapshot) =
                 (format!("s{round}"), format!("now-{round}"), format!("of-{round}"));
             std::thread::scope(|scope| {
-                scope.spawn(|| write_on(folder, written + 1, &stops, [&begun, &answered, &flushed]));
+                scope.spawn(|| write_on(folder, written + 1, [&begun, &answered, &flushed]));
                 while answered.load(Ordering::SeqCst) < written + 40 {
                     std::thread::yield_now();
                 }
-                let mut taken = |verb: &[&str], names: &[&str], name: &str| {
+                let taken = |verb: &[&str], names: &[&str], name: &str| {
                     let least = answered.load(Ordering::SeqCst);
                     done(folder, verb, names);
                     let most = begun.load(Ordering::SeqCst);

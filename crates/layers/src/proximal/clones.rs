@@ -86,6 +86,13 @@ impl Placed {
         self.state.borrow().snapshots.find_clone(name).map(|clone| clone.number)
     }
 
+    /// Number of the snapshot of this name, to clone it.
+    pub fn cloned(&self, name: &str) -> Result<u32, IoError> {
+        let snapshots = &self.state.borrow().snapshots;
+        let found = snapshots.find(name).map(|snapshot| snapshot.number);
+        found.ok_or_else(|| refused(unknown(name, snapshots.named().map(|one| one.name.as_str()))))
+    }
+
     /// Whether clones are over the snapshot with this number.
     pub fn has_clones(&self, number: u32) -> bool {
         self.state.borrow().snapshots.has_clones(number)
@@ -102,17 +109,14 @@ impl Placed {
         self.state.borrow().map.records.has(page as u32, clone)
     }
 
-    /// Begins a clone of this name, which was checked, durably: of a snapshot, or of the volume's present state. Then all
-    /// writes have ended, and are durable. No write to the clone may begin before this has ended.
-    pub async fn begin_clone(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
-        let number = {
+    /// Begins a clone of this name, which was checked, durably: of the snapshot with this number, or of the volume's present state. Then all
+    /// writes have ended, and are durable. No write may begin before this has ended.
+    pub async fn begin_clone(&self, name: &str, from: Option<u32>, how: &Hints) -> Result<(), IoError> {
+        {
             let state = &mut *self.state.borrow_mut();
             let snapshots = &mut state.snapshots;
             let base = match from {
-                Some(from) => {
-                    let found = snapshots.find(from).map(|snapshot| snapshot.number);
-                    found.ok_or_else(|| refused(unknown(from, snapshots.named().map(|one| &*one.name))))?
-                }
+                Some(base) => base,
                 None => {
                     let base = Snapshot { name: name.to_owned(), number: snapshots.epoch, deleted: true };
                     snapshots.all.push(base);
@@ -124,14 +128,8 @@ impl Placed {
             snapshots.floor = number;
             snapshots.clones.push(Cloned { name: name.to_owned(), number, base });
             state.snapshots_changed = true;
-            number
-        };
-        let begun = self.commit(how, |_| true).await;
-        if begun.is_err() {
-            // It may not be on flash, and then its number is given again: nothing may be staged for it.
-            self.state.borrow_mut().snapshots.clones.retain(|clone| clone.number != number);
         }
-        begun
+        self.commit(how, |_| true).await
     }
 
     /// Deletes a clone, durably: its view is gone, and its own blocks are free. Returns its base, if that has no name and

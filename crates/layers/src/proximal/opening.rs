@@ -151,7 +151,10 @@ async fn read_map(
     options: &Options,
 ) -> Result<(Map, Ranges), IoError> {
     let Super { shape, .. } = page;
-    let (map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    let (mut map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    if shape.records > 0 {
+        map.pages.counted_up_to(page.committed);
+    }
     let mut reading = Reading { page, map, ranges, canary: options.canary() };
     for first in (0..shape.pairs()).step_by(READ_AT_ONCE as usize / 2) {
         let last = (first + READ_AT_ONCE / 2).min(shape.pairs()) - 1;

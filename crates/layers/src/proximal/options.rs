@@ -84,6 +84,7 @@ pub const SNAPSHOT_EDGES: &[&str] = &[
     "a page of a clone is written again",
     "a page of a deleted clone goes nowhere",
     "a deleted snapshot stays below its clones",
+    "a snapshot failed: nothing is written any more",
 ];
 
 /// Canaries of the layer.

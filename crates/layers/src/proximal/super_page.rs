@@ -207,11 +207,15 @@ impl Super {
         if !has_records {
             return Ok(Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() });
         }
+        let committed = u64_at(bytes, 64);
+        if committed >= sector::LAST {
+            return Err(format!("generation {committed}"));
+        }
         let mut snapshots = decode_snapshots(bytes)?;
         if features & CLONES != 0 {
             decode_clones(bytes, &shape, &mut snapshots)?;
         }
-        Ok(Super { shape, identity, committed: u64_at(bytes, 64), snapshots })
+        Ok(Super { shape, identity, committed, snapshots })
     }
 }
 
@@ -288,7 +292,7 @@ mod tests {
             (range, ranges, share) in (16..6_000_u64, 1..1_000_u64, 1..99_u64),
             identity: u128,
             records in 0..1_000_u64,
-            committed: u64,
+            committed in 0..sector::LAST,
             snapshots in proptest::collection::btree_map(0..900_u32, ("[a-z0-9._-]{1,40}", any::<bool>()), 0..MOST),
             bases in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
             junk in proptest::collection::vec(any::<u8>(), PAGE),

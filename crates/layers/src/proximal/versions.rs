@@ -37,6 +37,9 @@ pub struct Versions {
     destaged: Cell<u64>,
     /// Writes pass; a new snapshot closes it.
     gate: Gate,
+    /// The error of a snapshot of which it is open whether it was taken: from then on nothing is written, as either the
+    /// snapshot would change, or what is written would be staged in an epoch, or for a clone, that is to come.
+    failed: RefCell<Option<IoError>>,
     /// Locks of pages that are joined with what is staged for a snapshot.
     joins: RangeLocks,
     /// Lock of changes of the snapshots.
@@ -64,6 +67,7 @@ impl Versions {
             earlier: RefCell::default(),
             destaged: Cell::new(0),
             gate: Gate::default(),
+            failed: RefCell::default(),
             joins: RangeLocks::new(),
             changing: RangeLocks::new(),
             canary,
@@ -165,6 +169,10 @@ impl Versions {
 
     /// The epoch that is written: the current one, or that of a clone, if it is there. No snapshot is being taken.
     fn written(&self, clone: Option<u32>, at: Extent) -> Result<u32, IoError> {
+        if let Some(error) = &*self.failed.borrow() {
+            edge("a snapshot failed: nothing is written any more");
+            return Err(error.clone());
+        }
         match clone {
             Some(number) if self.placed.base(number).is_none() => Err(gone(at, "clone")),
             Some(number) => Ok(number),
@@ -242,22 +250,28 @@ impl Versions {
         self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
         self.staging.flush(how.clone()).await?;
-        self.placed.end_epoch(name, how).await?;
-        self.look();
-        Ok(())
+        self.taken(self.placed.end_epoch(name, how).await)
     }
 
     /// Takes a clone of a snapshot, or of the present state, as a snapshot is taken.
     pub async fn clone_of(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, if from.is_some() { 1 } else { 2 })?;
+        let from = from.map(|from| self.placed.cloned(from)).transpose()?;
         let _alone = self.gate.close().await;
         if from.is_none() {
             self.staging.flush(how.clone()).await?;
         }
-        self.placed.begin_clone(name, from, how).await?;
+        self.taken(self.placed.begin_clone(name, from, how).await)
+    }
+
+    /// Ends the creation of a snapshot or clone.
+    fn taken(&self, done: Result<(), IoError>) -> Result<(), IoError> {
+        if let Err(error) = &done {
+            self.failed.replace(Some(error.clone()));
+        }
         self.look();
-        Ok(())
+        done
     }
 
     /// Deletes a snapshot or clone, and destages the pages staged in its epoch: other snapshots may see some of them.

@@ -33,14 +33,14 @@ fn a_clone_is_written_beside_the_volume_and_its_base() {
         let counts = || (count(&volume, "pages_staged"), count(&volume, "pages_placed"));
         let before = counts();
         volume.create_snapshot("base").await.unwrap();
-        volume.create_clone("now", None).await.unwrap();
+        volume.create_clone("later", None).await.unwrap();
         volume.create_clone("of-base", Some("base")).await.unwrap();
         assert_eq!(counts(), before, "nothing is copied");
         // Part of a page that is staged for the base, and part of one on the disk.
-        write(&*view(&volume, "now"), 18, 2, 3).await.unwrap();
+        write(&*view(&volume, "later"), 18, 2, 3).await.unwrap();
         write(&*view(&volume, "of-base"), 82, 2, 4).await.unwrap();
         write(&*volume, 0, 8, 5).await.unwrap();
-        view(&volume, "now").discard(Extent::of_pages(20, 1), Hints::default()).await.unwrap();
+        view(&volume, "later").discard(Extent::of_pages(20, 1), Hints::default()).await.unwrap();
         let all = Extent::of_pages(0, PAGES);
         let expected = |changed: &[(usize, usize, u8)]| {
             let mut all = vec![1; 192];
@@ -52,7 +52,7 @@ fn a_clone_is_written_beside_the_volume_and_its_base() {
         };
         let held = [
             ("base", expected(&[])),
-            ("now", expected(&[(18, 2, 3), (160, 8, 0)])),
+            ("later", expected(&[(18, 2, 3), (160, 8, 0)])),
             ("of-base", expected(&[(82, 2, 4)])),
         ];
         for round in 0..3 {
@@ -63,13 +63,13 @@ fn a_clone_is_written_beside_the_volume_and_its_base() {
             assert_eq!(values(&*volume, all).await.unwrap(), expected(&[(0, 8, 5)]));
             destage(&volume).await;
         }
-        let clone = view(&volume, "now");
+        let clone = view(&volume, "later");
         let how = Hints { fua: true, ..Hints::default() };
         clone.write(Extent::of_pages(23, 1), crate::under_test::filled(9, 8), how).await.unwrap();
         clone.flush(Hints::default()).await.unwrap();
         // Nothing is stopped: what was acknowledged with FUA is there anyway.
         let volume = open(&both).await.unwrap();
-        assert_eq!(pages(&*view(&volume, "now")).await[23], 9);
+        assert_eq!(pages(&*view(&volume, "later")).await[23], 9);
         assert_eq!(pages(&*volume).await[23], 1);
     });
 }
@@ -162,6 +162,7 @@ fn a_record_of_a_clone_that_is_not_there_is_named() {
         write(&*volume, 0, 192, 1).await.unwrap();
         volume.create_clone("a", None).await.unwrap();
         write(&*view(&volume, "a"), 0, 64, 2).await.unwrap();
+        destage(&volume).await;
         volume.stop().await.unwrap();
         let (shape, identity) = (volume.versions.placed.shape, volume.identity().unwrap());
         let snapshots = volume.versions.placed.state.borrow().snapshots.clone();

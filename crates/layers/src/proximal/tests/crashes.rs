@@ -235,6 +235,8 @@ fn run(seed: u64, nth: u64, canary: Option<&str>) -> (Result<bool, String>, BTre
         if let Ok(volume) = open_on(&(cut.clone() as Rc<dyn BlockDevice>), canary).await {
             for number in 0..STEPS {
                 if model.step(&volume, &mut rng, number).await.is_err() {
+                    // Another one fails too, or is lost.
+                    drop(model.volume.change(&*volume, &mut rng, number).await);
                     break;
                 }
             }
