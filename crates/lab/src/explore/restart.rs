@@ -79,10 +79,11 @@ pub enum Failure {
 
 impl Failure {
     /// The first command of a run that failed. A layer that cannot drain as fast as clients write may fail with
-    /// `Timeout`.
+    /// `Timeout`, and one whose snapshots hold the room that it needs with `NoSpace`.
     pub fn command(log: &Log) -> Option<Failure> {
         log.commands.iter().find_map(|command| {
-            let error = command.error.clone().filter(|error| error.kind() != ErrorKind::Timeout)?;
+            let may = |error: &IoError| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NoSpace);
+            let error = command.error.clone().filter(|error| !may(error))?;
             Some(Failure::Command { name: command.name, error })
         })
     }
