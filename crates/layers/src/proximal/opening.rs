@@ -25,6 +25,8 @@ pub struct Opened {
     pub page: Super,
     /// The current copy of the super page, its generation, and whether the other copy holds it too.
     pub current: (usize, u64, bool),
+    /// The newest generation of any of its sectors: a torn copy has a newer one than the current copy.
+    pub newest: u64,
     pub map: Map,
     pub ranges: Ranges,
     /// Whether the volume is new.
@@ -84,7 +86,9 @@ pub async fn open(
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
     }
     let (map, ranges) = read_map(&**flash, &page, options).await?;
-    Ok(Opened { page, current: (copy, pair.newest(), pair.0[0] == pair.0[1]), map, ranges, is_new: false })
+    let newest = pair.newest();
+    let current = (copy, pair.0[copy].newest().unwrap_or(newest), pair.0[0] == pair.0[1]);
+    Ok(Opened { page, current, newest, map, ranges, is_new: false })
 }
 
 /// Whether the devices are as large as the volume.
@@ -130,7 +134,8 @@ async fn new(
     data.flush(how.clone()).await?;
     let ranges = Ranges::new(shape.range, shape.ranges, options.span);
     let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
-    Ok(Opened { page, current: (0, first_number(), true), map: Map::new(&shape), ranges, is_new: true })
+    let (map, newest) = (Map::new(&shape), first_number());
+    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, is_new: true })
 }
 
 /// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a volume.

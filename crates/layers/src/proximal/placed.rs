@@ -67,6 +67,8 @@ pub(super) struct State {
     /// Current copy and generation of the super page, and whether the other copy holds it too.
     pub super_copy: usize,
     pub super_generation: u64,
+    /// The newest generation of any of its sectors.
+    pub super_newest: u64,
     pub super_copied: bool,
     pub failed: Option<IoError>,
     pub counts: Counts,
@@ -163,6 +165,7 @@ impl Placed {
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
         let Opened { page, current: (super_copy, super_generation, super_copied), map, ranges, .. } = opened;
+        let super_newest = opened.newest;
         let (shape, identity) = (page.shape, page.identity);
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
         data.flush(Hints::default()).await?;
@@ -176,6 +179,7 @@ impl Placed {
             committed: page.committed,
             super_copy,
             super_generation,
+            super_newest,
             super_copied,
             failed: None,
             counts: Counts::default(),
