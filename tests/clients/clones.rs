@@ -28,7 +28,7 @@ fn numbered(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(PAGE / 8)
 }
 
-/// Contents after so many numbered writes over these.
+/// Contents after this number of writes over these.
 fn after(mut held: Vec<u8>, writes: u64) -> Vec<u8> {
     for number in writes.saturating_sub(PAGES) + 1..=writes {
         let at = (number % PAGES) as usize * PAGE;
@@ -144,12 +144,12 @@ fn clones_are_taken_and_written_under_load_and_survive_kills() {
                 assert_eq!(raw.write(FUA, number % PAGES * PAGE as u64, &numbered(number)).unwrap(), 0);
             }
         }
-        the_rest(folder, server, kind, clones);
+        the_rest(folder, server, kind, &clones);
     }
 }
 
 /// What is refused, and that deleting everything returns all space.
-fn the_rest(folder: &Path, server: Server, kind: &str, clones: Vec<(String, Vec<u8>)>) {
+fn the_rest(folder: &Path, server: Server, kind: &str, clones: &[(String, Vec<u8>)]) {
     for (names, words) in [
         (["s1", "of-1"], "found a snapshot 'of-1' already"),
         (["of-1", "x"], "found the snapshot 'of-1', expected s1 or s2 or s3"),
@@ -164,12 +164,12 @@ fn the_rest(folder: &Path, server: Server, kind: &str, clones: Vec<(String, Vec<
     for round in 1..=3 {
         done(folder, &["snapshot", "delete"], &[&format!("s{round}")]);
     }
-    for (name, held) in &clones {
+    for (name, held) in clones {
         let found = content(&server, &format!("proximal@{name}"), BYTES);
         assert!(&found == held, "{kind}: {name} without its snapshot");
     }
     let mut raw = Raw::open(folder, "proximal@of-2");
-    for (name, _) in &clones {
+    for (name, _) in clones {
         done(folder, &["snapshot", "delete"], &[name]);
     }
     assert!(raw.write(0, 0, &[1; PAGE]).unwrap() != 0, "it is gone");

@@ -69,7 +69,8 @@ fn find(layer: &str, bug: &str) {
     });
     let mut explored = tries.map(|(name, work, fill, states, drawn)| {
         let plain = Some(states / 1_000);
-        let options = common::with_snapshots(name, Options { plain, states, fill, ..Options::default() });
+        let options =
+            Options { plain, states, fill, snapshots: common::snapshots(name), ..Options::default() };
         let volume = volume(name, drawn);
         let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
         (name, drawn, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))

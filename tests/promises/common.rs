@@ -84,15 +84,14 @@ pub fn explore(
 pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
     // Without drawn options: these take more runs than there are here.
     let volume = Description { explore: Ranges::new(), ..volume(name) };
-    let options = with_snapshots(name, options);
+    let options = Options { snapshots: snapshots(name), ..options };
     let explored = explore(&volume, work, clients, COMMANDS, fault_requests, options, true);
     found_nothing(&format!("{name}, {work}"), explored)
 }
 
-/// With snapshots and clones, on a volume that is for that.
-pub fn with_snapshots(name: &str, options: Options) -> Options {
-    let snapshots = if name.ends_with("-snapshots") { SNAPSHOTS } else { 0 };
-    Options { snapshots, ..options }
+/// One step in this number changes snapshots and clones on this volume; 0 for none.
+pub fn snapshots(name: &str) -> u64 {
+    if name.ends_with("-snapshots") { SNAPSHOTS } else { 0 }
 }
 
 /// The outcome of an exploration without a violation.

@@ -4,7 +4,7 @@
 //! that moment. Then it has registers of its own: of a snapshot they only come to allow less, those of a clone follow its
 //! writes. Until it is answered it may be there, whole, or not; once it is, it has to be; likewise a deletion.
 //!
-//! Fault model: one that fails leaves it open whether it is there. No more is asked of that one until the next restart.
+//! Fault model: one that fails leaves it open whether it is there. It is left alone until the next restart.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -115,15 +115,12 @@ impl Placed {
         {
             let state = &mut *self.state.borrow_mut();
             let snapshots = &mut state.snapshots;
-            let base = match from {
-                Some(base) => base,
-                None => {
-                    let base = Snapshot { name: name.to_owned(), number: snapshots.epoch, deleted: true };
-                    snapshots.all.push(base);
-                    snapshots.epoch += 1;
-                    snapshots.epoch - 1
-                }
-            };
+            let base = from.unwrap_or_else(|| {
+                let number = snapshots.epoch;
+                snapshots.all.push(Snapshot { name: name.to_owned(), number, deleted: true });
+                snapshots.epoch += 1;
+                number
+            });
             let number = snapshots.floor.min(self.shape.epochs() as u32) - 1;
             snapshots.floor = number;
             snapshots.clones.push(Cloned { name: name.to_owned(), number, base });
