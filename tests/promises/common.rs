@@ -81,10 +81,10 @@ pub fn explore(
 ///
 /// # Panics
 /// If there is one.
-pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
+pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, mut options: Options) -> Explored {
     // Without drawn options: these take more runs than there are here.
     let volume = Description { explore: Ranges::new(), ..volume(name) };
-    let options = Options { snapshots: snapshots(name), ..options };
+    options.snapshots = snapshots(name);
     let explored = explore(&volume, work, clients, COMMANDS, fault_requests, options, true);
     found_nothing(&format!("{name}, {work}"), explored)
 }
