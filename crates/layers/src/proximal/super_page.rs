@@ -300,13 +300,12 @@ mod tests {
             let pages = (range * ranges * share / 100).saturating_sub(LABEL_PAGES + 1).max(1);
             let shape = Shape { range, ranges, pages, maps: maps_of(pages), records };
             let all = snapshots.into_iter().map(|(number, (name, deleted))| Snapshot { name, number, deleted });
-            let written = match records {
-                0 => Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() },
-                _ => {
-                    let mut snapshots = Snapshots { epoch: 900, all: all.collect(), ..Snapshots::default() };
-                    add_clones(&mut snapshots, shape.epochs() as u32, &bases);
-                    Super { shape, identity, committed, snapshots }
-                }
+            let written = if records == 0 {
+                Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() }
+            } else {
+                let mut snapshots = Snapshots { epoch: 900, all: all.collect(), ..Snapshots::default() };
+                add_clones(&mut snapshots, shape.epochs() as u32, &bases);
+                Super { shape, identity, committed, snapshots }
             };
             prop_assert_eq!(Super::decode(&written.encode(1, 7)), Ok(written));
             let mut changed = junk;
