@@ -7,6 +7,7 @@ mod attached;
 mod below;
 #[cfg(feature = "web")]
 mod browser;
+mod clones;
 mod contexts;
 #[cfg(feature = "web")]
 mod dashboard;

@@ -8,7 +8,7 @@ use crate::server::{KINDS, Server, succeeds, volume};
 use crate::{MIB, noise, sparse};
 
 /// An array of four files and parity, and a file of flash.
-const COMPONENTS: &str = "
+pub const COMPONENTS: &str = "
     [component.d0]
     file = \"d0.img\"
     [component.d1]
@@ -37,11 +37,11 @@ const COMPONENTS: &str = "
     range = \"1008KiB\"
     reserve = 0.4
 ";
-const FILES: [&str; 6] = ["d0", "d1", "d2", "d3", "p", "ssd"];
-const PAGE: usize = 4096;
+pub const FILES: [&str; 6] = ["d0", "d1", "d2", "d3", "p", "ssd"];
+pub const PAGE: usize = 4096;
 
 /// A command on the volume; whether it succeeds, and its output.
-fn ask(folder: &Path, verb: &[&str], more: &[&str]) -> (bool, String) {
+pub fn ask(folder: &Path, verb: &[&str], more: &[&str]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let command = command.arg("volume").args(verb).arg(folder.join("volume.toml")).args(more);
     let output = command.output().unwrap();
@@ -49,13 +49,13 @@ fn ask(folder: &Path, verb: &[&str], more: &[&str]) -> (bool, String) {
 }
 
 /// A command that succeeds.
-fn done(folder: &Path, verb: &[&str], more: &[&str]) -> String {
+pub fn done(folder: &Path, verb: &[&str], more: &[&str]) -> String {
     let (fine, said) = ask(folder, verb, more);
     assert!(fine, "{verb:?} {more:?}: {said}");
     said
 }
 
-fn list(folder: &Path) -> Vec<(String, u64)> {
+pub fn list(folder: &Path) -> Vec<(String, u64)> {
     let all: serde_json::Value = crate::schemas::parsed(&done(folder, &["snapshot", "list"], &["--json"]));
     let of = |one: &serde_json::Value| {
         (one["name"].as_str().unwrap().to_owned(), one["unique_bytes"].as_u64().unwrap())
@@ -64,7 +64,7 @@ fn list(folder: &Path) -> Vec<(String, u64)> {
 }
 
 /// What an export holds at its beginning.
-fn content(server: &Server, export: &str, bytes: usize) -> Vec<u8> {
+pub fn content(server: &Server, export: &str, bytes: usize) -> Vec<u8> {
     let mut raw = Raw::open(&server.folder, export);
     let parts = (0..bytes / MIB).map(|part| raw.read((part * MIB) as u64, MIB as u32).unwrap());
     parts.collect::<Vec<_>>().concat()

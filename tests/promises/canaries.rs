@@ -30,7 +30,8 @@ found! {
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
     proximal: a_map_before_its_data a_map_page_over_the_current_one a_block_is_free_too_early a_failed_write_counts
-        torn_metadata_accepted;
+        torn_metadata_accepted a_block_of_a_snapshot_is_reused a_commit_counts_too_early
+        a_staged_page_of_a_snapshot_is_that_of_the_volume part_of_a_commit_counts a_block_below_a_clone_is_reused;
     raid4: hole_in_parity stale_checksum missing_flush_of_the_journal unflushed_opening;
 }
 
@@ -68,7 +69,8 @@ fn find(layer: &str, bug: &str) {
     });
     let mut explored = tries.map(|(name, work, fill, states, drawn)| {
         let plain = Some(states / 1_000);
-        let options = Options { plain, states, fill, ..Options::default() };
+        let options =
+            Options { plain, states, fill, snapshots: common::snapshots(name), ..Options::default() };
         let volume = volume(name, drawn);
         let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
         (name, drawn, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))

@@ -16,8 +16,11 @@ pub fn folder(name: &str) -> PathBuf {
 /// One step in this number is a command, as in the program.
 pub const COMMANDS: u64 = 40;
 
+/// On the volume with snapshots, one step in this number changes them.
+pub const SNAPSHOTS: u64 = 8;
+
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 17] = [
+pub const VOLUMES: [&str; 18] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -32,6 +35,7 @@ pub const VOLUMES: [&str; 17] = [
     "powercut",
     "scrub",
     "proximal",
+    "proximal-snapshots",
     "raid4",
     "raid5",
     "stack",
@@ -77,11 +81,17 @@ pub fn explore(
 ///
 /// # Panics
 /// If there is one.
-pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
+pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, mut options: Options) -> Explored {
     // Without drawn options: these take more runs than there are here.
     let volume = Description { explore: Ranges::new(), ..volume(name) };
+    options.snapshots = snapshots(name);
     let explored = explore(&volume, work, clients, COMMANDS, fault_requests, options, true);
     found_nothing(&format!("{name}, {work}"), explored)
+}
+
+/// One step in this number changes snapshots and clones on this volume; 0 for none.
+pub fn snapshots(name: &str) -> u64 {
+    if name.ends_with("-snapshots") { SNAPSHOTS } else { 0 }
 }
 
 /// The outcome of an exploration without a violation.

@@ -38,6 +38,7 @@ Examples:
   seekless lab explore mapper.toml --workload churn
   seekless lab explore mapper.toml --workload churn:hot=90% --clients 8 --seed 7
   seekless lab explore borg.toml --commands 20 --requests 400
+  seekless lab explore proximal.toml --snapshots 8
   seekless lab explore mapper.toml --all 3
   seekless lab explore mapper.toml --workload churn --json | jq .states
   seekless lab explore mapper.toml --save lost.script
@@ -61,6 +62,10 @@ pub struct Arguments {
     /// for never [default: each run draws it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     commands: Option<u64>,
+    /// Take or delete a snapshot or clone of the topmost layer in one of this many steps of a run, and read and write these
+    /// too; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["all", "script"], value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    snapshots: u64,
     /// New crash states to check before ending
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
@@ -246,6 +251,7 @@ fn explore(
         fill: arguments.fill,
         plain: arguments.plain_runs,
         run_costs: arguments.run_costs,
+        snapshots: arguments.snapshots,
         bound: arguments.bound,
         seed,
         clock: cpu_nanos,

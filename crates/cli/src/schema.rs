@@ -109,7 +109,7 @@ printed! {
     "trace-synth", "trace synth": synth::Summary<'_>;
     "volume-check", "volume check (each)": tools::Checked;
     "volume-damage", "volume damage": volume::tools::Damaged<'_>;
-    "volume-done", "volume attach, detach, snapshot create, delete": volume::Done;
+    "volume-done", "volume attach, clone, detach, snapshot create, delete": volume::Done;
     "volume-dump", "volume dump": volume::tools::Dumped;
     "volume-repair", "volume repair": volume::tools::RepairedPages<'_>;
     "volume-replace", "volume replace": volume::Exchanged;

@@ -30,6 +30,9 @@ pub enum Command {
     /// Check the layers of a volume that is not being served, without writing anything
     #[command(after_help = tools::CHECK)]
     Check(tools::Check),
+    /// Take a writable copy of a running volume or of a snapshot, which shares its blocks
+    #[command(after_help = snapshot::CLONE)]
+    Clone(snapshot::Copied),
     /// Initialise the metadata of a volume file's layers, on unused files and devices
     #[command(after_help = create::HELP)]
     Create(create::Arguments),
@@ -69,7 +72,7 @@ pub enum Command {
     /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
-    /// Take, list and delete snapshots of a running volume
+    /// Take snapshots of a running volume; list and delete these and clones
     #[command(subcommand, after_help = snapshot::HELP)]
     Snapshot(snapshot::Command),
     /// Show the status of a running volume
@@ -91,6 +94,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Attach(arguments) => attach::run(&arguments),
         Command::Check(arguments) => tools::check(&arguments),
+        Command::Clone(arguments) => snapshot::clone(arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Damage(arguments) => tools::damage(&arguments),
         Command::Detach(arguments) => detach::run(&arguments),

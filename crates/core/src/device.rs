@@ -120,12 +120,16 @@ pub struct Mark {
     pub changed: u64,
 }
 
-/// A named snapshot of a device.
+/// A named snapshot or clone of a device.
 pub struct View {
     /// Name.
     pub name: String,
     /// Content.
     pub device: Rc<dyn BlockDevice>,
+    /// Whether it is a clone: it can be written.
+    pub is_clone: bool,
+    /// Number that no other view of the device has or had.
+    pub number: u32,
 }
 
 impl fmt::Debug for View {
@@ -238,7 +242,7 @@ pub trait BlockDevice {
         self.below()?.model()
     }
 
-    /// Named snapshots.
+    /// Named snapshots and clones.
     fn views(&self) -> Vec<View> {
         self.below().map_or_else(Vec::new, BlockDevice::views)
     }
@@ -297,7 +301,12 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Err(without_snapshots())))
     }
 
-    /// Deletes the snapshot of this name.
+    /// Takes a writable copy of this name: of the snapshot `from`, or of the present state as a snapshot would be.
+    fn create_clone(&self, _name: &str, _from: Option<&str>) -> IoFuture<'_, ()> {
+        Box::pin(ready(Err(without_snapshots())))
+    }
+
+    /// Deletes the snapshot or clone of this name.
     fn delete_snapshot(&self, _name: &str) -> IoFuture<'_, ()> {
         Box::pin(ready(Err(without_snapshots())))
     }

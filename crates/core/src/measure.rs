@@ -4,7 +4,7 @@ use crate::error::IoError;
 use crate::runtime;
 use crate::units::{Nanos, SECTOR_BYTES};
 
-/// Space of a snapshot, in blocks of 4 KiB on the data device.
+/// Space of a snapshot or clone, in blocks of 4 KiB on the data device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSpace {
     /// Its name.
@@ -13,6 +13,8 @@ pub struct SnapshotSpace {
     pub blocks: u64,
     /// Those of them that nothing else sees: they are free when it is deleted.
     pub unique: u64,
+    /// Whether it is a clone: it can be written.
+    pub is_clone: bool,
 }
 
 /// A sequence of requests on one side of a layer.

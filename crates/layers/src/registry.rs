@@ -47,6 +47,8 @@ pub struct Entry {
     pub edges: &'static [&'static str],
     /// Rare code paths that no exploration reaches, since it makes no such requests: the tests of the layer do.
     pub edges_of_tests: &'static [&'static str],
+    /// Further ones, which explorations with snapshots have to reach.
+    pub edges_of_snapshots: &'static [&'static str],
     /// Canaries for its option `canary`; none without the feature `canaries`.
     pub canaries: &'static [&'static str],
     /// Whether it keeps metadata that distinguishes rotten sectors from torn ones (see `durable/README.md`).
@@ -154,6 +156,7 @@ impl Entry {
             commands: &[],
             edges: &[],
             edges_of_tests: &[],
+            edges_of_snapshots: &[],
             canaries: &[],
             sealed: false,
             holds_newer: false,

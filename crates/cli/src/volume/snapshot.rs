@@ -1,10 +1,11 @@
-//! `seekless volume snapshot`: snapshots of a volume that is being served, over its control socket.
+//! `seekless volume snapshot` and `clone`: snapshots and clones of a volume that is being served, over its control socket.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use seekless_core::Size;
+use seekless_layers::proximal;
 use seekless_volume::live::{OnSnapshot, Question, SnapshotStatus};
 
 use super::Done;
@@ -21,7 +22,8 @@ Examples:
   seekless volume snapshot delete home.toml monday
 
 A snapshot is taken at once, and copies nothing: blocks that are written later go elsewhere. Each is an export of its own, \
-NAME@SNAPSHOT, to be read. A layer proximal has up to 64 snapshots. They take their space from its reserve, and when that \
+NAME@SNAPSHOT, to be read; what can be written is a clone, which 'seekless volume clone' takes. A layer proximal has up to 64 \
+snapshots and clones. They take their space from its reserve, and when that \
 is used up, writes fail until one is deleted.";
 
 /// Examples of `create`.
@@ -39,7 +41,7 @@ Examples:
   seekless volume snapshot list home.toml
   seekless volume snapshot list home.toml --json | jq '.[].unique_bytes'
 
-Unique are blocks that nothing else sees: they are free when the snapshot is deleted. Pages that are still staged in flash \
+Clones are listed too. Unique are blocks that nothing else sees: they are free when the snapshot is deleted. Pages that are still staged in flash \
 are not counted.";
 
 /// Examples of `delete`.
@@ -47,7 +49,20 @@ const DELETE: &str = "\
 Examples:
   seekless volume snapshot delete home.toml monday
 
-Clients that read it get errors from then on. Pages of it that are still staged are destaged first.";
+Clients that use it get errors from then on. Pages of it that are still staged are destaged first. A clone is deleted in the \
+same way. A snapshot with clones is no longer an export; its space comes back with the last of them.";
+
+/// Examples of `clone`.
+pub const CLONE: &str = "\
+Examples:
+  seekless volume clone home.toml now experiment
+  seekless volume clone home.toml monday monday-repaired
+  seekless volume snapshot delete home.toml experiment
+
+A clone is a writable copy of a snapshot, or with 'now' of what the volume holds. It is taken at once, and copies nothing: it \
+shares blocks until they are written. Each is an export of its own, NAME@CLONE, which 'snapshot list' shows and 'snapshot \
+delete' deletes. Its blocks are taken from the reserve of a layer proximal, and when that is used up, writes fail. A clone of \
+the present state counts as two of the 64 snapshots and clones. A clone cannot be cloned.";
 
 /// Subcommands of `volume snapshot`.
 #[derive(Subcommand)]
@@ -55,10 +70,10 @@ pub enum Command {
     /// Take a snapshot
     #[command(after_help = CREATE)]
     Create(Named),
-    /// Delete a snapshot, and free what only it sees
+    /// Delete a snapshot or clone, and free what only it sees
     #[command(after_help = DELETE)]
     Delete(Named),
-    /// List the snapshots and their space
+    /// List the snapshots and clones, and their space
     #[command(after_help = LIST)]
     List(Arguments),
 }
@@ -94,18 +109,47 @@ pub struct Named {
     json: bool,
 }
 
+/// Arguments of `volume clone`.
+#[derive(Args)]
+pub struct Copied {
+    /// Volume file that is being served
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+    /// Name of the snapshot to be cloned, or 'now' for what the volume holds
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Name of the clone
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Name of the layer in that file [default: the only one that has snapshots]
+    #[arg(long, value_name = "LAYER")]
+    layer: Option<String>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create(named) => change(named, OnSnapshot::Create),
-        Command::Delete(named) => change(named, OnSnapshot::Delete),
+        Command::Create(Named { volume, name, layer, json }) => {
+            change(&volume, layer, OnSnapshot::Create(name), json)
+        }
+        Command::Delete(Named { volume, name, layer, json }) => {
+            change(&volume, layer, OnSnapshot::Delete(name), json)
+        }
         Command::List(arguments) => list(arguments),
     }
 }
 
-fn change(named: Named, what: fn(String) -> OnSnapshot) -> anyhow::Result<()> {
-    let Named { volume, name, layer, json } = named;
-    let answer = query(&volume, &Question::Snapshot { layer, what: what(name) }, None)?;
+/// Takes a clone.
+pub fn clone(Copied { volume, from, name, layer, json }: Copied) -> anyhow::Result<()> {
+    let from = Some(from).filter(|from| from != proximal::NOW);
+    change(&volume, layer, OnSnapshot::Clone { name, from }, json)
+}
+
+fn change(volume: &Path, layer: Option<String>, what: OnSnapshot, json: bool) -> anyhow::Result<()> {
+    let answer = query(volume, &Question::Snapshot { layer, what }, None)?;
     if json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }
 
@@ -116,10 +160,11 @@ fn list(Arguments { volume, layer, json }: Arguments) -> anyhow::Result<()> {
         return output::json_list_as::<SnapshotStatus>(&all);
     }
     let all: Vec<SnapshotStatus> = serde_json::from_value(all).context("an answer of another version")?;
-    let mut table = Table::new(&["snapshot", ">size", ">unique", ">shared"]);
-    for SnapshotStatus { name, bytes, unique_bytes, shared_bytes, .. } in all {
+    let mut table = Table::new(&["snapshot", "kind", ">size", ">unique", ">shared"]);
+    for SnapshotStatus { name, clone, bytes, unique_bytes, shared_bytes, .. } in all {
         table.row([
             name,
+            if clone { "clone" } else { "snapshot" }.to_owned(),
             Size(bytes).to_string(),
             Size(unique_bytes).to_string(),
             Size(shared_bytes).to_string(),

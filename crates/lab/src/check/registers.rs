@@ -137,6 +137,21 @@ impl Registers {
         self.has_succeeded
     }
 
+    /// What may be found of a copy that is taken now: of all that was answered, only the last. No write is under way.
+    pub fn as_taken(&self) -> Registers {
+        let mut taken = Registers { in_flight: BTreeMap::new(), ..self.clone() };
+        taken.answered_is_durable();
+        taken.narrowed.take();
+        taken
+    }
+
+    /// Makes durable what was answered up to now.
+    pub fn answered_is_durable(&mut self) {
+        self.now += 1;
+        self.flushed(self.now);
+        self.close();
+    }
+
     /// Makes durable what was answered before `start`.
     fn flushed(&mut self, start: u64) {
         while let Some((_, id, at)) = self.unflushed.front().copied().filter(|(end, ..)| *end < start) {

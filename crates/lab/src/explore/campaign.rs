@@ -128,8 +128,11 @@ impl Campaign<'_> {
     ) -> Explored {
         let tally = explorer.tally();
         let layers = self.description.layers.iter();
-        let edges =
-            layers.flat_map(|(name, layer)| layer.entry.edges.iter().map(move |edge| (name.clone(), *edge)));
+        let edges = layers.flat_map(|(name, layer)| {
+            let of_snapshots = if self.options.snapshots > 0 { layer.entry.edges_of_snapshots } else { &[] };
+            let edges = layer.entry.edges.iter().chain(of_snapshots);
+            edges.map(move |edge| (name.clone(), *edge))
+        });
         let changes = self.commands != Some(0) && self.known_commands().contains(&"remove");
         let above = switch::EDGES.iter().filter(|_| changes).map(|edge| ("switch".to_owned(), *edge));
         let unreached = edges.chain(above).filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();

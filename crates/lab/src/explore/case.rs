@@ -12,6 +12,7 @@ use seekless_core::{Extent, Op};
 use seekless_layers::topmost;
 
 use super::conditions::{Conditions, Faults, Pace};
+use super::named::{self, Change};
 use super::power::{Crash, Survivor};
 use super::script::{Request, Step};
 use seekless_volume::settings::Setting;
@@ -123,6 +124,8 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Do(command) => write!(f, "do {command}"),
+            Step::Change(change) => write!(f, "{change}"),
+            Step::Within(number, request) => write!(f, "{}", named::within(*number, request)),
             Step::Ask(Request { op: Op::Flush, .. }) | Step::Meet(Request { op: Op::Flush, .. }) => {
                 write!(f, "flush")
             }
@@ -179,7 +182,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                meeting REQUEST, do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
+                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -260,6 +263,8 @@ fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
 fn step(words: &[&str]) -> Option<Step> {
     match words {
         ["do", command] => topmost::command(command).map(Step::Do),
+        ["snapshot" | "clone" | "delete", ..] => Change::parse(words).map(Step::Change),
+        ["in", number, words @ ..] => Some(Step::Within(named::number(number)?, request(words)?)),
         ["meeting", words @ ..] => request(words).filter(|request| request.op != Op::Flush).map(Step::Meet),
         _ => request(words).map(Step::Ask),
     }
@@ -303,6 +308,12 @@ write zeroes 8+8
 discard 3+1
 do remove
 do drain
+snapshot 0
+clone 2 of 0
+clone 3
+in 2 write 8+1 fua
+in 3 flush
+delete 1
 read 0+16
 flush
 kill 12 3:0+8 4:2+1
@@ -313,7 +324,7 @@ crash 2 keeping 1 5:0+1
     #[test]
     fn a_case_is_written_as_it_is_read() {
         let case: Case = TEXT.parse().unwrap();
-        assert_eq!((case.0.len(), case.0[0].steps.len()), (2, 7));
+        assert_eq!((case.0.len(), case.0[0].steps.len()), (2, 13));
         assert_eq!(
             case.0[0].crash,
             Some(Crash {
@@ -341,6 +352,8 @@ crash 2 keeping 1 5:0+1
             "crash x",
             "do",
             "do nothing",
+            "snapshot 9",
+            "clone 2 of",
             "write 18446744073709551615+8",
             "fail component 0 request 0",
         ] {

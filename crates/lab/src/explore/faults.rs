@@ -10,11 +10,13 @@ use seekless_layers::fault::error;
 
 use super::choose::Choices;
 use super::log::Event;
+use super::named::Known;
 use super::power::{Crash, Power};
 use super::restart::Failure;
 use super::run::Plan;
+use super::settling::Settling;
 use super::{Explorer, Finding, Followed, Script};
-use crate::check::{Registers, history};
+use crate::check::history;
 use crate::setup::Progress;
 
 /// Crashes of a run after which each request of the next opening fails.
@@ -56,7 +58,7 @@ impl Explorer<'_> {
     fn each_fault(
         &mut self,
         plan: &Plan,
-        registers: &Registers,
+        registers: &Known,
         tally: &mut FaultTally,
         progress: &dyn Fn(Progress),
     ) -> Result<(), Finding> {
@@ -78,19 +80,17 @@ impl Explorer<'_> {
     fn faults_of_openings(
         &mut self,
         plan: &Plan,
-        mut registers: Registers,
+        mut registers: Known,
         tally: &mut FaultTally,
         progress: &dyn Fn(Progress),
     ) -> Result<(), Finding> {
         let run = plan.run(&self.opener);
-        let mut power = Power::new(plan.images.clone());
+        let (mut power, mut settling) = (Power::new(plan.images.clone()), Settling::new(plan));
         self.begin(plan);
         let every = (run.log.events.len() / OPENINGS).max(1);
         for (index, event) in run.log.events.iter().enumerate() {
-            if let Event::Client(event) = event {
-                let judged = registers.event(event);
-                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
-            }
+            let judged = registers.event(event, &mut settling);
+            judged.map_err(|failure| self.finding(&failure, None))?;
             power.follow(&run.log, event);
             if index % every != 0 {
                 continue;
@@ -117,7 +117,7 @@ impl Explorer<'_> {
     fn fault(
         &mut self,
         plan: &Plan,
-        registers: Registers,
+        registers: Known,
         nth: u64,
         tally: &mut FaultTally,
     ) -> Result<bool, Finding> {

@@ -14,11 +14,11 @@ use seekless_volume::description::Description;
 
 use super::case::Segment;
 use super::image::Image;
+use super::named::Known;
 use super::power::{Crash, Power};
 use super::restart::Failure;
 use super::script::Step;
 use super::{Explorer, Finding, Followed};
-use crate::check::Registers;
 
 /// Requests between a restart and the next crash, at most.
 const BETWEEN: usize = 12;
@@ -50,7 +50,7 @@ impl Explorer<'_> {
         &mut self,
         crash: &Crash,
         images: &dyn Fn() -> Vec<Image>,
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Finding> {
         if self.spare.is_empty() || !self.rng.chance(1, ONE_IN) {
             return Ok(());
@@ -73,7 +73,7 @@ impl Explorer<'_> {
         &mut self,
         followed: &Followed,
         power: &Power,
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Finding> {
         let stopped =
             followed.log.commands.last().is_some_and(|last| last.name == "stop" && last.error.is_none());
@@ -93,7 +93,7 @@ impl Explorer<'_> {
         gone: u32,
         crash: &Crash,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
         may_refuse: bool,
     ) -> Result<(), Finding> {
         // A component that failed before the crash may be the one that the volume did without.

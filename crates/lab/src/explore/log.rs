@@ -8,6 +8,7 @@ use seekless_core::{Extent, IoError, Nanos};
 
 use super::image::Content;
 use super::meeting::AtWork;
+use super::named::Changed;
 use crate::check::history;
 
 /// An event.
@@ -15,6 +16,10 @@ use crate::check::history;
 pub enum Event {
     /// A client issued a request, or got an answer.
     Client(history::Event),
+    /// As `Client`, of a snapshot or clone with this number.
+    Within(u8, history::Event),
+    /// Snapshots and clones changed.
+    Changed(Changed),
     /// A command to the topmost layer.
     Command(&'static str),
     /// The command of this index in [`Log::commands`] succeeded or failed.

@@ -19,6 +19,7 @@ mod gone;
 pub mod image;
 pub mod log;
 mod meeting;
+pub mod named;
 pub mod power;
 pub mod replay;
 pub mod restart;
@@ -46,7 +47,8 @@ use self::case::{Case, Segment};
 use self::choose::Choices;
 use self::conditions::Conditions;
 use self::image::{Image, mixed};
-use self::log::{Event, Log};
+use self::log::Log;
+use self::named::Known;
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Failure, Judge, Opener};
 use self::run::Plan;
@@ -54,7 +56,6 @@ use self::script::Step;
 use self::settling::Settling;
 use self::spent::Part;
 pub use self::tally::Tally;
-use crate::check::Registers;
 use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::{self, Setting};
@@ -79,6 +80,8 @@ pub struct Options {
     pub plain: Option<u64>,
     /// Restarts that cost as much as a run without a power cut.
     pub run_costs: u64,
+    /// One in this many steps of a run takes or deletes a snapshot or clone, and some requests go to these; 0 for none.
+    pub snapshots: u64,
     /// Limit on the response time of every request, in virtual time.
     pub bound: Nanos,
     /// Seed of all random choices.
@@ -98,6 +101,7 @@ impl Default for Options {
             fill: false,
             plain: None,
             run_costs: RUN_COSTS,
+            snapshots: 0,
             bound: Nanos::from_millis(10_000),
             seed: 1,
             clock: || 0,
@@ -174,7 +178,7 @@ pub struct Explorer<'a> {
 #[derive(Clone)]
 struct Begin {
     images: Vec<Image>,
-    registers: Registers,
+    registers: Known,
     /// Number of the next request.
     first: u64,
 }
@@ -257,7 +261,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// The plan of a script's run on a new volume.
-    fn plan(&mut self, script: &Script) -> Result<(Plan, Registers), Finding> {
+    fn plan(&mut self, script: &Script) -> Result<(Plan, Known), Finding> {
         self.set(&script.settings);
         let numbers = script.conditions.numbers;
         let kind = (self.settings.clone(), numbers);
@@ -284,7 +288,7 @@ impl<'a> Explorer<'a> {
 
     fn begin_anew(&mut self, numbers: u64) -> Result<Begin, Finding> {
         let images = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect();
-        let begin = Begin { images, registers: Registers::new(), first: 1 };
+        let begin = Begin { images, registers: Known::default(), first: 1 };
         if self.options.fill { self.filled(begin, numbers) } else { Ok(begin) }
     }
 
@@ -299,16 +303,14 @@ impl<'a> Explorer<'a> {
         let mut power = Power::new(plan.images);
         for event in &run.log.events {
             power.follow(&run.log, event);
-            if let Event::Client(event) = event {
-                let judged = begin.registers.event(event);
-                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
-            }
+            let judged = begin.registers.event(event, &mut Settling::default());
+            judged.map_err(|failure| self.finding(&failure, None))?;
         }
         begin.registers.narrowed();
         Ok(Begin { images: power.durable, first: plan.first + plan.steps.len() as u64, ..begin })
     }
 
-    fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {
+    fn run(&mut self, plan: &Plan, registers: Known, depth: usize, each: u64) -> Result<(), Finding> {
         let run = plan.run(&self.opener);
         self.tally.runs += 1;
         self.tally.carried_out += 1;
@@ -355,17 +357,15 @@ impl<'a> Explorer<'a> {
     }
 
     /// Replays a log, and cuts power wherever something changes on a component.
-    fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
+    fn follow(&mut self, followed: &Followed, mut registers: Known) -> Result<(), Finding> {
         let mut power = Power::new(followed.plan.images.clone());
         let mut settling = Settling::new(followed.plan);
         let part = if followed.each == 0 { Part::Powered } else { Part::Runs };
         for (index, event) in followed.log.events.iter().enumerate() {
-            if let Event::Client(event) = event {
-                let judged = registers.event(&settling.effective(event));
-                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
-            }
-            let narrowed = registers.narrowed();
-            let less = !narrowed.is_empty();
+            let judged = registers.event(event, &mut settling);
+            judged.map_err(|failure| self.finding(&failure, None))?;
+            let (narrowed, of_named) = registers.narrowed();
+            let less = of_named || !narrowed.is_empty();
             if less {
                 self.fresh.clear();
                 self.judge.narrow(narrowed);
@@ -406,7 +406,7 @@ impl<'a> Explorer<'a> {
         followed: &Followed,
         happened: usize,
         power: &Power,
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Finding> {
         let by_chance =
             Choices::new(&power.pending, followed.log, self.rng.bits()).with_torn(followed.plan.torn.clone());
@@ -465,7 +465,7 @@ impl<'a> Explorer<'a> {
         followed: &Followed,
         crash: Crash,
         power: &Power,
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Finding> {
         let last = self.judge.remember();
         let mut registers = registers.clone();

@@ -115,7 +115,11 @@ impl Power {
         let now = self.happened;
         self.happened += 1;
         match *event {
-            Event::Client(_) | Event::Command(_) | Event::CommandDone(_) => return false,
+            Event::Client(_)
+            | Event::Within(..)
+            | Event::Changed(_)
+            | Event::Command(_)
+            | Event::CommandDone(_) => return false,
             Event::FlushBegan(_) => {}
             Event::WriteBegan(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];

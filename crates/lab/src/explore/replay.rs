@@ -8,13 +8,14 @@ use super::case::Case;
 use super::conditions::Conditions;
 use super::image::Image;
 use super::log::{Event, Log, Write};
+use super::named::Known;
 use super::power::{Crash, Power};
 use super::restart::Failure;
 use super::run::Plan;
 use super::script::{self, Request, Step};
 use super::settling::Settling;
 use super::{Explorer, Finding, Options, Script, faults};
-use crate::check::{Registers, history};
+use crate::check::history;
 use seekless_volume::description::Description;
 
 /// Sectors of a read when everything is read.
@@ -81,7 +82,7 @@ impl Explorer<'_> {
     fn replay_segment(
         &mut self,
         plan: &Plan,
-        registers: &mut Registers,
+        registers: &mut Known,
         crash: Option<&Crash>,
         history: &mut Vec<Line>,
     ) -> Result<(Vec<Image>, Vec<Write>), Finding> {
@@ -93,11 +94,10 @@ impl Explorer<'_> {
             power.follow(&run.log, event);
             history.extend(remark(&run.log, event).map(Line::Remark));
             if let Event::Client(event) = event {
-                let event = settling.effective(event);
-                history.push(Line::Event(event.clone().into_owned()));
-                let judged = registers.event(&event);
-                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
+                history.push(Line::Event(settling.effective(event).into_owned()));
             }
+            let judged = registers.event(event, &mut settling);
+            judged.map_err(|failure| self.finding(&failure, None))?;
         }
         if let (Some(stalled), None) = (run.stalled, crash) {
             return Err(self.finding(&Failure::Stalled(stalled), None));
@@ -150,6 +150,8 @@ impl Explorer<'_> {
 /// A comment about a command, for people; the checker ignores it.
 fn remark(log: &Log, event: &Event) -> Option<String> {
     match event {
+        Event::Within(number, event) => Some(format!("in {number}: {event:?}")),
+        Event::Changed(changed) => Some(format!("{changed:?}")),
         Event::Command(command) => Some(format!("do {command}")),
         Event::CommandDone(number) => {
             let command = &log.commands[*number];

@@ -18,6 +18,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba,
 use super::component::Component;
 use super::image::Image;
 use super::log::Log;
+use super::named::Known;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
 use seekless_volume::description::Description;
@@ -47,6 +48,9 @@ pub enum Failure {
     /// A sector has content that is not allowed.
     #[error("{0}")]
     Sector(Violation),
+    /// A snapshot or clone is not there, is there though it may not, or has content that is not allowed.
+    #[error("snapshot or clone {0}: {1}")]
+    Named(u8, String),
     /// Opening the volume a second time changes its metadata.
     #[error(
         "opening the volume again changed its metadata, expected it to stay as the first opening left it"
@@ -75,10 +79,11 @@ pub enum Failure {
 
 impl Failure {
     /// The first command of a run that failed. A layer that cannot drain as fast as clients write may fail with
-    /// `Timeout`.
+    /// `Timeout`, and one whose snapshots hold the room that it needs with `NoSpace`.
     pub fn command(log: &Log) -> Option<Failure> {
         log.commands.iter().find_map(|command| {
-            let error = command.error.clone().filter(|error| error.kind() != ErrorKind::Timeout)?;
+            let may = |error: &IoError| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NoSpace);
+            let error = command.error.clone().filter(|error| !may(error))?;
             Some(Failure::Command { name: command.name, error })
         })
     }
@@ -172,7 +177,7 @@ impl Judge {
     }
 
     /// Opens what survived, and checks it against the registers.
-    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Failure> {
+    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Known) -> Result<(), Failure> {
         let runtime = Runtime::new(0);
         let judged = runtime.run(self.open_and_read(opener, images, registers));
         for (edge, times) in runtime.edges() {
@@ -186,7 +191,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Failure> {
         self.last = None;
         self.judge(opener, images, registers)
@@ -197,7 +202,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
         gone: u32,
     ) -> Result<(), Failure> {
         self.gone = Some(gone);
@@ -212,7 +217,7 @@ impl Judge {
         &mut self,
         opener: &Opener,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<bool, Failure> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
@@ -226,7 +231,7 @@ impl Judge {
         &mut self,
         opener: &Opener<'_>,
         images: &[Image],
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Failure> {
         let opened = open(opener, images, self.gone).await?;
         let again = opened.images();
@@ -246,7 +251,8 @@ impl Judge {
         pages.sort_unstable();
         pages.dedup();
         self.spent.on(Part::Comparing);
-        self.read(&opened, &pages, registers).await?;
+        self.read(&opened, &pages, &registers.volume).await?;
+        self.sectors += registers.after_crash(&opened.top).await?;
         self.spent.on(Part::Reading);
         self.narrowed.clear();
         self.last = Some(last);

@@ -11,9 +11,9 @@ use seekless_core::{Buffer, Extent, SECTOR_BYTES};
 
 use super::image::{Content, Image};
 use super::log::Log;
+use super::named::Known;
 use super::power::Crash;
 use super::{Explorer, Finding};
-use crate::check::Registers;
 
 /// Writes before the power cut whose sectors rot more often than others: a restart depends on them most.
 const RECENT: usize = 16;
@@ -81,7 +81,7 @@ impl Explorer<'_> {
         log: &Log,
         crash: &Crash,
         mut images: Vec<Image>,
-        registers: &Registers,
+        registers: &Known,
     ) -> Result<(), Finding> {
         let Some(rot) = Rot::drawn(&images, log, &mut self.rng) else { return Ok(()) };
         rot.apply(&mut images);

@@ -14,6 +14,7 @@ use seekless_layers::{Topmost, topmost};
 
 use super::conditions::Conditions;
 use super::log::{Command, Event, Shared};
+use super::named::{Change, Named};
 use crate::LabError;
 use crate::check::{self, history};
 use crate::null_device::NullDevice;
@@ -39,6 +40,10 @@ pub enum Step {
     Ask(Request),
     /// A request that goes where the volume is at work (`meeting.rs`); to its own extent if nothing is known.
     Meet(Request),
+    /// A request to the snapshot or clone with this number, if it is there and can have it.
+    Within(u8, Request),
+    /// A change of snapshots and clones, if that makes sense: a name that is free or taken.
+    Change(Change),
     /// A command to the topmost layer: see [`seekless_layers::Topmost::command`].
     Do(&'static str),
 }
@@ -47,8 +52,8 @@ impl Step {
     /// Extent of the request, if it is one.
     pub fn at(&self) -> Extent {
         match self {
-            Step::Ask(request) | Step::Meet(request) => request.at,
-            Step::Do(_) => Extent::default(),
+            Step::Ask(request) | Step::Meet(request) | Step::Within(_, request) => request.at,
+            Step::Do(_) | Step::Change(_) => Extent::default(),
         }
     }
 }
@@ -127,19 +132,31 @@ pub async fn carry_out(
     let end = steps.len() - usize::from(stops_last);
     let can_verify = |topmost: &Rc<Topmost>| topmost::commands(topmost.entry()).contains(&"verify");
     let verifies = weak > 0 && tree.topmost.as_ref().is_some_and(can_verify);
+    let named = Rc::new(Named::of(tree.topmost.as_ref().and_then(|topmost| topmost.layer()), &log));
     let clients = (0..clients.max(1)).map(|_| {
         let (steps, next, log) = (steps.clone(), next.clone(), log.clone());
-        let (top, topmost) = (tree.top.clone(), tree.topmost.clone());
+        let (top, topmost, named) = (tree.top.clone(), tree.topmost.clone(), named.clone());
         runtime::spawn(async move {
-            while let Some(step) = steps[..end].get(next.get()) {
+            loop {
+                let passed = named.gate.pass().await;
+                let Some(step) = steps[..end].get(next.get()) else { break };
                 let id = first + next.get() as u64;
                 let verify = verifies && id % 2 == 0;
                 next.set(next.get() + 1);
                 match step {
-                    Step::Ask(request) => ask(id, *request, verify, &*top, &log).await,
+                    Step::Ask(request) => ask(id, *request, verify, (&*top, None), &log).await,
+                    Step::Within(number, request) => {
+                        if let Some(device) = named.device(*number, request.op) {
+                            ask(id, *request, false, (&*device, Some(*number)), &log).await;
+                        }
+                    }
+                    Step::Change(change) => {
+                        drop(passed);
+                        named.change(*change, &log).await;
+                    }
                     Step::Meet(request) => {
                         let at = log.borrow().at_work.meet(request.at, id, top.geometry().sectors);
-                        ask(id, Request { at, ..*request }, verify, &*top, &log).await;
+                        ask(id, Request { at, ..*request }, verify, (&*top, None), &log).await;
                     }
                     Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
@@ -181,11 +198,22 @@ async fn carry_out_command(
     log.events.push(Event::CommandDone(number));
 }
 
-async fn ask(id: u64, request: Request, verify: bool, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {
+/// Asks the volume, or the snapshot or clone with this number.
+async fn ask(
+    id: u64,
+    request: Request,
+    verify: bool,
+    (top, number): (&dyn BlockDevice, Option<u8>),
+    log: &RefCell<super::log::Log>,
+) {
     let Request { op, at, fua } = request;
+    let event = |event| match number {
+        Some(number) => Event::Within(number, event),
+        None => Event::Client(event),
+    };
     let how = Hints { fua, ..Hints::default() };
     let begin = runtime::now();
-    log.borrow_mut().events.push(Event::Client(history::Event::Issue { id, op, at, fua }));
+    log.borrow_mut().events.push(event(history::Event::Issue { id, op, at, fua }));
     let mut found = Vec::new();
     let done = match op {
         Op::Read => top.read(at, Buffer::zeroed(at.bytes()), how).await.map(|buffer| {
@@ -199,7 +227,7 @@ async fn ask(id: u64, request: Request, verify: bool, top: &dyn BlockDevice, log
     {
         let mut log = log.borrow_mut();
         log.longest = log.longest.max(runtime::now().since(begin));
-        log.events.push(Event::Client(match (done, op) {
+        log.events.push(event(match (done, op) {
             (Ok(()), Op::Read) => history::Event::Read { id, found },
             (Ok(()), _) => history::Event::Done { id },
             (Err(_), _) => history::Event::Failed { id },

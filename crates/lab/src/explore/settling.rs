@@ -11,6 +11,7 @@ use super::run::Plan;
 use crate::check::history::Event;
 
 /// Which of a run's reads settle something.
+#[derive(Default)]
 pub struct Settling {
     /// Whether none do.
     caches: bool,

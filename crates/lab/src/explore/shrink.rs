@@ -9,6 +9,7 @@ use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::{Case, Segment};
 use super::conditions::Conditions;
+use super::named::Change;
 use super::replay::{Line, replay};
 use super::script::{self, Request, Step};
 use super::{Explorer, Finding, Options, Script};
@@ -219,7 +220,12 @@ fn simpler(step: Step) -> Vec<Step> {
             let own = std::iter::once(Step::Ask(request));
             own.chain(simpler_request(request).into_iter().map(Step::Meet)).collect()
         }
-        Step::Do(_) => Vec::new(),
+        Step::Within(number, request) => {
+            let simpler = simpler_request(request).into_iter();
+            simpler.map(|request| Step::Within(number, request)).collect()
+        }
+        Step::Change(Change::Clone(number, Some(_))) => vec![Step::Change(Change::Clone(number, None))],
+        Step::Do(_) | Step::Change(_) => Vec::new(),
     }
 }
 

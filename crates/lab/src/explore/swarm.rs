@@ -9,6 +9,7 @@ use seekless_core::{Op, PAGE_SECTORS, SECTOR_BYTES};
 use super::Script;
 use super::campaign::Campaign;
 use super::conditions::Conditions;
+use super::named;
 use super::script::{self, Request, Step};
 use crate::LabError;
 use crate::workload;
@@ -113,6 +114,8 @@ impl Campaign<'_> {
         };
         let known = if denser > 1 { self.known_commands() } else { some(self.known_commands(), &mut rng) };
         let steps = script::with_commands(requests, &known, commands, seed);
+        let steps =
+            named::among(steps, self.options.snapshots, &mut Rng::seeded(seed ^ 0x4e61_6d65_6400_0000));
         let meets = if rng.chance(1, 2) { 0 } else { magnitude(MEETINGS, &mut rng) };
         let steps = script::with_meetings(steps, meets, &mut rng).into();
         let numbers = Conditions::drawn(same, components, self.clients).numbers;

@@ -41,7 +41,9 @@ impl State {
         self.snapshots_changed = false;
         let super_page = together.then(|| {
             self.committed = generation;
-            self.super_generation += 1;
+            // Together with sectors of a torn copy no write may make up a whole one.
+            self.super_newest += 1;
+            self.super_generation = self.super_newest;
             self.super_write(placed, 1 - self.super_copy)
         });
         Commit { writes, super_page, released: std::mem::take(&mut self.released) }

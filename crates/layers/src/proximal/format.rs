@@ -3,7 +3,8 @@
 //! Flash: two copies of the super page ([`super::super_page`]); two copies of each map page, beside each other; the same
 //! of each page of records; then the staging area. All are in sealed sectors (see [`crate::durable`]). An entry of a map
 //! page is the number of a block plus one, or 0 for a page without a block, so that zeroes are a map page without blocks.
-//! A record is a page, the number of the last snapshot that sees it in this block, plus one, and the block, as in the map.
+//! A record is a page, the number of the last snapshot that sees it in this block or of the clone that does, plus one, and
+//! the block, as in the map.
 //! Data: the first page has the label, which is written once; blocks are numbered from the start of the device.
 //!
 //! Invariants: the super page is written after the label is durable; a map page after the blocks that it names are.
@@ -52,12 +53,12 @@ pub struct Shape {
     pub records: u64,
 }
 
-/// A version of a page that snapshots see and the volume does not.
+/// A version of a page that snapshots or a clone see, and the volume does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The page.
     pub page: u32,
-    /// Number of the last snapshot that sees it.
+    /// Number of the last snapshot that sees it, or of the clone.
     pub last: u32,
     /// Its block; [`NONE`] if the page had none.
     pub block: u32,

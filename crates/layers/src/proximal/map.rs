@@ -43,14 +43,6 @@ impl Map {
         leaf.map_or(NONE, |blocks| blocks[page as usize % ENTRIES])
     }
 
-    /// The block in which a page is seen by the snapshot that ended this epoch, or by the volume.
-    pub fn block_in(&self, page: u64, epoch: u32) -> u32 {
-        match self.records.holder(page as u32, epoch) {
-            Some((_, block)) => block,
-            None => self.block(page),
-        }
-    }
-
     /// Maps a page, or unmaps it with [`NONE`]; returns what was there.
     pub fn set_block(&mut self, page: u64, block: u32) -> u32 {
         let map = page as usize / ENTRIES;

@@ -4,10 +4,11 @@
 //! Two devices, one over the other: `placed` puts pages into blocks near their neighbours, with a map on flash; over it
 //! a log of BORG's write buffer is the staging area (section 4.2), in the rest of the flash. Writes of 168 KB and more
 //! go past it. When it is nearly full, all of it is destaged in the order of addresses (section 4.3). Over both are the
-//! `versions`: the volume, and its snapshots (section 3.2).
+//! `versions`: the volume, its snapshots and clones (section 3.2).
 //!
 //! Invariants and fault model: as of `placed`, and of BORG's store.
 
+mod clones;
 mod commit;
 mod format;
 mod map;
@@ -32,7 +33,8 @@ use seekless_core::{
     PAGE_SECTORS, SnapshotSpace,
 };
 
-pub use options::{CANARIES, EDGES, Options, SNAPSHOT_CANARIES, SNAPSHOT_EDGES};
+pub use clones::NOW;
+pub use options::{CANARIES, EDGES, Options, SNAPSHOT_EDGES};
 use placed::Placed;
 use versions::Versions;
 
@@ -49,7 +51,7 @@ pub const ENTRY: Entry = Entry {
     devices: &["flash"],
     commands: COMMANDS,
     edges: EDGES,
-    edges_of_tests: SNAPSHOT_EDGES,
+    edges_of_snapshots: SNAPSHOT_EDGES,
     canaries: CANARIES,
     sealed: true,
     create: Some(|below, table, replace| {
@@ -167,6 +169,7 @@ impl Layer for Proximal {
         let placed = [
             ("blocks_free", free),
             ("snapshots", placed.snapshots().len() as u64),
+            ("clones", placed.clones().len() as u64),
             ("blocks_of_snapshots", placed.blocks_kept()),
             ("pages_placed", counts.pages_placed),
             ("pages_displaced", counts.pages_displaced),
@@ -206,6 +209,11 @@ impl Layer for Proximal {
     fn create_snapshot(&self, name: &str) -> IoFuture<'_, ()> {
         let name = name.to_owned();
         io(async move { self.versions.create(&name, &Hints::default()).await })
+    }
+
+    fn create_clone(&self, name: &str, from: Option<&str>) -> IoFuture<'_, ()> {
+        let (name, from) = (name.to_owned(), from.map(str::to_owned));
+        io(async move { self.versions.clone_of(&name, from.as_deref(), &Hints::default()).await })
     }
 
     fn delete_snapshot(&self, name: &str) -> IoFuture<'_, ()> {

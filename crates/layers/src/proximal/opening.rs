@@ -25,6 +25,8 @@ pub struct Opened {
     pub page: Super,
     /// The current copy of the super page, its generation, and whether the other copy holds it too.
     pub current: (usize, u64, bool),
+    /// The newest generation of any of its sectors: a torn copy has a newer one than the current copy.
+    pub newest: u64,
     pub map: Map,
     pub ranges: Ranges,
     /// Whether the volume is new.
@@ -84,7 +86,9 @@ pub async fn open(
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
     }
     let (map, ranges) = read_map(&**flash, &page, options).await?;
-    Ok(Opened { page, current: (copy, pair.newest(), pair.0[0] == pair.0[1]), map, ranges, is_new: false })
+    let newest = pair.newest();
+    let current = (copy, pair.0[copy].newest().unwrap_or(newest), pair.0[0] == pair.0[1]);
+    Ok(Opened { page, current, newest, map, ranges, is_new: false })
 }
 
 /// Whether the devices are as large as the volume.
@@ -130,7 +134,8 @@ async fn new(
     data.flush(how.clone()).await?;
     let ranges = Ranges::new(shape.range, shape.ranges, options.span);
     let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
-    Ok(Opened { page, current: (0, first_number(), true), map: Map::new(&shape), ranges, is_new: true })
+    let (map, newest) = (Map::new(&shape), first_number());
+    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, is_new: true })
 }
 
 /// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a volume.
@@ -151,7 +156,10 @@ async fn read_map(
     options: &Options,
 ) -> Result<(Map, Ranges), IoError> {
     let Super { shape, .. } = page;
-    let (map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    let (mut map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    if shape.records > 0 {
+        map.pages.counted_up_to(page.committed);
+    }
     let mut reading = Reading { page, map, ranges, canary: options.canary() };
     for first in (0..shape.pairs()).step_by(READ_AT_ONCE as usize / 2) {
         let last = (first + READ_AT_ONCE / 2).min(shape.pairs()) - 1;
@@ -238,11 +246,13 @@ impl Reading<'_> {
     fn read_records(&mut self, number: u64, bytes: &[u8], at: Extent) -> Result<(), IoError> {
         let Super { shape, snapshots, .. } = self.page;
         for record in format::decode_records(bytes) {
-            let known = snapshots.all.iter().any(|snapshot| snapshot.number == record.last);
+            let ends = snapshots.all.iter().any(|snapshot| snapshot.number == record.last);
+            let known = ends || snapshots.base(record.last).is_some();
             let fits = known && u64::from(record.page) < shape.pages;
             if !fits || !self.map.records.found(record, (number - shape.maps) as u32) {
-                let why =
-                    format!("found {record:?}, expected one of a page and a snapshot, and no other of both");
+                let why = format!(
+                    "found {record:?}, expected one of a page and a snapshot or clone, and no other of both"
+                );
                 return Err(failed(ErrorKind::Corrupt, Some(at), why));
             }
             if record.block != NONE {

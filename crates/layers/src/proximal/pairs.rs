@@ -51,6 +51,12 @@ impl Pairs {
         Pairs { pages: vec![blank; pages as usize], changed, single, newest: generation }
     }
 
+    /// Notes that commits up to this generation count: a later one has a higher generation, although no page may be left of
+    /// the last.
+    pub fn counted_up_to(&mut self, committed: u64) {
+        self.newest = self.newest.max(committed);
+    }
+
     /// Notes what was found of a page, and which copy is current, if any is.
     pub fn found(&mut self, page: u64, pair: &Pair, copy: Option<usize>) {
         self.newest = self.newest.max(pair.newest());

@@ -4,7 +4,8 @@
 //! snapshot sees. A flush makes the map durable ([`super::commit`]).
 //!
 //! Addresses are those of versions: an epoch, and a page in it. What was written in an epoch is read in this one and all
-//! later ones, until it is written again. Each snapshot ends an epoch. The last epoch is the volume's.
+//! later ones, until it is written again. Each snapshot ends an epoch. The last epoch is the volume's. A clone has an epoch
+//! of its own ([`super::clones`]).
 //!
 //! Invariants: a map page is written only after the blocks that it names are durable; a block is free only after map
 //! pages that do not name it are durable.
@@ -66,6 +67,8 @@ pub(super) struct State {
     /// Current copy and generation of the super page, and whether the other copy holds it too.
     pub super_copy: usize,
     pub super_generation: u64,
+    /// The newest generation of any of its sectors.
+    pub super_newest: u64,
     pub super_copied: bool,
     pub failed: Option<IoError>,
     pub counts: Counts,
@@ -102,14 +105,19 @@ impl State {
 
     /// Records that these pages need to be mapped anew in an epoch, at most.
     fn records_for(&self, pages: std::ops::Range<u64>, epoch: u32) -> u64 {
-        let Some(last) = self.snapshots.before(epoch) else { return 0 };
+        let is_of_clone = self.snapshots.is_of_clone(epoch);
+        let last = if is_of_clone { Some(epoch) } else { self.snapshots.before(epoch) };
+        let Some(last) = last else { return 0 };
         pages.filter(|page| !self.map.records.has(*page as u32, last)).count() as u64
     }
 
     /// Maps a page of an epoch to this block, or unmaps it; the block that nothing sees any more, if one.
     fn remap(&mut self, page: u64, epoch: u32, block: u32, canary: &Canary) -> Option<u64> {
         let number = page as u32;
-        let old = match self.map.records.holder(number, epoch) {
+        if self.snapshots.is_of_clone(epoch) {
+            return self.remap_in_clone(number, epoch, block, canary);
+        }
+        let old = match self.map.records.holder(number, epoch..self.snapshots.floor) {
             Some((last, _)) => {
                 edge("a page is destaged for a snapshot");
                 self.map.record(|records| records.replace(number, last, block))
@@ -157,6 +165,7 @@ impl Placed {
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
         let Opened { page, current: (super_copy, super_generation, super_copied), map, ranges, .. } = opened;
+        let super_newest = opened.newest;
         let (shape, identity) = (page.shape, page.identity);
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
         data.flush(Hints::default()).await?;
@@ -170,6 +179,7 @@ impl Placed {
             committed: page.committed,
             super_copy,
             super_generation,
+            super_newest,
             super_copied,
             failed: None,
             counts: Counts::default(),
@@ -377,6 +387,10 @@ impl BlockDevice for Placed {
             let fua = std::mem::take(&mut how.fua);
             let (epoch, at) = self.in_epoch(at);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
+            if self.is_gone(epoch) {
+                edge("a page of a deleted clone goes nowhere");
+                return Ok(());
+            }
             let writes = self.pieces(at).into_iter().map(async |part: Extent| {
                 let piece = from.cut_sectors(part.start.0 - at.start.0, part.sectors);
                 if part == part.whole_pages() {
@@ -400,6 +414,9 @@ impl BlockDevice for Placed {
         io(async move {
             let (epoch, at) = self.in_epoch(at);
             let held = self.locks.exclusive(at, &how).await;
+            if self.is_gone(epoch) {
+                return Ok(());
+            }
             let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
             // Without room for its record a page keeps its contents.
             whole

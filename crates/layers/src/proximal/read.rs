@@ -22,7 +22,7 @@ impl Placed {
         let state = self.state.borrow();
         let mut parts: Vec<Part> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
-            let block = state.map.block_in(at.start.page(), epoch);
+            let block = state.block_in(at.start.page(), epoch);
             let start = (block != NONE).then(|| block_at(u64::from(block)) + at.start.0 % PAGE_SECTORS);
             let there = start.map(|start| Extent { start, ..at });
             match parts.last_mut() {

@@ -4,15 +4,18 @@
 //! snapshot is what that one sees; without one, it sees the volume's. So a write adds one record at most, however many
 //! snapshots there are, and the block of a record belongs to it alone.
 //!
+//! A page that was written in a clone has a record too, with the clone's number: only that one sees it.
+//!
 //! Records lie in any page of them, those of a map page together as far as there is room.
 //!
 //! Invariants: a page has one record for each `last`; each record is in one page of records, which has room for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::format::{ENTRIES, NONE, RECORDS_OF_A_PAGE, Record};
 
-/// A page and the last snapshot that sees it there.
+/// A page and the last snapshot that sees it there, or the clone.
 type Key = (u32, u32);
 
 /// The records of a volume.
@@ -63,10 +66,21 @@ impl Records {
         self.blocks
     }
 
-    /// What the snapshot that ended this epoch sees of a page, if that is in a record: its last snapshot, and the block.
-    pub fn holder(&self, page: u32, epoch: u32) -> Option<(u32, u32)> {
-        let (&(_, last), place) = self.all.range((page, epoch)..=(page, u32::MAX)).next()?;
+    /// What the snapshot that ended the first of these epochs sees of a page, if that is in a record: its last snapshot,
+    /// which is one of them, and the block.
+    pub fn holder(&self, page: u32, epochs: Range<u32>) -> Option<(u32, u32)> {
+        let (&(_, last), place) = self.all.range((page, epochs.start)..(page, epochs.end)).next()?;
         Some((last, place.block))
+    }
+
+    /// The block of a page in the record that ends with this snapshot, or is of this clone, if there is one.
+    pub fn block(&self, page: u32, last: u32) -> Option<u32> {
+        self.all.get(&(page, last)).map(|place| place.block)
+    }
+
+    /// Pages of the records that end with this snapshot, or are of this clone.
+    pub fn pages_of(&self, last: u32) -> Vec<u32> {
+        self.all.keys().filter(|key| key.1 == last).map(|key| key.0).collect()
     }
 
     /// Whether a page has a record that ends with this snapshot.
@@ -189,7 +203,7 @@ mod tests {
                     _ => {}
                 }
                 let seen = model.range((page, 2)..=(page, u32::MAX)).next().map(|(key, block)| (key.1, *block));
-                prop_assert_eq!(records.holder(page, 2), seen);
+                prop_assert_eq!(records.holder(page, 2..u32::MAX), seen);
             }
             let on_flash = (0..4).flat_map(|page| {
                 decode_records(&encode_records(records.of_page(page), 1, map_at(page, 0).start, 9)).collect::<Vec<_>>()
@@ -210,6 +224,6 @@ mod tests {
             records.insert(Record { page: page % 500, last: page / 500, block: page });
         }
         records.insert(Record { page: 5_000, last: 1, block: 7 });
-        assert_eq!((records.room(), records.holder(5_000, 0)), (0, Some((1, 7))));
+        assert_eq!((records.room(), records.holder(5_000, 0..u32::MAX)), (0, Some((1, 7))));
     }
 }

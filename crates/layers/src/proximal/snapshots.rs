@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 
 use seekless_core::{ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, SnapshotSpace};
 
+use super::clones::{NOW, unknown};
 use super::format::{NONE, Record};
 use super::placed::{Placed, State};
-use super::super_page::{MOST, Snapshot, check_name};
+use super::super_page::{MOST, Snapshot, Snapshots, check_name};
 
-fn refused(why: String) -> IoError {
+/// The error of a request that does not suit the snapshots.
+pub fn refused(why: String) -> IoError {
     IoError::new(ErrorKind::Invalid, "proximal", None, why)
 }
 
@@ -34,27 +36,36 @@ impl State {
         }
     }
 
-    /// Space of the snapshots that are not being deleted.
+    /// Space of the snapshots that are not being deleted, and then of the clones.
     fn space(&self) -> Vec<SnapshotSpace> {
-        let named: Vec<&Snapshot> = self.snapshots.named().collect();
-        let mut space: Vec<SnapshotSpace> = Vec::new();
-        for (index, snapshot) in named.iter().enumerate() {
-            let older = index.checked_sub(1).map(|older| named[older].number);
+        let Snapshots { all, clones, floor, .. } = &self.snapshots;
+        let is_kept = |one: &&Snapshot| !one.deleted || self.snapshots.has_clones(one.number);
+        let kept: Vec<&Snapshot> = all.iter().filter(is_kept).collect();
+        let (mut space, mut of_clones) = (Vec::new(), Vec::new());
+        for (index, snapshot) in kept.iter().enumerate() {
+            let older = index.checked_sub(1).map(|older| kept[older].number);
             // What differs from the volume: of each page the first record that does not end before the snapshot.
             let (mut blocks, mut unique, mut seen) = (self.map.mapped(), 0, None);
-            for record in self.map.records.iter().filter(|record| record.last >= snapshot.number) {
+            let ends = snapshot.number..*floor;
+            for record in self.map.records.iter().filter(|record| ends.contains(&record.last)) {
                 if seen.replace(record.page) == Some(record.page) {
                     continue;
                 }
                 blocks += u64::from(record.block != NONE);
                 blocks -= u64::from(self.map.block(u64::from(record.page)) != NONE);
                 // Nothing else sees it if the next snapshot sees something newer, and the one before something older.
-                let newer = named.get(index + 1).is_none_or(|next| record.last < next.number);
+                let newer = kept.get(index + 1).is_none_or(|next| record.last < next.number);
                 let last = |older| self.map.records.is_newer(record.page, older, snapshot.number);
                 unique += u64::from(record.block != NONE && newer && older.is_none_or(last));
             }
-            space.push(SnapshotSpace { name: snapshot.name.clone(), blocks, unique });
+            let above = clones.iter().filter(|clone| clone.base == snapshot.number);
+            of_clones.extend(above.map(|clone| self.space_of_clone(clone, (blocks, unique))));
+            if !snapshot.deleted {
+                let unique = if self.snapshots.has_clones(snapshot.number) { 0 } else { unique };
+                space.push(SnapshotSpace { name: snapshot.name.clone(), blocks, unique, is_clone: false });
+            }
         }
+        space.extend(of_clones);
         space
     }
 }
@@ -76,19 +87,12 @@ impl Placed {
         self.state.borrow().snapshots.named().any(|snapshot| snapshot.number == number)
     }
 
-    /// Snapshots that are being deleted, each with the number of the one before it.
-    pub fn deleted(&self) -> Vec<(u32, Option<u32>)> {
-        let state = self.state.borrow();
-        let deleted = state.snapshots.all.iter().filter(|snapshot| snapshot.deleted);
-        deleted.map(|snapshot| (snapshot.number, state.snapshots.before(snapshot.number))).collect()
-    }
-
     /// Space of the snapshots.
     pub fn space(&self) -> Vec<SnapshotSpace> {
         self.state.borrow().space()
     }
 
-    /// Blocks that only snapshots see.
+    /// Blocks that only snapshots and clones see.
     pub fn blocks_kept(&self) -> u64 {
         self.state.borrow().map.records.blocks()
     }
@@ -98,24 +102,34 @@ impl Placed {
         self.state.borrow().map.records.is_newer(page as u32, epoch, view)
     }
 
-    /// Refuses a snapshot of this name.
-    pub fn check_new(&self, name: &str) -> Result<(), IoError> {
+    /// Refuses a snapshot of this name, or a clone, which needs this number of entries in the list.
+    pub fn check_new(&self, name: &str, entries: usize) -> Result<(), IoError> {
         check_name(name).map_err(|expected| {
             refused(format!("found the name '{}', expected {expected}", name.escape_debug()))
         })?;
+        if name == NOW {
+            return Err(refused(format!(
+                "found the name '{NOW}', expected another: it stands for the present state"
+            )));
+        }
         let state = self.state.borrow();
         if self.shape.records == 0 {
             let why = "found a volume that an earlier version created, which has no room for snapshots, expected one of this \
                        version: create one, and copy the data";
             return Err(IoError::new(ErrorKind::Unsupported, "proximal", None, why));
         }
-        if state.snapshots.find(name).is_some() {
+        if state.snapshots.names().any(|known| known == name) {
             return Err(refused(format!("found a snapshot '{name}' already, expected another name")));
         }
-        if state.snapshots.all.len() == MOST {
-            return Err(refused(format!("found {MOST} snapshots, expected fewer: delete one first")));
+        let Snapshots { epoch, all, clones, floor } = &state.snapshots;
+        if all.len() + clones.len() + entries > MOST {
+            let why =
+                format!("found {} snapshots, expected fewer: delete one first", all.len() + clones.len());
+            return Err(refused(why));
         }
-        if u64::from(state.snapshots.epoch) + 1 >= self.shape.epochs() {
+        // A clone of the present state ends an epoch, and takes one.
+        let end = u64::from(*floor).min(self.shape.epochs());
+        if u64::from(*epoch) + entries as u64 >= end {
             let why = format!("found that {} snapshots were taken, expected fewer", self.shape.epochs() - 1);
             return Err(refused(why));
         }
@@ -138,9 +152,7 @@ impl Placed {
     pub fn numbers(&self, name: &str) -> Result<(u32, Option<u32>), IoError> {
         let state = self.state.borrow();
         let Some(snapshot) = state.snapshots.find(name) else {
-            let known: Vec<&str> = state.snapshots.named().map(|known| known.name.as_str()).collect();
-            let known = if known.is_empty() { "none: there is none".to_owned() } else { known.join(" or ") };
-            return Err(refused(format!("found the snapshot '{}', expected {known}", name.escape_debug())));
+            return Err(refused(unknown(name, state.snapshots.names())));
         };
         Ok((snapshot.number, state.snapshots.before(snapshot.number)))
     }
@@ -154,10 +166,7 @@ impl Placed {
             let _alone = self.locks.exclusive(all, how).await;
             let state = &mut *self.state.borrow_mut();
             state.merge(number, staged);
-            let found = state.snapshots.all.iter_mut().find(|snapshot| snapshot.number == number);
-            if let Some(snapshot) = found {
-                snapshot.deleted = true;
-            }
+            state.snapshots.mark_deleted(number);
             if staged.is_empty() {
                 state.snapshots.all.retain(|snapshot| snapshot.number != number);
             }

@@ -3,8 +3,8 @@
 //! It has two copies on flash, which are written in turn. A volume from before there were snapshots has no pages of
 //! records, and its super page is written once.
 //!
-//! Invariants: at most [`MOST`] snapshots, in ascending order of their numbers, each below the number of the epoch, with
-//! names of their own.
+//! Invariants: at most [`MOST`] snapshots and clones, with names of their own; snapshots in ascending order of their numbers,
+//! each below the number of the epoch; clones in descending order of theirs, each above it, and over a snapshot of the list.
 
 use seekless_core::{PAGE_BYTES, SECTOR_BYTES};
 
@@ -16,11 +16,14 @@ const PAGE: usize = PAGE_BYTES as usize;
 const MAGIC: &[u8; 8] = b"SKLPROX1";
 /// Feature word of a volume with pages of records: older programs refuse it.
 const SNAPSHOTS: u32 = 1;
-/// Bytes of a snapshot: its name, the length of that, flags, and its number.
+/// Feature word of a volume that has or had clones: programs without them refuse it.
+const CLONES: u32 = 2;
+/// Bytes of a snapshot: its name, the length of that, flags, and its number. Of a clone, which come after all snapshots,
+/// the place of its base in the list comes after the flags.
 const ENTRY: usize = 48;
 /// Bytes of the longest name.
 pub const LONGEST_NAME: usize = 40;
-/// Snapshots of a volume at most, those included that are being deleted.
+/// Snapshots and clones of a volume at most, those included that are being deleted.
 pub const MOST: usize = 64;
 /// Flag of a snapshot that is being deleted.
 const DELETED: u8 = 1;
@@ -32,17 +35,38 @@ pub struct Snapshot {
     pub name: String,
     /// Number of the epoch that it ended: it sees what was written in this epoch and before.
     pub number: u32,
-    /// Whether it is being deleted: it has no view, but pages of its epoch are still staged.
+    /// Whether it is being deleted: it has no view, but clones are over it, or pages of its epoch are still staged.
     pub deleted: bool,
 }
 
-/// The snapshots of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A clone: what a snapshot sees, but for the pages that were written in the clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cloned {
+    /// Name.
+    pub name: String,
+    /// Number of the epoch in which it is written, and no other one.
+    pub number: u32,
+    /// Number of the snapshot below it, its base.
+    pub base: u32,
+}
+
+/// The snapshots and clones of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshots {
     /// Number of the epoch in which the volume is written.
     pub epoch: u32,
     /// In ascending order of their numbers.
     pub all: Vec<Snapshot>,
+    /// In the order of their creation.
+    pub clones: Vec<Cloned>,
+    /// The lowest number that a clone was given, of those deleted too: clones get numbers from the last one down.
+    pub floor: u32,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Snapshots { epoch: 0, all: Vec::new(), clones: Vec::new(), floor: u32::MAX }
+    }
 }
 
 impl Snapshots {
@@ -54,6 +78,46 @@ impl Snapshots {
     /// The one of this name.
     pub fn find(&self, name: &str) -> Option<&Snapshot> {
         self.named().find(|snapshot| snapshot.name == name)
+    }
+
+    /// The clone of this name.
+    pub fn find_clone(&self, name: &str) -> Option<&Cloned> {
+        self.clones.iter().find(|clone| clone.name == name)
+    }
+
+    /// Marks the snapshot with this number as deleted.
+    pub fn mark_deleted(&mut self, number: u32) {
+        let found = self.all.iter_mut().find(|snapshot| snapshot.number == number);
+        if let Some(snapshot) = found {
+            snapshot.deleted = true;
+        }
+    }
+
+    /// Names of snapshots and clones, but for those that are being deleted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let snapshots = self.named().map(|snapshot| snapshot.name.as_str());
+        snapshots.chain(self.clones.iter().map(|clone| clone.name.as_str()))
+    }
+
+    /// Whether an epoch is that of a clone, which may be deleted.
+    pub fn is_of_clone(&self, epoch: u32) -> bool {
+        epoch >= self.floor
+    }
+
+    /// Number of the snapshot below the clone with this number, if that is there.
+    pub fn base(&self, number: u32) -> Option<u32> {
+        self.clones.iter().find(|clone| clone.number == number).map(|clone| clone.base)
+    }
+
+    /// Whether clones are over the snapshot with this number.
+    pub fn has_clones(&self, number: u32) -> bool {
+        self.clones.iter().any(|clone| clone.base == number)
+    }
+
+    /// Whether the snapshot with this number is being deleted, and no clone is over it.
+    pub fn is_unseen(&self, number: u32) -> bool {
+        let deleted = self.all.iter().any(|snapshot| snapshot.number == number && snapshot.deleted);
+        deleted && !self.has_clones(number)
     }
 
     /// Number of the newest one that ended before this epoch began.
@@ -93,19 +157,29 @@ impl Super {
             put(&mut bytes, at, &value.to_le_bytes());
         }
         if shape.records > 0 {
-            put(&mut bytes, 8, &SNAPSHOTS.to_le_bytes());
+            let clones = if snapshots.floor == u32::MAX { 0 } else { CLONES };
+            put(&mut bytes, 8, &(SNAPSHOTS | clones).to_le_bytes());
             put(&mut bytes, 56, &shape.records.to_le_bytes());
             put(&mut bytes, 64, &committed.to_le_bytes());
             put(&mut bytes, 72, &snapshots.epoch.to_le_bytes());
             put(&mut bytes, 76, &(snapshots.all.len() as u32).to_le_bytes());
-            for (snapshot, at) in snapshots.all.iter().zip(places()) {
-                put(&mut bytes, at, snapshot.name.as_bytes());
-                put(
-                    &mut bytes,
-                    at + LONGEST_NAME,
-                    &[snapshot.name.len() as u8, u8::from(snapshot.deleted) * DELETED],
-                );
-                put(&mut bytes, at + 44, &snapshot.number.to_le_bytes());
+            let mut places = places();
+            let mut entry = |name: &str, [flags, base]: [u8; 2], number: u32| {
+                let Some(at) = places.next() else { return };
+                put(&mut bytes, at, name.as_bytes());
+                put(&mut bytes, at + LONGEST_NAME, &[name.len() as u8, flags, base]);
+                put(&mut bytes, at + 44, &number.to_le_bytes());
+            };
+            for snapshot in &snapshots.all {
+                entry(&snapshot.name, [u8::from(snapshot.deleted) * DELETED, 0], snapshot.number);
+            }
+            for clone in &snapshots.clones {
+                let base = snapshots.all.iter().position(|snapshot| snapshot.number == clone.base);
+                entry(&clone.name, [0, base.unwrap_or(MOST) as u8], clone.number);
+            }
+            if clones != 0 {
+                put(&mut bytes, 80, &(snapshots.clones.len() as u32).to_le_bytes());
+                put(&mut bytes, 84, &snapshots.floor.to_le_bytes());
             }
         }
         part().seal(super_at(copy).start, generation, &mut bytes);
@@ -115,7 +189,7 @@ impl Super {
     /// Decodes a whole copy, or says what was found.
     pub fn decode(bytes: &[u8]) -> Result<Super, String> {
         let features = u32_at(bytes, 8);
-        if !bytes.starts_with(MAGIC) || features & !SNAPSHOTS != 0 {
+        if !bytes.starts_with(MAGIC) || features & !(SNAPSHOTS | CLONES) != 0 {
             return Err(format!("a volume with features {features:#x}, which a newer version wrote"));
         }
         let [range, ranges, pages] = [32, 40, 48].map(|at| u64_at(bytes, at));
@@ -133,9 +207,23 @@ impl Super {
         if !has_records {
             return Ok(Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() });
         }
-        let snapshots = decode_snapshots(bytes)?;
-        Ok(Super { shape, identity, committed: u64_at(bytes, 64), snapshots })
+        let committed = u64_at(bytes, 64);
+        if committed >= sector::LAST {
+            return Err(format!("generation {committed}"));
+        }
+        let mut snapshots = decode_snapshots(bytes)?;
+        if features & CLONES != 0 {
+            decode_clones(bytes, &shape, &mut snapshots)?;
+        }
+        Ok(Super { shape, identity, committed, snapshots })
     }
+}
+
+/// Name, flags, place of the base and number of an entry.
+fn decode_entry(bytes: &[u8], at: usize) -> (String, [u8; 2], u32) {
+    let [length, flags, base] = [0, 1, 2].map(|byte| bytes[at + LONGEST_NAME + byte]);
+    let name = bytes[at..at + LONGEST_NAME].get(..usize::from(length)).unwrap_or_default();
+    (String::from_utf8_lossy(name).into_owned(), [flags, base], u32_at(bytes, at + 44))
 }
 
 fn decode_snapshots(bytes: &[u8]) -> Result<Snapshots, String> {
@@ -145,10 +233,7 @@ fn decode_snapshots(bytes: &[u8]) -> Result<Snapshots, String> {
     }
     let mut all: Vec<Snapshot> = Vec::new();
     for at in places().take(count as usize) {
-        let [length, flags] = [bytes[at + LONGEST_NAME], bytes[at + LONGEST_NAME + 1]];
-        let name = bytes[at..at + LONGEST_NAME].get(..usize::from(length)).unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
-        let number = u32_at(bytes, at + 44);
+        let (name, [flags, _], number) = decode_entry(bytes, at);
         let ascends = all.last().is_none_or(|last| last.number < number) && number < epoch;
         if !ascends || check_name(&name).is_err() {
             return Err(format!(
@@ -158,7 +243,32 @@ fn decode_snapshots(bytes: &[u8]) -> Result<Snapshots, String> {
         }
         all.push(Snapshot { name, number, deleted: flags & DELETED != 0 });
     }
-    Ok(Snapshots { epoch, all })
+    Ok(Snapshots { epoch, all, ..Snapshots::default() })
+}
+
+/// Adds the clones, whose entries follow those of snapshots.
+fn decode_clones(bytes: &[u8], shape: &Shape, snapshots: &mut Snapshots) -> Result<(), String> {
+    let (count, floor) = (u32_at(bytes, 80) as usize, u32_at(bytes, 84));
+    let (before, epoch, epochs) = (snapshots.all.len(), snapshots.epoch, shape.epochs() as u32);
+    if count > MOST - before || !(epoch + 1..epochs).contains(&floor) {
+        return Err(format!("{count} clones with numbers from {floor} in epoch {epoch} of {epochs}"));
+    }
+    snapshots.floor = floor;
+    for at in places().skip(before).take(count) {
+        let (name, [_, place], number) = decode_entry(bytes, at);
+        let above = snapshots.clones.last().map_or(epochs, |last| last.number);
+        let base = snapshots.all.get(usize::from(place)).map(|snapshot| snapshot.number);
+        let is_new = check_name(&name).is_ok() && !snapshots.names().any(|known| known == name);
+        let fits = is_new && (floor..above).contains(&number);
+        let Some(base) = base.filter(|_| fits) else {
+            return Err(format!(
+                "the clone '{}' with number {number} of {floor} to {above}, of snapshot {place} of {before}",
+                name.escape_debug()
+            ));
+        };
+        snapshots.clones.push(Cloned { name, number, base });
+    }
+    Ok(())
 }
 
 /// Whether a snapshot can have this name; otherwise what was expected.
@@ -182,25 +292,68 @@ mod tests {
             (range, ranges, share) in (16..6_000_u64, 1..1_000_u64, 1..99_u64),
             identity: u128,
             records in 0..1_000_u64,
-            committed: u64,
+            committed in 0..sector::LAST,
             snapshots in proptest::collection::btree_map(0..900_u32, ("[a-z0-9._-]{1,40}", any::<bool>()), 0..MOST),
+            bases in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
             junk in proptest::collection::vec(any::<u8>(), PAGE),
         ) {
             let pages = (range * ranges * share / 100).saturating_sub(LABEL_PAGES + 1).max(1);
             let shape = Shape { range, ranges, pages, maps: maps_of(pages), records };
             let all = snapshots.into_iter().map(|(number, (name, deleted))| Snapshot { name, number, deleted });
-            let written = match records {
-                0 => Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() },
-                _ => Super { shape, identity, committed, snapshots: Snapshots { epoch: 900, all: all.collect() } },
+            let written = if records == 0 {
+                Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() }
+            } else {
+                let mut snapshots = Snapshots { epoch: 900, all: all.collect(), ..Snapshots::default() };
+                add_clones(&mut snapshots, shape.epochs() as u32, &bases);
+                Super { shape, identity, committed, snapshots }
             };
             prop_assert_eq!(Super::decode(&written.encode(1, 7)), Ok(written));
             let mut changed = junk;
             changed[..8].copy_from_slice(MAGIC);
             changed[8..12].copy_from_slice(&u32::from(records > 0).to_le_bytes());
-            changed[72..80].fill(0);
+            if !bases.is_empty() {
+                changed[8] |= CLONES as u8;
+            }
+            changed[72..84].fill(0);
             if let Ok(found) = Super::decode(&changed) {
                 prop_assert!(found.shape.pages < found.shape.blocks());
             }
+        }
+    }
+
+    /// Adds a clone of each of these snapshots, if there is one.
+    fn add_clones(snapshots: &mut Snapshots, epochs: u32, bases: &[prop::sample::Index]) {
+        let names = (1..epochs).zip(bases).take(MOST - snapshots.all.len());
+        for (number, base) in names.filter(|_| !snapshots.all.is_empty()) {
+            snapshots.floor = epochs - number;
+            let base = snapshots.all[base.index(snapshots.all.len())].number;
+            snapshots.clones.push(Cloned { name: format!("C{number}"), number: snapshots.floor, base });
+        }
+    }
+
+    #[test]
+    fn a_damaged_clone_is_named() {
+        let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2 };
+        let one = |name: &str, number| Snapshot { name: name.to_owned(), number, deleted: false };
+        let all = vec![one("a", 3), one("b", 5)];
+        let last = shape.epochs() as u32 - 1;
+        let clones = vec![Cloned { name: "c".to_owned(), number: last, base: 5 }];
+        let snapshots = Snapshots { epoch: 6, all, clones, floor: last };
+        let page = Super { shape, identity: 1, committed: 0, snapshots };
+        let whole = page.encode(0, 1);
+        assert_eq!(Super::decode(&whole), Ok(page));
+        let at = places().nth(2).unwrap();
+        for (changed, value, words) in [
+            (at + LONGEST_NAME + 2, 2, "the clone 'c' with number"),
+            (at, b'a', "the clone 'a' with number"),
+            (at + 46, 0, "the clone 'c' with number"),
+            (80, 65, "65 clones"),
+            (87, 1, "1 clones with numbers from"),
+        ] {
+            let mut bytes = whole.clone();
+            bytes[changed] = value;
+            let found = Super::decode(&bytes).unwrap_err();
+            assert!(found.contains(words), "{found}");
         }
     }
 

@@ -9,6 +9,7 @@ use super::*;
 use crate::Bytes;
 use crate::under_test::{values, with_error, write};
 
+mod clones;
 mod crashes;
 mod snapshots;
 

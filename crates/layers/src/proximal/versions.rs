@@ -1,16 +1,17 @@
 //! The volume and its snapshots over the staging area: each version of a page has an address, which is its epoch and its
 //! page. So a staged page of a snapshot is not overwritten in the staging area, and is destaged for the snapshot.
 //!
-//! The volume is written in the current epoch. A page is read in the newest epoch in which it was written and is staged;
+//! The volume is written in the current epoch, a clone in one of its own. A page is read in the newest epoch in which it was written and is staged;
 //! but in its own epoch if it is on the data device in a newer version: there, what was written in earlier epochs is found.
+//! A page of a clone is read as its base reads it, unless it was written in the clone.
 //!
-//! Invariants: epochs before the current one are not written; those with staged pages are known.
+//! Invariants: epochs before the current one are not written, except those of clones, which nothing else sees; those with
+//! staged pages are known.
 //!
 //! Fault model: as of `placed` and of BORG's store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::future::ready;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -21,6 +22,7 @@ use seekless_core::{
     Op, PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
+use super::clones::gone;
 use super::placed::Placed;
 use crate::Borg;
 use crate::canary::Canary;
@@ -35,6 +37,9 @@ pub struct Versions {
     destaged: Cell<u64>,
     /// Writes pass; a new snapshot closes it.
     gate: Gate,
+    /// The error of a snapshot of which it is open whether it was taken: from then on nothing is written, as either the
+    /// snapshot would change, or what is written would be staged in an epoch, or for a clone, that is to come.
+    failed: RefCell<Option<IoError>>,
     /// Locks of pages that are joined with what is staged for a snapshot.
     joins: RangeLocks,
     /// Lock of changes of the snapshots.
@@ -42,10 +47,11 @@ pub struct Versions {
     canary: Canary,
 }
 
-/// A snapshot as a device.
+/// A snapshot or clone as a device.
 struct Seen {
     versions: Rc<Versions>,
     number: u32,
+    is_clone: bool,
 }
 
 impl Versions {
@@ -61,6 +67,7 @@ impl Versions {
             earlier: RefCell::default(),
             destaged: Cell::new(0),
             gate: Gate::default(),
+            failed: RefCell::default(),
             joins: RangeLocks::new(),
             changing: RangeLocks::new(),
             canary,
@@ -105,10 +112,14 @@ impl Versions {
         counters.iter().find(|(name, _)| *name == "pages_drained").map_or(0, |(_, count)| *count)
     }
 
-    /// Divides a part of the volume by the epochs in which its pages are read, in a view that sees epochs up to this one.
+    /// Epochs of the volume that a view sees besides its own: those before the returned one.
+    fn below(&self, view: u32) -> u32 {
+        self.placed.base(view).map_or(view, |base| base + 1)
+    }
+
+    /// Divides a part of the volume by the epochs in which its pages are read, in this view.
     fn parts(&self, at: Extent, view: u32) -> Vec<(Extent, u32)> {
-        let earlier = self.earlier.borrow();
-        let earlier: Vec<u32> = earlier.iter().copied().filter(|epoch| *epoch < view).collect();
+        let earlier = self.earlier_of(view);
         if earlier.is_empty() {
             return vec![(at, view)];
         }
@@ -123,21 +134,29 @@ impl Versions {
         parts
     }
 
-    /// The epoch in which a view reads a page; `earlier` ones have staged pages.
+    /// The earlier epochs with staged pages that a view sees.
+    fn earlier_of(&self, view: u32) -> Vec<u32> {
+        let below = self.below(view);
+        self.earlier.borrow().iter().copied().filter(|epoch| *epoch < below).collect()
+    }
+
+    /// The epoch in which a view reads a page; the `earlier` ones that it sees have staged pages.
     fn epoch_of(&self, page: u64, view: u32, earlier: &[u32]) -> u32 {
         let is_staged = |epoch: u32| {
             let at = self.address(Extent::of_pages(page, 1), epoch);
             self.staging.has_copy(at.start.page())
         };
-        if is_staged(view) {
+        let base = self.placed.base(view);
+        if is_staged(view) || base.is_some() && self.placed.is_own(page, view) {
             return view;
         }
         let newest = earlier.iter().rev().copied().find(|epoch| is_staged(*epoch));
-        newest.filter(|epoch| !self.placed.is_newer(page, *epoch, view)).unwrap_or(view)
+        newest.filter(|epoch| !self.placed.is_newer(page, *epoch, base.unwrap_or(view))).unwrap_or(view)
     }
 
     async fn read_in(&self, view: u32, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
-        if self.earlier.borrow().first().is_none_or(|first| *first >= view) {
+        let below = self.below(view);
+        if self.earlier.borrow().first().is_none_or(|first| *first >= below) {
             return self.staging.read(self.address(at, view), into, how).await;
         }
         let parts = self.parts(at, view);
@@ -148,18 +167,38 @@ impl Versions {
         join_all(reads).await.into_iter().collect::<Result<Vec<_>, _>>().map(|_| into)
     }
 
-    /// Writes in the current epoch. Part of a page that is staged in an earlier one is joined with the rest of it.
-    async fn write_now(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
+    /// The epoch that is written: the current one, or that of a clone, if it is there. No snapshot is being taken.
+    fn written(&self, clone: Option<u32>, at: Extent) -> Result<u32, IoError> {
+        if let Some(error) = &*self.failed.borrow() {
+            edge("a snapshot failed: nothing is written any more");
+            return Err(error.clone());
+        }
+        match clone {
+            Some(number) if self.placed.base(number).is_none() => Err(gone(at, "clone")),
+            Some(number) => Ok(number),
+            None => Ok(self.placed.epoch()),
+        }
+    }
+
+    /// Writes in the current epoch, or in a clone. Part of a page that is staged in an earlier epoch is joined with the rest
+    /// of it.
+    async fn write_in(
+        &self,
+        clone: Option<u32>,
+        at: Extent,
+        from: Buffer,
+        how: Hints,
+    ) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
-        let current = self.placed.epoch();
+        let into = self.written(clone, at)?;
         if self.earlier.borrow().is_empty() && self.joins.is_empty() {
-            return self.staging.write(self.address(at, current), from, how).await;
+            return self.staging.write(self.address(at, into), from, how).await;
         }
         let whole = at.whole_pages();
         let _joining = self.joins.exclusive(whole, &how).await;
         let pages = [whole.start.page(), whole.end().page() - 1];
-        let earlier = self.earlier.borrow().clone();
-        let from_earlier = |page: u64| self.epoch_of(page, current, &earlier) != current;
+        let earlier = self.earlier_of(into);
+        let from_earlier = |page: u64| self.epoch_of(page, into, &earlier) != into;
         let (mut at, mut from) = (at, from);
         if at != whole && pages.into_iter().any(from_earlier) {
             edge("part of a page is joined with what is staged for a snapshot");
@@ -167,40 +206,113 @@ impl Versions {
             let old =
                 if hollow { Buffer::hollow_sectors(whole.sectors) } else { Buffer::zeroed(whole.bytes()) };
             let joined = Hints { fua: false, ..how.clone() };
-            let old = self.read_in(current, whole, old, joined).await?;
+            let old = self.read_in(into, whole, old, joined).await?;
             (at, from) = (whole, old.with_sectors(at.start.0 - whole.start.0, from));
         }
-        let over = earlier.last().filter(|_| self.canary.is("a staged page of a snapshot is the volume's"));
-        self.staging.write(self.address(at, over.copied().unwrap_or(current)), from, how).await
+        let mistaken = clone.is_none() && self.canary.is("a staged page of a snapshot is that of the volume");
+        let over = earlier.last().filter(|_| mistaken);
+        self.staging.write(self.address(at, over.copied().unwrap_or(into)), from, how).await
+    }
+
+    async fn discard_in(&self, clone: Option<u32>, at: Extent, how: Hints) -> Result<(), IoError> {
+        let _passed = self.gate.pass().await;
+        let into = self.written(clone, at)?;
+        self.staging.discard(self.address(at, into), how).await
+    }
+
+    async fn write_zeroes_in(
+        &self,
+        clone: Option<u32>,
+        at: Extent,
+        how: Hints,
+        zeroes: Zeroes,
+    ) -> Result<(), IoError> {
+        if zeroes.only_if_fast {
+            let why = "zeroes are written as data";
+            return Err(IoError::new(ErrorKind::Unsupported, "proximal", Some(at), why));
+        }
+        let hollow = self.placed.timing_only;
+        let data = if hollow { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) };
+        self.write_in(clone, at, data, how).await
+    }
+
+    async fn flush_all(&self, how: Hints) -> Result<(), IoError> {
+        self.staging.flush(how).await?;
+        if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
+            self.look();
+        }
+        Ok(())
     }
 
     /// Takes a snapshot: writes that have ended are in it, those that have not begun are not. They wait for it.
     pub async fn create(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
-        self.placed.check_new(name)?;
+        self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
         self.staging.flush(how.clone()).await?;
-        self.placed.end_epoch(name, how).await?;
-        self.look();
-        Ok(())
+        self.taken(self.placed.end_epoch(name, how).await)
     }
 
-    /// Deletes a snapshot, and destages the pages staged in its epoch: other snapshots may see some of them.
+    /// Takes a clone of a snapshot, or of the present state, as a snapshot is taken.
+    pub async fn clone_of(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
+        let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
+        self.placed.check_new(name, if from.is_some() { 1 } else { 2 })?;
+        let from = from.map(|from| self.placed.cloned(from)).transpose()?;
+        let _alone = self.gate.close().await;
+        if from.is_none() {
+            self.staging.flush(how.clone()).await?;
+        }
+        self.taken(self.placed.begin_clone(name, from, how).await)
+    }
+
+    /// Ends the creation of a snapshot or clone.
+    fn taken(&self, done: Result<(), IoError>) -> Result<(), IoError> {
+        if let Err(error) = &done {
+            self.failed.replace(Some(error.clone()));
+        }
+        self.look();
+        done
+    }
+
+    /// Deletes a snapshot or clone, and destages the pages staged in its epoch: other snapshots may see some of them.
     pub async fn delete(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         let staged = {
             let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
-            let (number, before) = self.placed.numbers(name)?;
-            let staged = self.staged_between(before, number);
-            self.placed.forget(number, &staged, how).await?;
-            staged
+            if let Some(clone) = self.placed.clone_number(name) {
+                self.delete_clone(clone, how).await?
+            } else {
+                let (number, before) = self.placed.numbers(name)?;
+                if self.placed.has_clones(number) {
+                    return self.placed.hide(number, how).await;
+                }
+                self.delete_staged(number, before, how).await?
+            }
         };
-        if staged.is_empty() {
+        if !staged {
             return Ok(());
         }
         edge("a deleted snapshot has pages that are staged");
         // If it fails, the deletion goes on after the next one.
         drop(self.destage(how.account).await);
         Ok(())
+    }
+
+    /// Deletes a snapshot; whether pages are staged in its epoch.
+    async fn delete_staged(&self, number: u32, before: Option<u32>, how: &Hints) -> Result<bool, IoError> {
+        let staged = self.staged_between(before, number);
+        self.placed.forget(number, &staged, how).await?;
+        Ok(!staged.is_empty())
+    }
+
+    /// Deletes a clone, and its base if nothing else sees that; whether pages of one of them are staged.
+    async fn delete_clone(&self, number: u32, how: &Hints) -> Result<bool, IoError> {
+        let base = self.placed.forget_clone(number, how).await?;
+        let mut staged = self.staged().any(|(epoch, _)| epoch == number);
+        let deleted = self.placed.deleted().into_iter().find(|(number, _)| Some(*number) == base);
+        if let Some((base, before)) = deleted {
+            staged |= self.delete_staged(base, before, how).await?;
+        }
+        Ok(staged)
     }
 
     /// Destages everything.
@@ -226,11 +338,14 @@ impl Versions {
         Ok(())
     }
 
-    /// Its snapshots as devices.
+    /// Its snapshots and clones as devices.
     pub fn views(self: &Rc<Self>) -> Vec<View> {
-        let seen = |number| Rc::new(Seen { versions: self.clone(), number });
-        let all = self.placed.snapshots().into_iter();
-        all.map(|(name, number)| View { name, device: seen(number) }).collect()
+        let view = |(name, number): (String, u32), is_clone: bool| {
+            let device = Rc::new(Seen { versions: self.clone(), number, is_clone });
+            View { name, device, is_clone, number }
+        };
+        let snapshots = self.placed.snapshots().into_iter().map(|one| view(one, false));
+        snapshots.chain(self.placed.clones().into_iter().map(|one| view(one, true))).collect()
     }
 }
 
@@ -244,36 +359,19 @@ impl BlockDevice for Versions {
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.write_now(at, from, how))
+        io(self.write_in(None, at, from, how))
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            self.staging.flush(how).await?;
-            if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
-                self.look();
-            }
-            Ok(())
-        })
+        io(self.flush_all(how))
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _passed = self.gate.pass().await;
-            self.staging.discard(self.address(at, self.placed.epoch()), how).await
-        })
+        io(self.discard_in(None, at, how))
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(async move {
-            if zeroes.only_if_fast {
-                let why = "zeroes are written as data";
-                return Err(IoError::new(ErrorKind::Unsupported, "proximal", Some(at), why));
-            }
-            let hollow = self.placed.timing_only;
-            let data = if hollow { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) };
-            self.write_now(at, data, how).await
-        })
+        io(self.write_zeroes_in(None, at, how, zeroes))
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
@@ -292,20 +390,27 @@ impl BlockDevice for Versions {
 
 impl Seen {
     fn ensure_exists(&self, at: Extent) -> Result<(), IoError> {
-        let why = "found a request to a snapshot that was deleted, expected one that is there";
-        let gone = || IoError::new(ErrorKind::Gone, "proximal", Some(at), why);
-        self.versions.placed.has_snapshot(self.number).then_some(()).ok_or_else(gone)
+        let placed = &self.versions.placed;
+        let (there, what) = if self.is_clone {
+            (placed.base(self.number).is_some(), "clone")
+        } else {
+            (placed.has_snapshot(self.number), "snapshot")
+        };
+        if there { Ok(()) } else { Err(gone(at, what)) }
     }
-}
 
-fn read_only<'a>(at: Extent) -> IoFuture<'a, ()> {
-    let why = "found a write to a snapshot, expected reads";
-    io(ready(Err(IoError::new(ErrorKind::ReadOnly, "proximal", Some(at), why))))
+    /// The clone to which a request goes.
+    fn writable(&self, at: Extent) -> Result<Option<u32>, IoError> {
+        let why = "found a write to a snapshot, expected reads";
+        let read_only = || IoError::new(ErrorKind::ReadOnly, "proximal", Some(at), why);
+        self.is_clone.then_some(Some(self.number)).ok_or_else(read_only)
+    }
 }
 
 impl BlockDevice for Seen {
     fn geometry(&self) -> Geometry {
-        Geometry { discard_sectors: 0, ..self.versions.geometry() }
+        let all = self.versions.geometry();
+        if self.is_clone { all } else { Geometry { discard_sectors: 0, ..all } }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
@@ -317,19 +422,19 @@ impl BlockDevice for Seen {
         })
     }
 
-    fn write(&self, at: Extent, _from: Buffer, _how: Hints) -> IoFuture<'_, ()> {
-        read_only(at)
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { self.versions.write_in(self.writable(at)?, at, from, how).await })
     }
 
-    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
-        io(ready(Ok(())))
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { if self.is_clone { self.versions.flush_all(how).await } else { Ok(()) } })
     }
 
-    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
-        read_only(at)
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { self.versions.discard_in(self.writable(at)?, at, how).await })
     }
 
-    fn write_zeroes(&self, at: Extent, _how: Hints, _zeroes: Zeroes) -> IoFuture<'_, ()> {
-        read_only(at)
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move { self.versions.write_zeroes_in(self.writable(at)?, at, how, zeroes).await })
     }
 }

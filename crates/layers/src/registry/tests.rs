@@ -69,7 +69,7 @@ fn named<'a>(source: &'a str, call: &str) -> std::collections::BTreeSet<&'a str>
 fn every_edge_of_a_layer_is_listed_and_stands_in_its_code() {
     for entry in &LAYERS {
         let source = source(entry.name);
-        let all = [entry.edges, entry.edges_of_tests].concat();
+        let all = [entry.edges, entry.edges_of_tests, entry.edges_of_snapshots].concat();
         let listed: std::collections::BTreeSet<&str> = all.iter().copied().collect();
         assert_eq!(listed.len(), all.len(), "{}: an edge is listed twice", entry.name);
         assert_eq!(named(&source, "edge"), listed, "{}", entry.name);

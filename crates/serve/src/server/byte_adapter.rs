@@ -5,14 +5,15 @@
 //! partial blocks, as is usual, no locks are taken. Fault model: as the device's; a failed write may have written any
 //! of its blocks, and loses nothing beside it.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
 
-use seekless_core::device::ExtentState;
+use seekless_core::device::{ExtentState, View};
 use seekless_core::gate::GateGuard;
 use seekless_core::lock::Guard;
 use seekless_core::{
-    BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Top, Zeroes,
 };
 
 use super::write_tracker::WriteTracker;
@@ -65,6 +66,8 @@ pub struct ByteAdapter {
     /// Passed by writes without locks.
     unlocked: Gate,
     writes: WriteTracker,
+    /// Those of the snapshots and clones that clients use, by number: all clients of a clone share one.
+    views: RefCell<BTreeMap<u32, Weak<ByteAdapter>>>,
 }
 
 /// Permission for unaligned writes, until it is dropped.
@@ -81,8 +84,30 @@ impl ByteAdapter {
     pub fn new(device: Rc<dyn BlockDevice>) -> Rc<ByteAdapter> {
         let Geometry { logical_sectors, largest_sectors, .. } = device.geometry();
         let (block, locks, unlocked) = (logical_sectors * SECTOR_BYTES, RangeLocks::new(), Gate::default());
-        let (unaligned_clients, writes) = (Cell::new(0), WriteTracker::default());
-        Rc::new(ByteAdapter { device, block, largest_sectors, locks, unaligned_clients, unlocked, writes })
+        let (unaligned_clients, writes, views) = Default::default();
+        Rc::new(ByteAdapter {
+            device,
+            block,
+            largest_sectors,
+            locks,
+            unaligned_clients,
+            unlocked,
+            writes,
+            views,
+        })
+    }
+
+    /// Its snapshots and clones, each with the access to it.
+    pub fn views(&self) -> Vec<(View, Rc<ByteAdapter>)> {
+        let known = &mut *self.views.borrow_mut();
+        known.retain(|_, view| view.strong_count() > 0);
+        let shared = |view: View| {
+            let used = known.get(&view.number).and_then(Weak::upgrade);
+            let adapter = used.unwrap_or_else(|| ByteAdapter::new(Rc::new(Top::new(view.device.clone()))));
+            known.insert(view.number, Rc::downgrade(&adapter));
+            (view, adapter)
+        };
+        self.device.views().into_iter().map(shared).collect()
     }
 
     /// Permits unaligned writes, when all writes without locks have ended. Until the permit is dropped, writes take

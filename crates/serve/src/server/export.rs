@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use seekless_core::device::View;
-use seekless_core::{Accesses, Class, Extent, Meter, SECTOR_BYTES, Top};
+use seekless_core::{Accesses, Class, Extent, Meter, SECTOR_BYTES};
 
 use super::byte_adapter::ByteAdapter;
 use super::status::OriginPlace;
@@ -78,14 +78,16 @@ impl Export {
         Export { info, ..self.clone() }
     }
 
-    /// The snapshots of its device as exports of their own, to be read: NAME@SNAPSHOT.
+    /// The snapshots and clones of its device as exports of their own, NAME@SNAPSHOT; only clones can be written, and only
+    /// if it can be.
     pub fn snapshots(&self) -> Vec<Export> {
-        let snapshot = |view: View| {
+        let snapshot = |(view, device): (View, Rc<ByteAdapter>)| {
             let (name, line) = (format!("{}@{}", self.info.name, view.name), &self.info.description);
-            let device = ByteAdapter::new(Rc::new(Top::new(view.device)));
-            let export = Export::new(&name, &format!("a snapshot of {line}"), &device, true);
+            let (kind, read_only) = (if view.is_clone { "clone" } else { "snapshot" }, !view.is_clone);
+            let export =
+                Export::new(&name, &format!("a {kind} of {line}"), &device, read_only || self.read_only);
             Export { class: self.class, ..export }
         };
-        self.device.device().views().into_iter().map(snapshot).collect()
+        self.device.views().into_iter().map(snapshot).collect()
     }
 }

@@ -71,7 +71,7 @@ struct Offer {
 }
 
 impl Offer {
-    /// The exports that there are now: each, and its snapshots.
+    /// The exports that there are now: each, and its snapshots and clones.
     fn exports(&self) -> Vec<Export> {
         let snapshots = self.exports.iter().flat_map(Export::snapshots);
         self.exports.iter().map(Export::now).chain(snapshots).collect()

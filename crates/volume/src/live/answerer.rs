@@ -180,7 +180,9 @@ impl Answerer {
             ));
             for view in top.map_or_else(Vec::new, |top| top.views()) {
                 let name = format!("{}@{}", export.name, view.name);
-                all.push(served(name, bytes, true, format!("a snapshot of {made_of}"), None));
+                let kind = if view.is_clone { "clone" } else { "snapshot" };
+                let read_only = !view.is_clone || is_read_only(&description, export);
+                all.push(served(name, bytes, read_only, format!("a {kind} of {made_of}"), None));
             }
         }
         all

@@ -36,7 +36,7 @@ pub enum Question {
     },
     /// Replace a component below an array; the answer comes when the new one is in use, and not yet rebuilt.
     Replace(Replace),
-    /// Take, list or delete snapshots; the answer comes when that is durable.
+    /// Take, list or delete snapshots and clones; the answer comes when that is durable.
     Snapshot {
         /// Name of the layer in the volume file; by default the only one that has snapshots.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,25 +55,36 @@ pub enum Question {
     Subscribe,
 }
 
-/// What to do with snapshots.
+/// What to do with snapshots and clones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OnSnapshot {
     /// Take one of this name.
     Create(String),
+    /// Take a clone.
+    Clone {
+        /// Its name.
+        name: String,
+        /// Name of a snapshot; by default the present state.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+    },
     /// Delete the one of this name.
     Delete(String),
     /// List them.
     List,
 }
 
-/// A snapshot.
+/// A snapshot or clone.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SnapshotStatus {
     /// Name.
     pub name: String,
     /// Name of its layer in the volume file.
     pub layer: String,
+    /// Whether it is a clone: it can be written.
+    #[serde(default)]
+    pub clone: bool,
     /// Bytes that it sees on the data device.
     pub bytes: u64,
     /// Those of them that nothing else sees: they are free when it is deleted.

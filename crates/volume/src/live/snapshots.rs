@@ -1,4 +1,4 @@
-//! Snapshots of a served volume.
+//! Snapshots and clones of a served volume.
 //!
 //! Fault model: the server may be killed at any time; a snapshot is there once it was answered, and gone likewise.
 
@@ -11,7 +11,7 @@ use super::error::{At, LiveError};
 use super::running::Running;
 
 impl Running {
-    /// Takes, deletes or lists snapshots of a layer; the list, if that was asked for.
+    /// Takes, deletes or lists snapshots and clones of a layer; the list, if that was asked for.
     ///
     /// # Errors
     /// A layer that is not there or has no snapshots, a name that is taken, unknown or invalid, too many of them.
@@ -25,11 +25,16 @@ impl Running {
         match what {
             OnSnapshot::Create(snapshot) => {
                 let going = self.log.begin("snapshot", &name, 0, false);
-                // What layers above it hold is in the snapshot too.
-                for top in self.tops.values() {
-                    top.flush(Hints::default()).await.at(place)?;
-                }
+                self.flush_tops(&place).await?;
                 going.result(layer.create_snapshot(snapshot).await).at(place)?;
+                Ok(None)
+            }
+            OnSnapshot::Clone { name: clone, from } => {
+                let going = self.log.begin("clone", &name, 0, false);
+                if from.is_none() {
+                    self.flush_tops(&place).await?;
+                }
+                going.result(layer.create_clone(clone, from.as_deref()).await).at(place)?;
                 Ok(None)
             }
             OnSnapshot::Delete(snapshot) => {
@@ -39,6 +44,14 @@ impl Running {
             }
             OnSnapshot::List => Ok(Some(list(&name, &*layer))),
         }
+    }
+
+    /// What layers above the one with snapshots hold is in a snapshot too.
+    async fn flush_tops(&self, place: &impl Fn() -> String) -> Result<(), LiveError> {
+        for top in self.tops.values() {
+            top.flush(Hints::default()).await.at(place)?;
+        }
+        Ok(())
     }
 
     /// The layer of this name, or the only one that has snapshots.
@@ -70,9 +83,10 @@ impl Running {
 }
 
 fn list(name: &str, layer: &dyn Layer) -> Vec<SnapshotStatus> {
-    let status = |SnapshotSpace { name: snapshot, blocks, unique }| SnapshotStatus {
+    let status = |SnapshotSpace { name: snapshot, blocks, unique, is_clone }| SnapshotStatus {
         name: snapshot,
         layer: name.to_owned(),
+        clone: is_clone,
         bytes: blocks * PAGE_BYTES,
         unique_bytes: unique * PAGE_BYTES,
         shared_bytes: (blocks - unique) * PAGE_BYTES,

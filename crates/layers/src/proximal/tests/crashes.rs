@@ -1,5 +1,5 @@
-//! Power cuts at any request of runs with snapshots: a snapshot holds what the volume held when it was taken, it is there
-//! until it is deleted, and its space comes back.
+//! Power cuts at any request of runs with snapshots and clones: a snapshot holds what the volume held when it was taken, a
+//! clone that and what was written to it; each is there until it is deleted, and its space comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,124 +16,173 @@ const SSD: u64 = 48;
 /// Steps of a run.
 const STEPS: u64 = 80;
 
-/// What may be found.
-struct Model {
-    /// Of each sector, what may be found: what was durable first, what was written last at the end.
-    sectors: Vec<Vec<u8>>,
-    /// Of each snapshot what it holds, and whether it is there for sure.
-    snapshots: BTreeMap<String, (Vec<u8>, bool)>,
-}
+/// Of each sector, what may be found: what was durable first, what was written last at the end.
+#[derive(Clone)]
+struct Sectors(Vec<Vec<u8>>);
 
-impl Model {
+impl Sectors {
+    fn of(held: &[u8]) -> Sectors {
+        Sectors(held.iter().map(|value| vec![*value]).collect())
+    }
+
     fn last(&self) -> Vec<u8> {
-        self.sectors.iter().map(|all| *all.last().unwrap()).collect()
+        self.0.iter().map(|all| *all.last().unwrap()).collect()
     }
 
     fn may_be(&mut self, at: Extent, value: u8) {
-        self.sectors[at.start.0 as usize..at.end().0 as usize].iter_mut().for_each(|all| all.push(value));
+        self.0[at.start.0 as usize..at.end().0 as usize].iter_mut().for_each(|all| all.push(value));
     }
 
     fn settle(&mut self) {
-        self.sectors.iter_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
+        self.0.iter_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
     }
 
-    /// Compares the volume and its snapshots with the model, and settles the model on what was read.
-    async fn agree(&mut self, volume: &Proximal) -> Result<(), String> {
-        let all = Extent::new(0, self.sectors.len() as u64);
-        let found = values(volume, all).await.map_err(|error| error.to_string())?;
-        for (sector, (found, may)) in found.iter().zip(&mut self.sectors).enumerate() {
+    /// Compares a device with what may be found, and settles on what was read.
+    async fn agree(&mut self, device: &dyn BlockDevice, what: &str) -> Result<(), String> {
+        let all = Extent::new(0, self.0.len() as u64);
+        let found = values(device, all).await.map_err(|error| error.to_string())?;
+        for (sector, (found, may)) in found.iter().zip(&mut self.0).enumerate() {
             if !may.contains(found) {
-                return Err(format!("sector {sector} holds {found}, expected one of {may:?}"));
+                return Err(format!("sector {sector} of {what} holds {found}, expected one of {may:?}"));
             }
             *may = vec![*found];
-        }
-        let views: BTreeMap<String, Rc<dyn BlockDevice>> =
-            volume.views().into_iter().map(|view| (view.name, view.device)).collect();
-        if let Some(unknown) = views.keys().find(|name| !self.snapshots.contains_key(*name)) {
-            return Err(format!("found the snapshot {unknown}, which was deleted or never taken"));
-        }
-        self.snapshots.retain(|name, (_, sure)| *sure || views.contains_key(name));
-        for (name, (held, sure)) in &mut self.snapshots {
-            *sure = true;
-            let Some(view) = views.get(name) else { return Err(format!("found no snapshot {name}")) };
-            let found = values(&**view, all).await.map_err(|error| error.to_string())?;
-            if let Some(sector) = (0..held.len()).find(|sector| found[*sector] != held[*sector]) {
-                return Err(format!(
-                    "sector {sector} of snapshot {name} holds {}, expected {}",
-                    found[sector], held[sector]
-                ));
-            }
         }
         Ok(())
     }
 
-    /// A step; an error is that of a device.
-    async fn step(&mut self, volume: &Proximal, rng: &mut Rng, number: u64) -> Result<(), IoError> {
-        let sectors = self.sectors.len() as u64;
+    /// Writes or discards a part; an error is that of the device.
+    async fn change(&mut self, device: &dyn BlockDevice, rng: &mut Rng, number: u64) -> Result<(), IoError> {
+        let sectors = self.0.len() as u64;
         // Half of them meet in a few pages.
         let part = |rng: &mut Rng, most: u64| {
             let start = if rng.below(2) == 0 { rng.below(64) } else { rng.below(sectors) };
             Extent::new(start, 1 + rng.below(most.min(sectors - start)))
         };
-        let name = format!("s{number}");
-        match rng.below(20) {
-            0 | 1 => {
-                self.snapshots.insert(name.clone(), (self.last(), false));
-                match volume.create_snapshot(&name).await {
-                    Ok(()) => {
-                        self.settle();
-                        self.snapshots.get_mut(&name).unwrap().1 = true;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            2 | 3 if !self.snapshots.is_empty() => {
-                let chosen = rng.below(self.snapshots.len() as u64) as usize;
-                let name = self.snapshots.keys().nth(chosen).unwrap().clone();
-                self.snapshots.get_mut(&name).unwrap().1 = false;
-                volume.delete_snapshot(&name).await?;
-                self.snapshots.remove(&name);
-            }
-            4 => match volume.command("destage", Hints::default()).await {
-                Err(error) if error.kind() != ErrorKind::NoSpace => return Err(error),
-                _ => {}
-            },
-            5 | 6 => {
-                volume.flush(Hints::default()).await?;
-                self.settle();
-            }
-            7 => {
+        let at = match rng.below(14) {
+            0 => {
                 let at = part(rng, 40);
                 for page in at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS) {
                     self.may_be(page, 0);
                 }
-                volume.discard(at, Hints::default()).await?;
-                self.found(volume, at).await?;
+                device.discard(at, Hints::default()).await?;
+                return self.found(device, at).await;
             }
-            what => {
-                let at = match what {
-                    8..10 => Extent::of_pages(rng.below(sectors / 8 - 40), 20 + rng.below(20)),
-                    10..12 => part(rng, 20),
-                    12..16 => Extent::of_pages(rng.below(8), 1),
-                    _ => Extent::of_pages(rng.below(sectors / 8 - 1), 1),
-                };
-                let value = 1 + (number % 250) as u8;
-                self.may_be(at, value);
-                match volume.write(at, filled(value, at.sectors), Hints::default()).await {
-                    Err(error) if error.kind() == ErrorKind::NoSpace => self.found(volume, at).await?,
-                    other => other?,
-                }
-            }
+            1..3 => Extent::of_pages(rng.below(sectors / 8 - 40), 20 + rng.below(20)),
+            3..5 => part(rng, 20),
+            5..9 => Extent::of_pages(rng.below(8), 1),
+            _ => Extent::of_pages(rng.below(sectors / 8 - 1), 1),
+        };
+        let value = 1 + (number % 250) as u8;
+        self.may_be(at, value);
+        match device.write(at, filled(value, at.sectors), Hints::default()).await {
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.found(device, at).await,
+            other => other,
+        }
+    }
+
+    /// Reads an extent, checks that it may hold what was read, and takes that as written last.
+    async fn found(&mut self, device: &dyn BlockDevice, at: Extent) -> Result<(), IoError> {
+        let found = values(device, at).await?;
+        for (found, all) in found.into_iter().zip(&mut self.0[at.start.0 as usize..]) {
+            assert!(all.contains(&found), "found {found}, expected one of {all:?}");
+            all.push(found);
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot or clone.
+#[derive(Clone)]
+struct Named {
+    held: Sectors,
+    /// Whether it is there for sure.
+    sure: bool,
+    is_clone: bool,
+}
+
+/// What may be found.
+struct Model {
+    volume: Sectors,
+    named: BTreeMap<String, Named>,
+}
+
+impl Model {
+    fn settle(&mut self) {
+        self.volume.settle();
+        self.named.values_mut().for_each(|one| one.held.settle());
+    }
+
+    /// Compares the volume, its snapshots and its clones with the model, and settles the model on what was read.
+    async fn agree(&mut self, volume: &Proximal) -> Result<(), String> {
+        self.volume.agree(volume, "the volume").await?;
+        let views: BTreeMap<String, View> =
+            volume.views().into_iter().map(|view| (view.name.clone(), view)).collect();
+        if let Some(unknown) = views.keys().find(|name| !self.named.contains_key(*name)) {
+            return Err(format!("found the snapshot {unknown}, which was deleted or never taken"));
+        }
+        self.named.retain(|name, one| one.sure || views.contains_key(name));
+        for (name, one) in &mut self.named {
+            one.sure = true;
+            let Some(view) = views.get(name).filter(|view| view.is_clone == one.is_clone) else {
+                return Err(format!("found no {name}"));
+            };
+            one.held.agree(&*view.device, name).await?;
         }
         Ok(())
     }
 
-    /// Reads an extent, checks that it may hold what was read, and takes that as written last.
-    async fn found(&mut self, volume: &Proximal, at: Extent) -> Result<(), IoError> {
-        let found = values(volume, at).await?;
-        for (found, all) in found.into_iter().zip(&mut self.sectors[at.start.0 as usize..]) {
-            assert!(all.contains(&found), "found {found}, expected one of {all:?}");
-            all.push(found);
+    /// One of the names, if there is one that suits.
+    fn chosen(&self, rng: &mut Rng, suits: impl Fn(&Named) -> bool) -> Option<String> {
+        let names: Vec<&String> = self.named.iter().filter(|one| suits(one.1)).map(|one| one.0).collect();
+        let chosen = rng.below(names.len().max(1) as u64) as usize;
+        names.get(chosen).map(|name| (*name).clone())
+    }
+
+    /// Takes a snapshot, or a clone of the volume or a snapshot; an error is that of a device.
+    async fn take(&mut self, volume: &Proximal, rng: &mut Rng, number: u64) -> Result<(), IoError> {
+        let (name, is_clone) = (format!("s{number}"), rng.below(2) == 0);
+        let from = self.chosen(rng, |one| !one.is_clone).filter(|_| is_clone && rng.below(3) > 0);
+        let held = match &from {
+            Some(from) => self.named[from].held.clone(),
+            None => Sectors::of(&self.volume.last()),
+        };
+        self.named.insert(name.clone(), Named { held, sure: false, is_clone });
+        match (is_clone, &from) {
+            (false, _) => volume.create_snapshot(&name).await?,
+            (true, from) => volume.create_clone(&name, from.as_deref()).await?,
+        }
+        if from.is_none() {
+            self.settle();
+        }
+        self.named.get_mut(&name).unwrap().sure = true;
+        Ok(())
+    }
+
+    /// A step; an error is that of a device.
+    async fn step(&mut self, volume: &Proximal, rng: &mut Rng, number: u64) -> Result<(), IoError> {
+        match rng.below(24) {
+            0..3 => self.take(volume, rng, number).await?,
+            3..6 => {
+                let Some(name) = self.chosen(rng, |_| true) else { return Ok(()) };
+                self.named.get_mut(&name).unwrap().sure = false;
+                volume.delete_snapshot(&name).await?;
+                self.named.remove(&name);
+            }
+            6 => match volume.command("destage", Hints::default()).await {
+                Err(error) if error.kind() != ErrorKind::NoSpace => return Err(error),
+                _ => {}
+            },
+            7 | 8 => {
+                volume.flush(Hints::default()).await?;
+                self.settle();
+            }
+            9..15 => {
+                let Some(name) = self.chosen(rng, |one| one.is_clone) else { return Ok(()) };
+                let view = volume.views().into_iter().find(|view| view.name == name).unwrap();
+                let clone = self.named.get_mut(&name).unwrap();
+                clone.held.change(&*view.device, rng, number).await?;
+            }
+            _ => self.volume.change(volume, rng, number).await?,
         }
         Ok(())
     }
@@ -181,11 +230,13 @@ fn run(seed: u64, nth: u64, canary: Option<&str>) -> (Result<bool, String>, BTre
         let cut = PowerCut::new(durable.clone(), powercut::Options { nth, keep: Keep::Any });
         let cut = Rc::new(cut);
         let mut rng = runtime::rng("steps");
-        let mut model =
-            Model { sectors: vec![vec![0]; (DISK - 1 - 64) as usize * 8], snapshots: BTreeMap::new() };
+        let volume = Sectors::of(&[0; (DISK - 1 - 64) as usize * 8]);
+        let mut model = Model { volume, named: BTreeMap::new() };
         if let Ok(volume) = open_on(&(cut.clone() as Rc<dyn BlockDevice>), canary).await {
             for number in 0..STEPS {
                 if model.step(&volume, &mut rng, number).await.is_err() {
+                    // Another one fails too, or is lost.
+                    drop(model.volume.change(&*volume, &mut rng, number).await);
                     break;
                 }
             }
@@ -210,7 +261,7 @@ fn run(seed: u64, nth: u64, canary: Option<&str>) -> (Result<bool, String>, BTre
         let volume = open_on(&durable, canary).await.map_err(|error| format!("after the stop: {error}"))?;
         model.agree(&volume).await?;
         returns_all(&volume).await?;
-        model.snapshots.clear();
+        model.named.clear();
         model.agree(&volume).await?;
         Ok(cut.requests() >= nth)
     });
@@ -239,7 +290,7 @@ fn snapshots_hold_what_they_held_whenever_power_goes() {
 #[cfg(feature = "canaries")]
 #[test]
 fn each_known_bug_of_snapshots_is_found() {
-    for canary in SNAPSHOT_CANARIES {
+    for canary in options::SNAPSHOT_CANARIES {
         let mut runs = (1..4).flat_map(|seed| (10..800).step_by(7).map(move |nth| (seed, nth)));
         let found = |(seed, nth)| {
             let ran = std::panic::catch_unwind(|| run(seed, nth, Some(canary)).0);

@@ -10,7 +10,7 @@ async fn content(volume: &Proximal, name: &str, at: Extent) -> Vec<u8> {
 
 fn space(volume: &Proximal) -> Vec<(String, u64, u64)> {
     let all = volume.snapshots().unwrap().into_iter();
-    all.map(|SnapshotSpace { name, blocks, unique }| (name, blocks, unique)).collect()
+    all.map(|SnapshotSpace { name, blocks, unique, .. }| (name, blocks, unique)).collect()
 }
 
 async fn destage(volume: &Proximal) {
