@@ -12,7 +12,7 @@
 //! cost a third of what copying them again would, the read cache is emptied.
 //!
 //! A page that is written again and again is not copied: while it has a copy, its writes go there, and have to be
-//! drained. One that was written once may be read many times.
+//! drained. Without a judgement that goes for each page that was written.
 //!
 //! Invariants: data that wait equal the origin: a page is added under the lock of the read that read it, and removed
 //! under the lock of a request that changes it; from the removal for a mover on, an optimistic copy is in progress
@@ -39,8 +39,8 @@ const MOST_BATCHES: usize = 16;
 /// Pages written once, and more than once, that are kept in mind at most: then they are forgotten. 9 MiB.
 const MOST_WRITTEN: usize = 1 << 18;
 
-/// Windows that copies are expected to serve: the one that made them, and the next one.
-const SERVES: i128 = 2;
+/// Halves of a window that copies are expected to serve.
+const SERVES: i128 = 3;
 
 /// Copies pay if they save more than this many hundredths of the busy time: predictions are not exact.
 const WINS: i128 = 3;
@@ -152,10 +152,11 @@ impl CopyOnRead {
         self.pays.get() || self.allowance.get() > 0
     }
 
-    /// Whether one of these pages is written again and again.
-    fn is_rewritten(&self, at: Extent) -> bool {
-        let [_, again] = &*self.written.borrow();
-        !again.is_empty() && at.pages().any(|page| again.contains(&page))
+    /// Whether one of these pages was written, without a judgement; or while copies pay, again and again.
+    fn is_written(&self, at: Extent) -> bool {
+        let [once, again] = &*self.written.borrow();
+        let written = if self.pays.get() { again } else { once };
+        !written.is_empty() && at.pages().any(|page| written.contains(&page))
     }
 
     /// Decides by the benefit in two fifths of a window whether pages are copied from now on; returns whether the read
@@ -163,7 +164,7 @@ impl CopyOnRead {
     /// copying them again would.
     pub fn decided(&self, benefit: Benefit) -> bool {
         let Benefit { saved, busy, copying, again } = benefit;
-        self.pays.set(saved * 100 > i128::from(busy.0) * WINS && saved * SERVES > i128::from(copying.0));
+        self.pays.set(saved * 100 > i128::from(busy.0) * WINS && saved * SERVES > 2 * i128::from(copying.0));
         self.full.set(false);
         let (lost_before, losses) = self.losses.get();
         // The whole window has five fifths.
@@ -179,7 +180,7 @@ impl Borg {
     pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, class: Class) {
         let state = &self.copy_on_read;
         let pages = at.page_count();
-        if !state.is_on() || pages > LONGEST || state.full.get() || state.is_rewritten(at) {
+        if !state.is_on() || pages > LONGEST || state.full.get() || state.is_written(at) {
             return;
         }
         let (batch, waits) = (self.batch(), state.waiting.borrow().len());
@@ -266,9 +267,9 @@ mod tests {
         };
         let pays = |benefit| (state.decided(benefit), state.pays.get()).1;
         assert!(!pays(benefit(1_500, 0)), "no more than three hundredths of the busy time");
-        assert!(pays(benefit(1_501, 3_000)), "in two windows it saves what it costs");
-        assert!(!pays(benefit(1_501, 3_010)));
-        assert!(pays(benefit(2_000, 3_010)));
+        assert!(pays(benefit(1_600, 2_390)), "in a window and a half it saves what it costs");
+        assert!(!pays(benefit(1_600, 2_410)));
+        assert!(pays(benefit(2_010, 3_010)));
         assert_eq!((state.allowance(), state.is_on()), (10, true));
         state.allowance.set(0);
         assert!(state.is_on() && !pays(benefit(0, 0)) && !state.is_on());
@@ -288,17 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_written_again_are_known_as_long_as_there_is_room() {
+    fn written_pages_are_known_as_long_as_there_is_room() {
         let state = CopyOnRead::new(10);
         let page = |number| Extent::of_pages(number, 1);
         state.invalidate(page(1));
-        assert!(!state.is_rewritten(page(1)));
+        assert!(state.is_written(Extent::of_pages(0, 2)) && !state.is_written(page(2)));
+        state.pays.set(true);
+        assert!(!state.is_written(page(1)), "once is not enough");
         state.invalidate(page(1));
-        assert!(state.is_rewritten(Extent::of_pages(0, 2)) && !state.is_rewritten(page(2)));
         state.invalidate(Extent::of_pages(10, MOST_WRITTEN as u64 + 1));
-        assert!(state.is_rewritten(page(1)) && !state.is_rewritten(page(10)));
-        state.invalidate(page(10));
-        assert!(!state.is_rewritten(page(10)), "all that were written once are forgotten");
+        assert!(state.is_written(page(1)) && !state.is_written(page(10)));
+        state.pays.set(false);
+        assert!(!state.is_written(page(10)), "all that were written once are forgotten");
     }
 
     #[test]
