@@ -130,25 +130,43 @@ fn bare() -> Description {
 /// once plans have turned out not to last, none is carried out until one would have lasted.
 #[test]
 fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
-    let (phase, pages) = (2_000_u64, 1_000_u64);
-    // A working set is passed twice in a phase.
-    let set = |i: u64| (i / phase).min(3);
-    let trace = reads((0..9 * phase).map(|i| scattered(set(i) * pages + i % pages)));
-    let candidates = [("bare", bare()), ("borg", volume("", "rehearse = true"))];
-    let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
-    let play = Play { reconfigure: 8, clock: Clock::Stop, ..Play::default() };
-    let compared = compare_volumes(&trace, &candidates, &play, &|_| ()).unwrap();
-    let borg = &compared.variants[1];
-    let copied = copied(borg);
+    let borg = &jumping("copy_on_read = \"0\"");
+    let (copied, pages) = (copied(borg), JUMPING);
     assert!(copied[1..4].iter().all(|pages| *pages == 0), "while it jumps: {copied:?}");
     assert!(copied[4..].iter().sum::<u64>() >= pages, "once it has settled: {copied:?}");
     assert!(counter(borg, "plans_declined") >= 3);
     assert!(borg.net_reduction_pct > 0.0, "{}", borg.net_reduction_pct);
 }
 
+/// Pages copied as they are read need no plan: the second pass over a working set is served from their copies.
+#[test]
+fn copies_on_read_follow_a_working_set_that_jumps() {
+    let borg = &jumping("");
+    assert_eq!((copied(borg), counter(borg, "plans_declined")), (vec![0; 8], 8));
+    let copied = counter(borg, "pages_copied_on_read");
+    assert!((3 * JUMPING..=4 * JUMPING).contains(&copied), "{copied}: the last ones still wait");
+    let planned = jumping("copy_on_read = \"0\"").net_reduction_pct;
+    assert!(borg.net_reduction_pct > planned + 10.0, "{} {planned}", borg.net_reduction_pct);
+}
+
+/// Pages of the working set of [`jumping`].
+const JUMPING: u64 = 1_000;
+
+/// A layer below a working set that is passed twice in a phase, and is another one in each of the first four.
+fn jumping(options: &str) -> Variant {
+    let phase = 2 * JUMPING;
+    let set = |i: u64| (i / phase).min(3);
+    let trace = reads((0..9 * phase).map(|i| scattered(set(i) * JUMPING + i % JUMPING)));
+    let candidates = [("bare", bare()), ("borg", volume("", options))];
+    let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
+    let play = Play { reconfigure: 8, clock: Clock::Stop, ..Play::default() };
+    compare_volumes(&trace, &candidates, &play, &|_| ()).unwrap().variants.remove(1)
+}
+
 /// A comparison with the bare drive, of which the layer decides itself when it is reconfigured.
 fn compared_when(trace: &Trace, when: &str, pace: Pace) -> Variant {
-    let candidates = [("bare", bare()), ("borg", volume("", &format!("reconfigure = \"{when}\"")))];
+    let options = format!("reconfigure = \"{when}\"\ncopy_on_read = \"0\"");
+    let candidates = [("bare", bare()), ("borg", volume("", &options))];
     let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
     let play = Play { pace, ..Play::default() };
     compare_volumes(trace, &candidates, &play, &|_| ()).unwrap().variants.remove(1)
