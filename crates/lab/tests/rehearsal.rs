@@ -130,7 +130,7 @@ fn bare() -> Description {
 /// once plans have turned out not to last, none is carried out until one would have lasted.
 #[test]
 fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
-    let borg = &jumping("copy_on_read = \"0\"");
+    let borg = &jumping("");
     let (copied, pages) = (copied(borg), JUMPING);
     assert!(copied[1..4].iter().all(|pages| *pages == 0), "while it jumps: {copied:?}");
     assert!(copied[4..].iter().sum::<u64>() >= pages, "once it has settled: {copied:?}");
@@ -141,11 +141,11 @@ fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
 /// Pages copied as they are read need no plan: the second pass over a working set is served from their copies.
 #[test]
 fn copies_on_read_follow_a_working_set_that_jumps() {
-    let borg = &jumping("");
+    let borg = &jumping("copy_on_read = \"128MiB\"");
     assert_eq!((copied(borg), counter(borg, "plans_declined")), (vec![0; 8], 8));
     let copied = counter(borg, "pages_copied_on_read");
     assert!((3 * JUMPING..=4 * JUMPING).contains(&copied), "{copied}: the last ones still wait");
-    let planned = jumping("copy_on_read = \"0\"").net_reduction_pct;
+    let planned = jumping("").net_reduction_pct;
     assert!(borg.net_reduction_pct > planned + 10.0, "{} {planned}", borg.net_reduction_pct);
 }
 
@@ -165,7 +165,7 @@ fn jumping(options: &str) -> Variant {
 
 /// A comparison with the bare drive, of which the layer decides itself when it is reconfigured.
 fn compared_when(trace: &Trace, when: &str, pace: Pace) -> Variant {
-    let options = format!("reconfigure = \"{when}\"\ncopy_on_read = \"0\"");
+    let options = format!("reconfigure = \"{when}\"");
     let candidates = [("bare", bare()), ("borg", volume("", &options))];
     let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
     let play = Play { pace, ..Play::default() };

@@ -181,7 +181,7 @@ impl Borg {
             granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
-            copy_on_read: CopyOnRead::new(options.copied_on_read(rehearses)),
+            copy_on_read: CopyOnRead::new(options.copied_on_read()),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
             learned: RefCell::new(Learned::new(

@@ -77,10 +77,9 @@ pub struct Options {
     /// out.
     pub rehearse: bool,
     /// Bytes that are copied to the read cache as clients read them, before a rehearsal says whether such copies save
-    /// more busy time than they cost; by default 128 MiB with a model of the devices below, none without. Without a model
-    /// nothing is judged, and it stays with these bytes. Zero, or without `rehearse`: never.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub copy_on_read: Option<Bytes>,
+    /// more busy time than they cost. Without a model nothing is judged, and it stays with these bytes. Zero, or without
+    /// `rehearse`: never.
+    pub copy_on_read: Bytes,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,
     /// Whether copies are taken to equal the origin at opening, without comparing them. If the origin was written
@@ -256,9 +255,6 @@ pub enum Training {
     Decayed,
 }
 
-/// Default of [`Options::copy_on_read`] with models: 128 MiB.
-const COPIED_ON_READ: u64 = 128 << 20;
-
 impl Options {
     /// Checks the options.
     pub fn check(&self) -> Result<(), Refused> {
@@ -284,12 +280,8 @@ impl Options {
     }
 
     /// Pages that are copied as clients read them, before a rehearsal judges such copies.
-    pub(super) fn copied_on_read(&self, has_models: bool) -> u64 {
-        match self.copy_on_read {
-            Some(bytes) if self.rehearse => bytes.0 / PAGE_BYTES,
-            None if self.rehearse && has_models => COPIED_ON_READ / PAGE_BYTES,
-            _ => 0,
-        }
+    pub(super) fn copied_on_read(&self) -> u64 {
+        if self.rehearse { self.copy_on_read.0 / PAGE_BYTES } else { 0 }
     }
 
     /// The enabled canary: none, except in a build with canaries.
@@ -326,7 +318,7 @@ impl Default for Options {
             full_plan_every: 1,
             eager: true,
             rehearse: true,
-            copy_on_read: None,
+            copy_on_read: Bytes(0),
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

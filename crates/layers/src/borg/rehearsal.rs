@@ -185,7 +185,7 @@ impl Rehearsal {
 
     /// The benefit that copies of all that was read before these parts would have in them; `None` without a result.
     pub fn benefit_of_copies(&self, parts: &[Part]) -> Option<Benefit> {
-        if self.options.copied_on_read(true) == 0 {
+        if self.options.copied_on_read() == 0 {
             return Some(Benefit::default());
         }
         let page = self.cost_of_a_copy()?;
@@ -321,7 +321,7 @@ impl Rehearsal {
     fn open(&self, fork: Fork, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
         let devices = Devices::counted(origin, bopt);
         let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
-        let options = Options { copy_on_read: Some(Bytes(0)), ..self.options.clone() };
+        let options = Options { copy_on_read: Bytes(0), ..self.options.clone() };
         Borg::over(devices, store, options, true)
     }
 

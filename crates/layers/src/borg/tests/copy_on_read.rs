@@ -4,7 +4,7 @@ use super::*;
 
 /// Copies 1 MiB of what is read.
 fn copies() -> Options {
-    Options { copy_on_read: Some(Bytes(1 << 20)), ..Options::default() }
+    Options { copy_on_read: Bytes(1 << 20), ..Options::default() }
 }
 
 /// Slots of the read cache that make batches of four pages.
@@ -108,7 +108,7 @@ fn long_reads_parts_of_pages_and_those_of_other_layers_are_not_copied() {
 #[test]
 fn an_allowance_that_is_used_up_ends_it() {
     run(1, async {
-        let options = Options { copy_on_read: Some(Bytes(10 * 4_096)), ..Options::default() };
+        let options = Options { copy_on_read: Bytes(10 * 4_096), ..Options::default() };
         let world = world(options, BOPT).await;
         read_each(&world, 0..100).await;
         assert!((1..=10).contains(&world.borg.store.mapped()), "{}", world.borg.store.mapped());

@@ -138,7 +138,7 @@ proptest! {
             let origin = origin_pages * 8;
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
-            let copy_on_read = Some(Bytes(if copies_reads { 1 << 20 } else { 0 }));
+            let copy_on_read = Bytes(if copies_reads { 1 << 20 } else { 0 });
             let options = Options { write_buffer, overwrite, placement, copy_on_read, ..Options::default() };
             let bopt = slice(&disk, origin, bopt_pages * 8);
             let borg = Borg::open_creating(slice(&disk, 0, origin), bopt, options, false).await.unwrap();
