@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::raw::{FUA, Raw};
-use crate::server::{KINDS, Server, volume};
-use crate::snapshots::{COMPONENTS, FILES, PAGE, ask, content, done};
-use crate::{MIB, noise, sparse};
+use crate::server::{KINDS, Server};
+use crate::snapshots::{PAGE, ask, content, create, done};
+use crate::{MIB, noise};
 
 /// Pages that the writer goes round in.
 const PAGES: u64 = 64;
@@ -71,11 +71,7 @@ fn clones_are_taken_and_written_under_load_and_survive_kills() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        for file in FILES {
-            sparse(&folder.join(format!("{file}.img")), 24 * MIB as u64);
-        }
-        volume(folder, COMPONENTS, &[("proximal", "")]);
-        done(folder, &["create"], &[]);
+        create(folder);
         let Some(mut server) = Server::start(folder, kind) else { continue };
         let base = noise(BYTES, 5);
         let mut raw = Raw::open(folder, "proximal");

@@ -63,6 +63,15 @@ pub fn list(folder: &Path) -> Vec<(String, u64)> {
     all.as_array().unwrap().iter().map(of).collect()
 }
 
+/// A new volume of a layer `proximal`, which is not served yet.
+pub fn create(folder: &Path) {
+    for file in FILES {
+        sparse(&folder.join(format!("{file}.img")), 24 * MIB as u64);
+    }
+    volume(folder, COMPONENTS, &[("proximal", "")]);
+    done(folder, &["create"], &[]);
+}
+
 /// What an export holds at its beginning.
 pub fn content(server: &Server, export: &str, bytes: usize) -> Vec<u8> {
     let mut raw = Raw::open(&server.folder, export);
@@ -75,11 +84,7 @@ fn snapshots_are_exports_that_survive_kills_and_return_their_space() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        for file in FILES {
-            sparse(&folder.join(format!("{file}.img")), 24 * MIB as u64);
-        }
-        volume(folder, COMPONENTS, &[("proximal", "")]);
-        done(folder, &["create"], &[]);
+        create(folder);
         let Some(mut server) = Server::start(folder, kind) else { continue };
         let mut now = noise(8 * MIB, 3);
         let (source, copy) = (folder.join("source"), folder.join("copy"));

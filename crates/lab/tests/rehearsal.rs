@@ -165,8 +165,7 @@ fn jumping(options: &str) -> Variant {
 
 /// A comparison with the bare drive, of which the layer decides itself when it is reconfigured.
 fn compared_when(trace: &Trace, when: &str, pace: Pace) -> Variant {
-    let options = format!("reconfigure = \"{when}\"");
-    let candidates = [("bare", bare()), ("borg", volume("", &options))];
+    let candidates = [("bare", bare()), ("borg", volume("", &format!("reconfigure = \"{when}\"")))];
     let candidates = candidates.map(|(name, volume)| Candidate { name: name.to_owned(), volume });
     let play = Play { pace, ..Play::default() };
     compare_volumes(trace, &candidates, &play, &|_| ()).unwrap().variants.remove(1)

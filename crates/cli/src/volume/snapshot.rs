@@ -1,6 +1,6 @@
 //! `seekless volume snapshot` and `clone`: snapshots and clones of a volume that is being served, over its control socket.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -78,7 +78,7 @@ pub enum Command {
     List(Arguments),
 }
 
-/// Arguments of `volume snapshot list`.
+/// Arguments of `volume snapshot list`, and of all others.
 #[derive(Args)]
 pub struct Arguments {
     /// Volume file that is being served
@@ -95,61 +95,43 @@ pub struct Arguments {
 /// Arguments of `volume snapshot create` and `delete`.
 #[derive(Args)]
 pub struct Named {
-    /// Volume file that is being served
-    #[arg(value_name = "VOLUME.toml")]
-    volume: PathBuf,
+    #[command(flatten)]
+    all: Arguments,
     /// Name of the snapshot
     #[arg(value_name = "NAME")]
     name: String,
-    /// Name of the layer in that file [default: the only one that has snapshots]
-    #[arg(long, value_name = "LAYER")]
-    layer: Option<String>,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments of `volume clone`.
 #[derive(Args)]
 pub struct Copied {
-    /// Volume file that is being served
-    #[arg(value_name = "VOLUME.toml")]
-    volume: PathBuf,
+    #[command(flatten)]
+    all: Arguments,
     /// Name of the snapshot to be cloned, or 'now' for what the volume holds
     #[arg(value_name = "FROM")]
     from: String,
     /// Name of the clone
     #[arg(value_name = "NAME")]
     name: String,
-    /// Name of the layer in that file [default: the only one that has snapshots]
-    #[arg(long, value_name = "LAYER")]
-    layer: Option<String>,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create(Named { volume, name, layer, json }) => {
-            change(&volume, layer, OnSnapshot::Create(name), json)
-        }
-        Command::Delete(Named { volume, name, layer, json }) => {
-            change(&volume, layer, OnSnapshot::Delete(name), json)
-        }
+        Command::Create(Named { all, name }) => change(all, OnSnapshot::Create(name)),
+        Command::Delete(Named { all, name }) => change(all, OnSnapshot::Delete(name)),
         Command::List(arguments) => list(arguments),
     }
 }
 
 /// Takes a clone.
-pub fn clone(Copied { volume, from, name, layer, json }: Copied) -> anyhow::Result<()> {
+pub fn clone(Copied { all, from, name }: Copied) -> anyhow::Result<()> {
     let from = Some(from).filter(|from| from != proximal::NOW);
-    change(&volume, layer, OnSnapshot::Clone { name, from }, json)
+    change(all, OnSnapshot::Clone { name, from })
 }
 
-fn change(volume: &Path, layer: Option<String>, what: OnSnapshot, json: bool) -> anyhow::Result<()> {
-    let answer = query(volume, &Question::Snapshot { layer, what }, None)?;
+fn change(Arguments { volume, layer, json }: Arguments, what: OnSnapshot) -> anyhow::Result<()> {
+    let answer = query(&volume, &Question::Snapshot { layer, what }, None)?;
     if json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }
 

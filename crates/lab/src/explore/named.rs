@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-use seekless_core::device::View;
+use seekless_core::device::{LARGEST_REQUEST_SECTORS, View};
 use seekless_core::runtime::Rng;
-use seekless_core::{BlockDevice, Gate, Layer, Op, Top};
+use seekless_core::{BlockDevice, Buffer, Extent, Gate, Hints, Layer, Op, Top};
 
 use super::log::{Event, Log};
 use super::restart::Failure;
@@ -311,9 +311,6 @@ impl Known {
 
 /// Reads a snapshot or clone, and checks all of it; how many sectors that were.
 async fn check_all(number: u8, device: Rc<dyn BlockDevice>, held: &Registers) -> Result<u64, Failure> {
-    use seekless_core::device::LARGEST_REQUEST_SECTORS;
-    use seekless_core::{Buffer, Extent, Hints};
-
     let (device, sectors) = (Top::new(device.clone()), device.geometry().sectors);
     for at in Extent::new(0, sectors).split(LARGEST_REQUEST_SECTORS) {
         let read = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;

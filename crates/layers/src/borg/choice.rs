@@ -16,8 +16,8 @@ use super::planner::{Plan, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Rehearsal, Trial};
 
-/// A course must cost less than this many thousandths of the present one's cost: predictions are not exact.
-const WINS_BELOW: i128 = 970;
+/// What is chosen must cost less than this many thousandths of what is there: predictions are not exact.
+pub(super) const WINS_BELOW: i128 = 970;
 
 /// What was known at a time, and the requests after it.
 pub(super) struct Part {

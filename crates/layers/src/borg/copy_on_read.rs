@@ -8,8 +8,8 @@
 //! Nothing is known of a page that was read once: a scan is never repeated. So a first allowance of pages is copied
 //! without a judgement. After that pages are copied while rehearsals say that it pays: that with copies of all that was
 //! read before a window of requests, in the order in which it was read, that window would have taken less time, whether
-//! those pages were copied or not. Copies can also cost time, since they divide what is read together: once they have
-//! cost a third of what copying them again would, the read cache is emptied.
+//! those pages were copied or not. Copies can also cost time, since they divide what is read together: if they did in two
+//! windows one after the other, by a third of what copying them again would cost, the read cache is emptied.
 //!
 //! A page that is written again and again is not copied: while it has a copy, its writes go there, and have to be
 //! drained. Without a judgement that goes for each page that was written.
@@ -25,6 +25,7 @@ use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, mutant};
 
 use super::Borg;
+use super::choice::WINS_BELOW;
 use super::mover::Mover;
 use super::pace::Throttle;
 use super::store::Slot;
@@ -41,9 +42,6 @@ const MOST_WRITTEN: usize = 1 << 18;
 
 /// Halves of a window that copies are expected to serve.
 const SERVES: i128 = 3;
-
-/// Copies pay if they save more than this many hundredths of the busy time: predictions are not exact.
-const WINS: i128 = 3;
 
 /// State of copy on read.
 #[derive(Default)]
@@ -62,8 +60,8 @@ pub(super) struct CopyOnRead {
     hand: Cell<Slot>,
     /// Whether no slot was vacant: until the next decision.
     full: Cell<bool>,
-    /// Whether copies cost busy time in the last window, and how much since they last saved some, in nanoseconds.
-    losses: Cell<(bool, i128)>,
+    /// Busy time that copies cost in the last windows, since the last one in which they did not, in nanoseconds.
+    losses: Cell<i128>,
     /// Whether a mover writes pages, or waits for another one.
     writing: Cell<bool>,
     /// Pages copied since the last decision.
@@ -164,13 +162,15 @@ impl CopyOnRead {
     /// copying them again would.
     pub fn decided(&self, benefit: Benefit) -> bool {
         let Benefit { saved, busy, copying, again } = benefit;
-        self.pays.set(saved * 100 > i128::from(busy.0) * WINS && saved * SERVES > 2 * i128::from(copying.0));
+        let busy = i128::from(busy.0);
+        let wins = (busy - saved) * 1_000 < busy * WINS_BELOW;
+        self.pays.set(wins && saved * SERVES > 2 * i128::from(copying.0));
         self.full.set(false);
-        let (lost_before, losses) = self.losses.get();
+        let before = self.losses.get();
         // The whole window has five fifths.
-        let losses = if saved < 0 { losses - saved * 5 / 2 } else { 0 };
-        let empties = again > Nanos::ZERO && lost_before && losses * 3 > i128::from(again.0);
-        self.losses.set(if empties { (false, 0) } else { (saved < 0, losses) });
+        let losses = if saved < 0 { before - saved * 5 / 2 } else { 0 };
+        let empties = again > Nanos::ZERO && before > 0 && losses * 3 > i128::from(again.0);
+        self.losses.set(if empties { 0 } else { losses });
         empties
     }
 }

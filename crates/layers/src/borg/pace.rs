@@ -1,9 +1,9 @@
 //! Throttling of movers (section 4.4): they move in pauses of the clients, at a limited rate, and end early when the
 //! layer stops or is detached.
 //!
-//! Invariant: a mover always ends: it waits for a pause for a bounded time, and no longer once pages reached their maximum
-//! age. Idle-time work ends when a client request arrives. Movers that drain everything or detach, by command, are not throttled; a reconfiguration always is, also by
-//! command. Fault model: nothing here can fail.
+//! Invariant: a mover always ends: it waits for a pause for a bounded time, and no longer once pages reached their
+//! maximum age. Idle-time work ends when a client request arrives. Movers that drain everything or detach, by command,
+//! are not throttled; a reconfiguration always is, also by command. Fault model: nothing here can fail.
 
 use std::cell::Cell;
 

@@ -109,8 +109,8 @@ impl Placed {
         self.state.borrow().map.records.has(page as u32, clone)
     }
 
-    /// Begins a clone of this name, which was checked, durably: of the snapshot with this number, or of the volume's present state. Then all
-    /// writes have ended, and are durable. No write may begin before this has ended.
+    /// Begins a clone of this name, which was checked, durably: of the snapshot with this number, or of the volume's
+    /// present state. For the latter all writes have ended, and are durable. No write may begin before this has ended.
     pub async fn begin_clone(&self, name: &str, from: Option<u32>, how: &Hints) -> Result<(), IoError> {
         {
             let state = &mut *self.state.borrow_mut();

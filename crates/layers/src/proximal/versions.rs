@@ -1,8 +1,9 @@
 //! The volume and its snapshots over the staging area: each version of a page has an address, which is its epoch and its
 //! page. So a staged page of a snapshot is not overwritten in the staging area, and is destaged for the snapshot.
 //!
-//! The volume is written in the current epoch, a clone in one of its own. A page is read in the newest epoch in which it was written and is staged;
-//! but in its own epoch if it is on the data device in a newer version: there, what was written in earlier epochs is found.
+//! The volume is written in the current epoch, a clone in one of its own. A page is read in the newest epoch in which it
+//! was written and is staged; but in its own epoch if it is on the data device in a newer version: there, what was written
+//! in earlier epochs is found.
 //! A page of a clone is read as its base reads it, unless it was written in the clone.
 //!
 //! Invariants: epochs before the current one are not written, except those of clones, which nothing else sees; those with
