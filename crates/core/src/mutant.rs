@@ -62,6 +62,7 @@ pub const ALL: &[&str] = &[
     "borg: an eviction does not flush the origin",
     "borg: an eviction drops a dirty page",
     "borg: a page is drained before its mark is durable",
+    "borg: a write in place that failed is forgotten",
     "borg: a failed batch is mapped",
     "borg: a read in parts misses dirty pages",
     "borg: torn pages stay",

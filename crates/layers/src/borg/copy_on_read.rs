@@ -180,7 +180,12 @@ impl Borg {
     pub(super) fn copy_on_read(&self, at: Extent, data: &Buffer, class: Class) {
         let state = &self.copy_on_read;
         let pages = at.page_count();
-        if !state.is_on() || pages > LONGEST || state.full.get() || state.is_written(at) {
+        if !state.is_on()
+            || pages > LONGEST
+            || state.full.get()
+            || state.is_written(at)
+            || self.failed_writes.any_of(at)
+        {
             return;
         }
         let (batch, waits) = (self.batch(), state.waiting.borrow().len());

@@ -21,6 +21,7 @@ mod creating;
 mod damage;
 mod devices;
 mod drain;
+mod failed_writes;
 mod heat;
 mod idle;
 mod indirector;
@@ -59,6 +60,7 @@ use seekless_core::{
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
+use failed_writes::FailedWrites;
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;
@@ -99,6 +101,7 @@ pub struct Borg {
     locks: RangeLocks,
     movers: Movers,
     copy_on_read: CopyOnRead,
+    failed_writes: FailedWrites,
     verifier: Verifier,
     /// Trust in the origin's contents.
     origin_state: RefCell<OriginState>,
@@ -181,6 +184,7 @@ impl Borg {
             granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
+            failed_writes: FailedWrites::default(),
             copy_on_read: CopyOnRead::new(options.copied_on_read()),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),

@@ -150,6 +150,7 @@ pub const EDGES: &[&str] = &[
     "an eviction is undone",
     "a move ends early: the layer stops or is detached",
     "a page is used while it is copied: its move is abandoned",
+    "a page of which a write failed is rewritten before it is moved",
     "a page is changed as it is to be evicted: it stays",
     "the write buffer is drained in the background",
     "a checkpoint in the background",

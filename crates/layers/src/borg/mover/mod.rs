@@ -48,6 +48,11 @@ const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 4 };
 /// Page and target slot.
 pub(super) type Move = (u64, Slot);
 
+/// Pages of moves.
+fn moved(round: &[Move]) -> impl Iterator<Item = u64> {
+    round.iter().map(|(page, _)| *page)
+}
+
 /// Moves pages in the background; one mover runs at a time. Must not be dropped before it ends: its queued requests are
 /// carried out all the same.
 pub(super) struct Mover<'a> {
@@ -193,15 +198,11 @@ impl<'a> Mover<'a> {
     }
 
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
-        let leaving: BTreeSet<u64> = {
-            let store = &self.borg.store;
-            let occupant = |&(page, slot): &Move| store.page_at(slot).filter(|&there| there != page);
-            let cached = |&(page, _): &Move| {
-                store.lookup(page).filter(|entry| !store.layout().is_logged(entry.slot)).map(|_| page)
-            };
-            round.iter().filter_map(occupant).chain(round.iter().filter_map(cached)).collect()
-        };
-        let moving: FxHashSet<u64> = round.iter().map(|(page, _)| *page).collect();
+        let certain = self.rewrite_failed(self.leaving(round).into_iter().chain(moved(round))).await;
+        // Pages that stay uncertain are not moved.
+        certain.or_else(|error| if error.is_medium_error() { Ok(()) } else { Err(error) })?;
+        let leaving = self.leaving(round);
+        let moving: FxHashSet<u64> = moved(round).collect();
         let copied: Vec<u64> = leaving.iter().chain(&moving).copied().collect();
         self.begin_copies(&copied);
         // Valid copies of pages that are evicted and copied in again are kept.
@@ -218,6 +219,16 @@ impl<'a> Mover<'a> {
             self.evict(&evicted, &buffered).await?;
         }
         self.copy(round, &buffered).await
+    }
+
+    /// Pages that a round evicts first: those in its slots, and those that move within the read cache.
+    fn leaving(&self, round: &[Move]) -> BTreeSet<u64> {
+        let store = &self.borg.store;
+        let occupant = |&(page, slot): &Move| store.page_at(slot).filter(|&there| there != page);
+        let cached = |&(page, _): &Move| {
+            store.lookup(page).filter(|entry| !store.layout().is_logged(entry.slot)).map(|_| page)
+        };
+        round.iter().filter_map(occupant).chain(round.iter().filter_map(cached)).collect()
     }
 
     /// Reads pages of the origin or BOPT.
@@ -360,7 +371,9 @@ impl<'a> Mover<'a> {
 
     /// Begins optimistic copies of these pages: from now on, writes to them are noticed.
     pub(super) fn begin_copies(&self, pages: &[u64]) {
-        self.borg.movers.state.borrow_mut().optimistic = pages.iter().map(|page| (*page, false)).collect();
+        // One of which a write failed, and which could not be rewritten, stays where it is.
+        let optimistic = pages.iter().map(|page| (*page, self.borg.failed_writes.contains(*page))).collect();
+        self.borg.movers.state.borrow_mut().optimistic = optimistic;
     }
 
     /// These pages without those that a request has locked to change them.

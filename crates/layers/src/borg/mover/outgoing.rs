@@ -39,8 +39,12 @@ impl Mover<'_> {
     ) -> Result<u64, IoError> {
         let (mut removed, mut left) = (0, vec![round]);
         while let Some(pages) = left.pop() {
-            self.begin_copies(pages);
-            match self.evict(pages, &Pages::default()).await {
+            let evicted = async {
+                self.rewrite_failed(pages.iter().copied()).await?;
+                self.begin_copies(pages);
+                self.evict(pages, &Pages::default()).await
+            };
+            match evicted.await {
                 Ok(count) => removed += count,
                 // Such as a flush that failed.
                 Err(error) if !error.is_medium_error() || error.extent().is_none() => return Err(error),

@@ -1,0 +1,102 @@
+//! Pages of which a write in place failed. The device may still carry that write out, until the same sectors are
+//! written again: data read from there now may be other data later.
+//!
+//! Invariant: such a page is neither copied, moved nor drained before the data stored there are rewritten, under its
+//! lock. Otherwise a client could read the new data before the page moves, and the old data afterwards.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use seekless_core::runtime::edge;
+use seekless_core::{ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
+
+use super::Borg;
+use super::mover::Mover;
+
+/// Pages of which a write in place failed.
+#[derive(Default)]
+pub(super) struct FailedWrites(RefCell<BTreeSet<u64>>);
+
+impl FailedWrites {
+    /// Whether this page is one of them.
+    pub fn contains(&self, page: u64) -> bool {
+        self.0.borrow().contains(&page)
+    }
+
+    /// Whether one of these pages is.
+    pub fn any_of(&self, at: Extent) -> bool {
+        self.0.borrow().range(at.pages()).next().is_some()
+    }
+}
+
+impl Borg {
+    /// Notes how the parts of a write or discard ended, under its lock. `is_whole` says of a page whether all of it was
+    /// written.
+    pub(super) fn note_outcome(
+        &self,
+        at: Extent,
+        parts: &[Result<(), IoError>],
+        is_whole: impl Fn(Extent) -> bool,
+    ) {
+        let failed = &mut *self.failed_writes.0.borrow_mut();
+        // One that was aborted is not carried out later.
+        let may_be_late = |error: &IoError| {
+            error.kind() != ErrorKind::Aborted
+                && !mutant::is("borg: a write in place that failed is forgotten")
+        };
+        if parts.iter().any(|part| part.as_ref().is_err_and(may_be_late)) {
+            // Only dirty copies are overwritten in place; what was absorbed elsewhere is not mapped.
+            let in_place = |page: &u64| self.store.lookup(*page).is_none_or(|entry| entry.dirty);
+            failed.extend(at.pages().filter(in_place));
+        } else if !failed.is_empty() {
+            for part in at.split(PAGE_SECTORS).filter(|part| is_whole(*part)) {
+                failed.remove(&part.start.page());
+            }
+        }
+    }
+
+    /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock.
+    async fn rewrite(&self, page: u64, how: &Hints) -> Result<(), IoError> {
+        if !self.failed_writes.contains(page) {
+            return Ok(());
+        }
+        edge("a page of which a write failed is rewritten before it is moved");
+        match self.store.lookup(page) {
+            Some(entry) if self.store.is_stable(entry.slot) => {
+                self.store.read_sums(std::iter::once(page), how).await;
+                let (there, known) =
+                    (Extent::of_pages(self.store.layout().page(entry.slot), 1), self.store.known_sum(page));
+                let data = self.bopt.read(there, self.buffer(there), how.clone()).await?;
+                self.store.verify_sum(page, known, &data)?;
+                self.bopt.write(there, data, how.clone()).await?;
+            }
+            // Absorbed elsewhere since.
+            Some(_) => {}
+            None => {
+                let at = Extent::of_pages(page, 1);
+                let sectors = PAGE_SECTORS.min(self.origin.geometry().sectors - at.start.0);
+                let at = Extent { sectors, ..at };
+                let data = self.origin.read(at, self.buffer(at), how.clone()).await?;
+                self.origin_written(self.origin.write(at, data, how.clone()).await)?;
+            }
+        }
+        self.failed_writes.0.borrow_mut().remove(&page);
+        Ok(())
+    }
+}
+
+impl Mover<'_> {
+    /// Rewrites those of these pages of which a write failed; returns the first error, after the others.
+    pub(super) async fn rewrite_failed(&self, pages: impl Iterator<Item = u64>) -> Result<(), IoError> {
+        let borg = self.borg;
+        let failed: Vec<u64> = pages.filter(|page| borg.failed_writes.contains(*page)).collect();
+        let mut result = Ok(());
+        for page in failed {
+            let how = self.with_ticket();
+            let at = Extent::of_pages(page, 1);
+            let _held = borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
+            result = result.and(borg.rewrite(page, &how).await);
+        }
+        result
+    }
+}
