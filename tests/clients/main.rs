@@ -32,6 +32,7 @@ mod resized;
 mod schemas;
 mod scrubbed;
 mod server;
+mod several;
 mod snapshots;
 mod status;
 #[cfg(feature = "tls")]

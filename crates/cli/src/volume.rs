@@ -69,7 +69,7 @@ pub enum Command {
     /// Write the metadata of a layer from what dump printed
     #[command(after_help = tools::RESTORE)]
     Restore(tools::Restore),
-    /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
+    /// Serve the exports of volume files, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
     /// Take snapshots of a running volume; list and delete these and clones

@@ -6,7 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::pipe;
+use signal_hook::low_level::{pipe, raise as raise_here};
+
+/// Sends the signal to stop to this process.
+pub fn raise() {
+    // It is handled where `listen` was called before; otherwise it ends the process, as intended.
+    let _ = raise_here(SIGTERM);
+}
 
 /// A socket that receives a byte for each terminating signal from now on.
 pub fn listen() -> io::Result<Arc<OwnedFd>> {

@@ -1,11 +1,12 @@
-//! `seekless volume serve`: builds the volumes of a file and serves their exports by NBD.
+//! `seekless volume serve`: builds the volumes of files and serves their exports by NBD.
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use seekless_serve::mounted;
 use seekless_serve::reactor::Kind;
-use seekless_volume::live::{Level, Program, Request, serve_volume};
+use seekless_volume::live::{Level, Program, Request, serve_volumes};
 
 use crate::log;
 
@@ -13,6 +14,7 @@ use crate::log;
 pub const HELP: &str = "\
 Examples:
   seekless volume serve home.toml
+  seekless volume serve home.toml mail.toml        each in a thread of its own
   seekless volume serve home.toml --io threads
   seekless volume serve home.toml --log-inputs home.inputs
 
@@ -30,9 +32,9 @@ Then:
 /// Arguments of `volume serve`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Volume file
-    #[arg(value_name = "VOLUME.toml")]
-    volume: PathBuf,
+    /// Volume files; several are served by a thread each
+    #[arg(value_name = "VOLUME.toml", required = true)]
+    volumes: Vec<PathBuf>,
     /// I/O backend [default: `io_uring` where the kernel allows it, otherwise threads]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
@@ -74,11 +76,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Io::Uring => Kind::Uring,
         Io::Threads => Kind::Threads,
     });
-    let request = Request {
-        volume: &arguments.volume,
+    let request = |volume| Request {
+        volume,
         io,
         allow_plain_tcp: arguments.allow_plain_tcp,
         log_inputs: arguments.log_inputs.as_deref(),
     };
-    Ok(serve_volume(&request, PROGRAM)?)
+    let requests: Vec<Request<'_>> = arguments.volumes.iter().map(|volume| request(volume)).collect();
+    if requests.len() > 1 && arguments.log_inputs.is_some() {
+        bail!("--log-inputs: found {} volumes, expected one: each needs a file of its own", requests.len());
+    }
+    Ok(serve_volumes(&requests, PROGRAM)?)
 }

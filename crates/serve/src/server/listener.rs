@@ -8,8 +8,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -123,6 +123,9 @@ fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
+/// Held while the process's mask for new files is changed: another thread must not restore it meanwhile.
+static MASK: Mutex<()> = Mutex::new(());
+
 /// A socket at `path` that only its owner may connect to.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket()) {
@@ -135,6 +138,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Ok(false) => return Err(io::Error::other("found a file, expected nothing or an old socket")),
         Err(_) => {}
     }
+    let _alone = MASK.lock();
     let before = umask(Mode::RWXG | Mode::RWXO);
     let listener = UnixListener::bind(path);
     umask(before);

@@ -1,13 +1,10 @@
 //! Environment of a server: the machine, or the recorded inputs of an earlier run.
 
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
+use seekless_serve::descriptors;
 use seekless_serve::notify::notify;
-use seekless_serve::reactor::inputs::placeholder;
 use seekless_serve::server::{Address, ListenError, Listener};
-use seekless_serve::{descriptors, signals};
+
+use super::group::Member;
 
 /// Files and sockets that a server has open besides its clients, handshakes among them.
 const OTHER_DESCRIPTORS: usize = 1_024;
@@ -17,6 +14,8 @@ const OTHER_DESCRIPTORS: usize = 1_024;
 pub enum Environment {
     /// Clients connect, and signals arrive.
     Live(Program),
+    /// The same, for one of several volumes that the program serves.
+    Member(Program, Member),
     /// Recorded inputs are replayed, without messages.
     Replay,
 }
@@ -49,8 +48,10 @@ impl Environment {
 
     /// Prints a line for the user who started the server.
     fn print(self, level: Level, line: &str) {
-        if let Environment::Live(program) = self {
-            (program.print)(level, line);
+        match self {
+            Environment::Live(program) => (program.print)(level, line),
+            Environment::Member(program, member) => (program.print)(level, &member.label(line)),
+            Environment::Replay => {}
         }
     }
 
@@ -71,23 +72,17 @@ impl Environment {
 
     /// Tells the service manager something, if there is one.
     pub fn notify(self, message: &str) {
-        if let Environment::Live(_) = self {
-            notify(message);
-        }
-    }
-
-    /// A socket that receives a byte for each signal to stop.
-    pub fn signals(self) -> io::Result<Arc<OwnedFd>> {
         match self {
-            Environment::Live(_) => signals::listen(),
-            Environment::Replay => placeholder().map(Arc::new),
+            Environment::Live(_) => drop(notify(message)),
+            Environment::Member(_, member) => member.notify(message),
+            Environment::Replay => {}
         }
     }
 
     /// Listens for clients at an address.
     pub fn listen(self, address: &Address) -> Result<Listener, ListenError> {
         match self {
-            Environment::Live(_) => Listener::bind(address),
+            Environment::Live(_) | Environment::Member(..) => Listener::bind(address),
             Environment::Replay => Listener::from_recording()
                 .map_err(|error| ListenError { address: address.clone(), why: error.to_string() }),
         }
@@ -106,17 +101,9 @@ impl Environment {
         }
     }
 
-    /// The sockets that were passed to the process.
-    pub fn activated_sockets(self) -> io::Result<Vec<Listener>> {
-        match self {
-            Environment::Live(_) => Listener::activated(),
-            Environment::Replay => Ok(Vec::new()),
-        }
-    }
-
     /// Ends the process like a crash. A replay ended before this point.
     pub fn abort(self) {
-        if let Environment::Live(program) = self {
+        if let Environment::Live(program) | Environment::Member(program, _) = self {
             self.warn("stopped at once: unflushed data may be lost, as in a crash");
             (program.abort)();
         }

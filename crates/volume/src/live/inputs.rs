@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use seekless_layers::Refused;
 pub use seekless_serve::reactor::inputs::Replayed;
-use seekless_serve::reactor::inputs::{Recorder, Replayer};
+use seekless_serve::reactor::inputs::{Recorder, Replayer, placeholder};
 use seekless_serve::reactor::{Kind, Reactor};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use super::build::runtime;
 use super::component::{Live, Probed};
 use super::environment::Environment;
 use super::error::{At, LiveError};
-use super::server::{Serving, addresses, serve};
+use super::server::{Doors, Serving, addresses, serve};
 use crate::description::{Description, Leaf, VolumeError};
 use crate::file;
 
@@ -116,6 +117,8 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
     let (replayer, run) = opened.at(place)?;
     let description = described(&run).at(place)?;
     let addresses = addresses(&description, true)?;
+    let signals = Arc::new(placeholder().at(place)?);
+    let doors = Doors { addresses, keys: None, sockets: Vec::new(), signals };
     let reactor = Reactor::replaying(replayer);
     let runtime = runtime(&reactor);
     let serving = Serving {
@@ -127,7 +130,7 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
     };
     let text = run.text.clone();
     let served = async {
-        let served = std::pin::pin!(serve(&serving, description, text, addresses, None));
+        let served = std::pin::pin!(serve(&serving, description, text, doors));
         let over = std::pin::pin!(reactor.replay_end());
         futures_util::future::select(served, over).await;
     };

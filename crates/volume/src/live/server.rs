@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use seekless_core::runtime::{Task, now, sleep, spawn};
 use seekless_core::{Nanos, Size};
-use seekless_serve::notify;
 use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
 pub use seekless_serve::server::Address;
 use seekless_serve::server::{
-    AddressError, ByteAdapter, CLIENTS, Export, OriginPlace, Server, control, metrics,
+    AddressError, ByteAdapter, CLIENTS, Export, Listener, OriginPlace, Server, control, metrics,
 };
 use seekless_serve::wire::Keys;
+use seekless_serve::{notify, signals};
 
 use super::answerer::Answerer;
 use super::build::{bytes_of, is_read_only, runtime};
 use super::component::Live;
 use super::control::control_path;
-use super::environment::{Environment, Level, Program};
+use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::events::Event;
 use super::inputs;
@@ -61,42 +61,67 @@ pub struct Serving<'a> {
     pub recorded: bool,
 }
 
-/// Serves the exports of a volume file until a signal to stop arrives.
-///
-/// # Errors
-/// A file that is no volume, a device in use, an address that cannot be bound, or a stop that was not clean.
-pub fn serve_volume(request: &Request<'_>, program: Program) -> Result<(), LiveError> {
+/// Where clients and signals to stop arrive.
+pub(super) struct Doors {
+    /// Addresses, each with the indices of its exports.
+    pub addresses: Vec<(Address, Vec<usize>)>,
+    pub keys: Option<Keys>,
+    /// Sockets for the addresses that were passed to the process; none: they are made.
+    pub sockets: Vec<Listener>,
+    /// Receives a byte for each signal.
+    pub signals: Arc<OwnedFd>,
+}
+
+/// A volume file that was read, and nothing opened.
+pub(super) struct Prepared<'a> {
+    request: Request<'a>,
+    description: Description<Live>,
+    text: String,
+    pub doors: Doors,
+}
+
+/// Reads a volume file; signals are kept for it from now on.
+pub(super) fn prepare<'a>(request: &Request<'a>) -> Result<Prepared<'a>, LiveError> {
     let (description, text): (Description<Live>, _) = file::read_text_of(request.volume)?;
     let addresses = addresses(&description, request.allow_plain_tcp)?;
     let keys = keys(&description)?;
-    let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
-    let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
-    (program.print)(Level::Info, &format!("io: {}{why}", reactor.kind()));
-    if let Some(file) = request.log_inputs {
-        if keys.is_some() || description.components.values().any(Live::is_encrypted) {
-            return Err(LiveError::new(format!(
-                "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
-                description.file
-            )));
+    let signals = signals::listen().at(|| "signals")?;
+    let doors = Doors { addresses, keys, sockets: Vec::new(), signals };
+    Ok(Prepared { request: *request, description, text, doors })
+}
+
+impl Prepared<'_> {
+    /// Serves its exports in this thread until a signal to stop arrives.
+    pub fn serve(self, environment: Environment) -> Result<(), LiveError> {
+        let Prepared { request, description, text, doors } = self;
+        let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
+        let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
+        environment.info(&format!("io: {}{why}", reactor.kind()));
+        if let Some(file) = request.log_inputs {
+            if doors.keys.is_some() || description.components.values().any(Live::is_encrypted) {
+                return Err(LiveError::new(format!(
+                    "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
+                    description.file
+                )));
+            }
+            let lost = move |line: &str| environment.error(line);
+            let recorder = inputs::record(file, request.volume, &description, reactor.kind(), lost)?;
+            reactor = reactor.recorded(recorder);
         }
-        let recorder = inputs::record(file, request.volume, &description, reactor.kind(), move |line| {
-            (program.print)(Level::Error, line);
-        })?;
-        reactor = reactor.recorded(recorder);
+        let reactor = Rc::new(reactor);
+        let runtime = runtime(&reactor);
+        let serving = Serving {
+            volume: request.volume,
+            environment,
+            process: std::process::id(),
+            reactor: &reactor,
+            recorded: request.log_inputs.is_some(),
+        };
+        let work = serve(&serving, description, text, doors);
+        let served = runtime.run_live(work, &*reactor).at(|| request.volume.display())?;
+        reactor.end(runtime.event_hash());
+        served
     }
-    let reactor = Rc::new(reactor);
-    let runtime = runtime(&reactor);
-    let serving = Serving {
-        volume: request.volume,
-        environment: Environment::Live(program),
-        process: std::process::id(),
-        reactor: &reactor,
-        recorded: request.log_inputs.is_some(),
-    };
-    let work = serve(&serving, description, text, addresses, keys);
-    let served = runtime.run_live(work, &*reactor).at(|| request.volume.display())?;
-    reactor.end(runtime.event_hash());
-    served
 }
 
 /// Reads certificates and keys, if the volume file names any.
@@ -166,11 +191,9 @@ pub(super) async fn serve(
     serving: &Serving<'_>,
     description: Description<Live>,
     text: String,
-    addresses: Vec<(Address, Vec<usize>)>,
-    keys: Option<Keys>,
+    Doors { addresses, keys, sockets, signals }: Doors,
 ) -> Result<(), LiveError> {
     let Serving { environment, reactor, .. } = *serving;
-    let signals = environment.signals().at(|| "signals")?;
     let pairs = pairs::look(serving.volume, &description, environment)?;
     let (exports, clients) = (description.exports.clone(), description.clients);
     let control_at = control_path(serving.volume, description.control.as_deref());
@@ -191,7 +214,7 @@ pub(super) async fn serve(
         metrics(reactor, listener, move || answerer.metrics());
         environment.info(&format!("metrics at {address}"));
     }
-    listen(serving, &running, &server, addresses, keys.as_ref())?;
+    listen(serving, &running, &server, (addresses, sockets), keys.as_ref())?;
     let uri = exports.first().and_then(|export| {
         Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
@@ -222,22 +245,15 @@ fn listen(
     Serving { environment, .. }: &Serving<'_>,
     running: &Running,
     server: &Rc<Server>,
-    addresses: Vec<(Address, Vec<usize>)>,
+    (addresses, sockets): (Vec<(Address, Vec<usize>)>, Vec<Listener>),
     keys: Option<&Keys>,
 ) -> Result<(), LiveError> {
-    let mut given = environment.activated_sockets().at(|| "the inherited sockets (LISTEN_FDS)")?;
-    if !given.is_empty() && given.len() != addresses.len() {
-        return Err(LiveError::new(format!(
-            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
-            given.len(),
-            addresses.len()
-        )));
-    }
+    let mut sockets = sockets.into_iter();
     let description = &*running.description.borrow();
     let tops = running.tops.iter().map(|(name, top)| (name, ByteAdapter::new(top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in addresses {
-        let listener = if given.is_empty() { environment.listen(&address)? } else { given.remove(0) };
+        let listener = sockets.next().map_or_else(|| environment.listen(&address), Ok)?;
         let (mut exports, mut lines) = (Vec::new(), Vec::new());
         for number in numbers {
             let described = &description.exports[number];
