@@ -16,7 +16,7 @@ const FEWEST_FOR_FREE: usize = 2_048;
 /// How much of a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All: pages that are not in the plan leave the read cache.
+    /// All: pages that are not in the plan leave the read cache; without a plan, all of them if the course empties it.
     Replace,
     /// Only what the plan adds: pages are not evicted for being absent from the plan.
     Add,

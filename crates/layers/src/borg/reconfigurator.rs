@@ -57,8 +57,7 @@ impl Borg {
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
-    /// The pages to evict. Of the read cache: those without a target, if the plan replaces what is there, or the course
-    /// empties it. Of the log, as the course has it: none; all; or those of the segments that are best to drain until
+    /// The pages to evict. Of the read cache: those without a target, if the verdict is to replace what is there. Of the log, as the course has it: none; all; or those of the segments that are best to drain until
     /// half of it is free, except pages with a target. Pages that stay in the log may be overwritten in place there.
     fn leaving(&self, targets: &FxHashMap<u64, Slot>, course: Course, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
@@ -69,8 +68,7 @@ impl Borg {
             LogFate::Half => self.best_to_drain(half, usize::MAX, |page| !planned(page)),
             LogFate::Drained => self.store.pages_where(|entry| layout.is_logged(entry.slot)),
         };
-        let replaces = verdict == Verdict::Replace || course.reads == Reads::Emptied;
-        let replaces = replaces && course.reads != Reads::Kept;
+        let replaces = verdict == Verdict::Replace && course.reads != Reads::Kept;
         let mut cached = self.store.pages_where(|entry| replaces && !layout.is_logged(entry.slot));
         cached.retain(|page| !planned(*page));
         cached.extend(logged);

@@ -1,6 +1,10 @@
 //! What was learned stays: over a stop, over a crash, in its area.
 
 use super::*;
+use crate::borg::course::Course;
+use crate::borg::mover::Mover;
+use crate::borg::pace::Throttle;
+use crate::borg::policy::Verdict;
 
 /// With an area of eight pages for each copy.
 const PAGES: u64 = 1_024;
@@ -98,6 +102,24 @@ fn a_reconfiguration_at_once_leaves_what_is_placed() {
         }
         again.reconfigure_now(Account(1)).await.unwrap();
         assert_ne!(placed(&again).0, before.0);
+    });
+}
+
+#[test]
+fn a_profile_that_knows_less_than_what_is_placed_empties_nothing() {
+    run(1, async {
+        let World { borg, .. } = world(Options::default(), PAGES).await;
+        read_some(&borg, 0).await;
+        borg.reconfigure_now(Account(1)).await.unwrap();
+        let before = placed(&borg).0;
+        assert!(!before.is_empty());
+        for verdict in [Verdict::Add, Verdict::Replace] {
+            let mover = Mover::start(&borg, Account(1), Throttle::Unthrottled).await.unwrap().unwrap();
+            let report = &mut Reconfigured::default();
+            borg.carry_out(&mover, Course::OFF, None, verdict, report).await.unwrap();
+            let after = placed(&borg).0;
+            assert_eq!(after, if verdict == Verdict::Add { before.clone() } else { Vec::new() });
+        }
     });
 }
 
