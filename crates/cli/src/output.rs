@@ -82,6 +82,13 @@ impl Form {
         print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main)?)
     }
 
+    /// As [`Form::print_list`], for a server's answer, which may have more keys than this version knows.
+    pub fn print_list_as<T: Printed>(&self, answer: &Value) -> anyhow::Result<()> {
+        let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let named: Vec<_> = each.map(|value| Named { schema: schema::id(T::NAME), value }).collect();
+        print(&self.data(line(&named)?, "")?)
+    }
+
     fn data(&self, json: String, main: &str) -> anyhow::Result<String> {
         match &self.csv {
             Some(name) => csv::of(&json, name, main),
@@ -108,17 +115,6 @@ pub fn json_list(values: &[impl Printed]) -> anyhow::Result<()> {
 /// As [`json`], for a server's answer, which may have more keys than this version knows.
 pub fn json_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
     print(&line(&Named { schema: schema::id(T::NAME), value: answer })?)
-}
-
-/// As [`json_list`], for a server's answer.
-pub fn json_list_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
-    let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
-    print(&line(&each.map(|value| Named { schema: schema::id(T::NAME), value }).collect::<Vec<_>>())?)
-}
-
-/// Writes JSON to stdout that is no object, in one line.
-pub fn json_untagged(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&line(value)?)
 }
 
 fn line(value: &impl Serialize) -> anyhow::Result<String> {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::Usage;
 use crate::filling::Filling;
-use crate::output;
+use crate::output::Form;
 use crate::parse::{number_or_text, option, whole_sectors};
 use crate::progress::Progress;
 use crate::setup::OUTSTANDING;
@@ -74,9 +74,8 @@ pub struct Arguments {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// JSON output.
@@ -157,7 +156,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let alone = mine(&mining, Some(mined.requests))?;
     drop(progress);
     let output = output(&mining, &mined, &alone);
-    if arguments.json { output::json(&output) } else { output::print(&text(&output)) }
+    arguments.form.print(&output, "", || text(&output))
 }
 
 /// Options of the layer scrub.

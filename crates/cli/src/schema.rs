@@ -109,6 +109,7 @@ printed! {
     "trace-synth", "trace synth": synth::Summary<'_>;
     "volume-check", "volume check (each)": tools::Checked;
     "volume-damage", "volume damage": volume::tools::Damaged<'_>;
+    "volume-damage-kind", "volume damage --list (each)": volume::tools::DamageKind;
     "volume-done", "volume attach, clone, detach, snapshot create, delete": volume::Done;
     "volume-dump", "volume dump": volume::tools::Dumped;
     "volume-repair", "volume repair": volume::tools::RepairedPages<'_>;

@@ -38,6 +38,17 @@ fn a_figure_and_an_inner_list_are_tables() {
 }
 
 #[test]
+fn figures_of_drives_and_kinds_of_damage_are_tables() {
+    let text = quietly(&["drive", "check", "seagate-st2000dm006-2", "--csv"]);
+    let (columns, rows) = table(&text);
+    assert!(columns.contains(&"drive") && !rows.is_empty(), "{columns:?}");
+    let text = quietly(&["volume", "damage", "--list", "home.toml", "--csv"]);
+    let (columns, rows) = table(&text);
+    assert_eq!(columns, ["layer", "kind", "does"]);
+    assert!(rows.iter().any(|row| row[..2] == ["borg", "map-both"]), "{rows:?}");
+}
+
+#[test]
 fn a_list_that_is_not_there_is_refused() {
     let words = ["--csv", "'woking_sets'", "expected ", "perhaps working_sets"];
     refused(&["trace", "stats", SMALL, "--csv=woking_sets"], 2, &words);

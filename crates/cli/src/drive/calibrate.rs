@@ -13,7 +13,7 @@ use seekless_drive::{Disk, QueueOptions, Spec};
 use serde::Serialize;
 
 use super::calibrated;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 
 /// Examples.
@@ -57,9 +57,8 @@ pub struct Calibrate {
     /// with their own content, but may be lost if the power fails. At your own risk
     #[arg(long, value_name = "DEVICE")]
     destructive: Option<String>,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// JSON output.
@@ -122,7 +121,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
             .context("the measured figures make no valid drive")?;
         output::file(path, &text)?;
     }
-    if arguments.json {
+    if !arguments.form.is_text() {
         let result = Calibrated {
             device: &arguments.device,
             simulated: truth.is_some(),
@@ -130,7 +129,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
             near: near.as_ref(),
             output: arguments.output.as_deref(),
         };
-        return output::json(&result);
+        return arguments.form.print(&result, "found.zones", String::new);
     }
     let mut text = calibrated::text(&arguments.device, &found, truth.as_ref(), near.as_ref());
     if let Some(path) = &arguments.output {

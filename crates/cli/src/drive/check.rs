@@ -8,7 +8,7 @@ use seekless_drive::Model;
 use seekless_drive::check::{Compared, Use, compare, known};
 use serde::Serialize;
 
-use crate::output;
+use crate::output::Form;
 use crate::table::Table;
 use crate::text::number;
 
@@ -27,9 +27,8 @@ pub struct Check {
     /// Name of a drive [default: all that were measured]
     #[arg(value_name = "NAME")]
     drive: Option<String>,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Measurements beside models.
@@ -55,7 +54,8 @@ pub fn run(check: &Check) -> anyhow::Result<()> {
         }
     }
     let measurements = compare(&known, check.drive.as_deref())?;
-    if check.json { output::json(&Checked { measurements }) } else { output::print(&text(&measurements)) }
+    let checked = Checked { measurements };
+    check.form.print(&checked, "measurements", || text(&checked.measurements))
 }
 
 /// Three digits of a figure.

@@ -9,7 +9,7 @@ use seekless_drive::fit::{Fitted, fit};
 use serde::Serialize;
 
 use super::validate::{Half, Validated, drive, measured, text};
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::Progress;
 
 /// Examples.
@@ -37,9 +37,8 @@ pub struct Fit {
     /// Overwrite the output file
     #[arg(long)]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Errors of the fitted drive.
@@ -72,8 +71,8 @@ pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let fitted = seekless_drive::spec::parse(&path.display().to_string(), &text_of_it)?;
     let half = |half| Validated::of(&fitted, &measured, think, half);
     let result = Output { first: half(Half::First), second: half(Half::Second) };
-    if arguments.json {
-        return output::json(&result);
+    if !arguments.form.is_text() {
+        return arguments.form.print(&result, "", String::new);
     }
     let mut out = String::from("Changed\n");
     for change in &changes {

@@ -14,7 +14,7 @@ use seekless_drive::validate::{Fidelity, Measured, Think, accesses_as_measured, 
 use seekless_trace::{Format, ReadOptions, Reader};
 use serde::Serialize;
 
-use crate::output;
+use crate::output::{self, Form};
 use crate::table::Table;
 use crate::text::{count, number};
 
@@ -48,9 +48,8 @@ pub struct Validate {
     /// Overwrite the SVG file
     #[arg(long, requires = "plot")]
     force: bool,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// A part of the requests.
@@ -115,7 +114,7 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
         )?;
     }
     let validated = Validated::of(&spec, &measured, think, validate.half);
-    if validate.json { output::json(&validated) } else { output::print(&text(&validated)) }
+    validate.form.print(&validated, "", || text(&validated))
 }
 
 impl Validated {

@@ -10,7 +10,7 @@ use seekless_volume::live::{OnSnapshot, Question, SnapshotStatus};
 
 use super::Done;
 use super::status::query;
-use crate::output;
+use crate::output::{self, Form};
 use crate::table::Table;
 
 /// Examples.
@@ -78,68 +78,80 @@ pub enum Command {
     List(Arguments),
 }
 
-/// Arguments of `volume snapshot list`, and of all others.
+/// The layer with snapshots.
 #[derive(Args)]
-pub struct Arguments {
+pub struct Of {
     /// Volume file that is being served
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
     /// Name of the layer in that file [default: the only one that has snapshots]
     #[arg(long, value_name = "LAYER")]
     layer: Option<String>,
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
+}
+
+/// Arguments of `volume snapshot list`.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    of: Of,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Arguments of `volume snapshot create` and `delete`.
 #[derive(Args)]
 pub struct Named {
     #[command(flatten)]
-    all: Arguments,
+    of: Of,
     /// Name of the snapshot
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Arguments of `volume clone`.
 #[derive(Args)]
 pub struct Copied {
     #[command(flatten)]
-    all: Arguments,
+    of: Of,
     /// Name of the snapshot to be cloned, or 'now' for what the volume holds
     #[arg(value_name = "FROM")]
     from: String,
     /// Name of the clone
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create(Named { all, name }) => change(all, OnSnapshot::Create(name)),
-        Command::Delete(Named { all, name }) => change(all, OnSnapshot::Delete(name)),
+        Command::Create(Named { of, name, json }) => change(of, json, OnSnapshot::Create(name)),
+        Command::Delete(Named { of, name, json }) => change(of, json, OnSnapshot::Delete(name)),
         Command::List(arguments) => list(arguments),
     }
 }
 
 /// Takes a clone.
-pub fn clone(Copied { all, from, name }: Copied) -> anyhow::Result<()> {
+pub fn clone(Copied { of, from, name, json }: Copied) -> anyhow::Result<()> {
     let from = Some(from).filter(|from| from != proximal::NOW);
-    change(all, OnSnapshot::Clone { name, from })
+    change(of, json, OnSnapshot::Clone { name, from })
 }
 
-fn change(Arguments { volume, layer, json }: Arguments, what: OnSnapshot) -> anyhow::Result<()> {
+fn change(Of { volume, layer }: Of, json: bool, what: OnSnapshot) -> anyhow::Result<()> {
     let answer = query(&volume, &Question::Snapshot { layer, what }, None)?;
     if json { output::json_as::<Done>(&answer) } else { Ok(()) }
 }
 
-fn list(Arguments { volume, layer, json }: Arguments) -> anyhow::Result<()> {
+fn list(Arguments { of: Of { volume, layer }, form }: Arguments) -> anyhow::Result<()> {
     let mut answer = query(&volume, &Question::Snapshot { layer, what: OnSnapshot::List }, None)?;
     let all = answer.get_mut("snapshots").map(serde_json::Value::take).unwrap_or_default();
-    if json {
-        return output::json_list_as::<SnapshotStatus>(&all);
+    if !form.is_text() {
+        return form.print_list_as::<SnapshotStatus>(&all);
     }
     let all: Vec<SnapshotStatus> = serde_json::from_value(all).context("an answer of another version")?;
     let mut table = Table::new(&["snapshot", "kind", ">size", ">unique", ">shared"]);

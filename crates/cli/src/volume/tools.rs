@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use schemars::JsonSchema;
-use seekless_layers::registry;
+use seekless_layers::registry::{self, Entry};
 use seekless_volume::live::{Live, tools};
 use seekless_volume::{Description, file};
 use serde::Serialize;
 
 use super::serve::PROGRAM;
-use crate::output;
+use crate::output::{self, Form};
 use crate::text::counted;
 
 /// Examples of `check`.
@@ -97,35 +97,31 @@ pub struct Check {
     /// Also read all data through the layers
     #[arg(long)]
     data: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Checks, and ends with an error if anything is damaged.
 pub fn check(arguments: &Check) -> anyhow::Result<()> {
-    let Check { which, data, json } = arguments;
+    let Check { which, data, form } = arguments;
     let all = tools::check(&which.volume, &which.description()?, which.layer(), *data)?;
-    if *json {
-        output::json_list(&all)?;
-    } else {
-        for checked in &all {
-            let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors } = checked;
-            let opens = || format!("opens, {}", counted(*dirty_pages, "dirty page"));
-            let mut parts = vec![error.clone().unwrap_or_else(opens)];
-            if *repairs > 0 {
-                parts.push(format!("{} to be repaired", counted(*repairs, "sector")));
-            }
-            parts
-                .extend(unreadable.map(|unreadable| format!("{} unreadable", counted(unreadable, "sector"))));
-            output::print(&format!("layer.{layer} ({is}): {}\n", parts.join(", ")))?;
-            print_lines("  ", errors)?;
-        }
-    }
+    form.print_list(&all, || all.iter().map(checked_text).collect())?;
     if all.iter().all(tools::Checked::is_good) {
         return Ok(());
     }
     bail!("{}: damaged: see seekless volume repair and rescue", which.volume.display())
+}
+
+/// What a check found in a layer, as text.
+fn checked_text(checked: &tools::Checked) -> String {
+    let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors } = checked;
+    let opens = || format!("opens, {}", counted(*dirty_pages, "dirty page"));
+    let mut parts = vec![error.clone().unwrap_or_else(opens)];
+    if *repairs > 0 {
+        parts.push(format!("{} to be repaired", counted(*repairs, "sector")));
+    }
+    parts.extend(unreadable.map(|unreadable| format!("{} unreadable", counted(unreadable, "sector"))));
+    format!("layer.{layer} ({is}): {}\n{}", parts.join(", "), lines("  ", errors))
 }
 
 /// Arguments of `volume dump`.
@@ -209,14 +205,14 @@ pub fn repair(arguments: &Repair) -> anyhow::Result<()> {
     if *json {
         return output::json(&RepairedPages { pages: repaired.pages, given_up: &repaired.given_up });
     }
-    print_lines("given up: ", &repaired.given_up)?;
+    let given_up = lines("given up: ", &repaired.given_up);
     let pages = counted(repaired.pages, "page");
-    output::print(&format!("{pages} that the device below has not, in {}\n", to.display()))
+    output::print(&format!("{given_up}{pages} that the device below has not, in {}\n", to.display()))
 }
 
-/// Prints lines that begin alike.
-fn print_lines(begin: &str, lines: &[String]) -> anyhow::Result<()> {
-    lines.iter().try_for_each(|line| output::print(&format!("{begin}{line}\n")))
+/// Lines that begin alike.
+fn lines(begin: &str, lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [begin, line, "\n"]).collect()
 }
 
 /// Arguments of `volume damage`.
@@ -233,9 +229,8 @@ pub struct Damage {
     /// Confirm that data may be lost
     #[arg(long)]
     destroy: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// JSON output of `volume damage`.
@@ -245,28 +240,38 @@ pub struct Damaged<'a> {
     damaged: &'a str,
 }
 
+/// A kind of damage that a layer knows, in the JSON output of `volume damage --list`.
+#[derive(JsonSchema, Serialize)]
+pub struct DamageKind {
+    layer: &'static str,
+    kind: &'static str,
+    /// The consequence, in words.
+    does: &'static str,
+}
+
+impl DamageKind {
+    fn text(&self) -> String {
+        format!("{} {}: {}\n", self.layer, self.kind, self.does)
+    }
+}
+
 /// Damages a layer.
 pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
-    let Damage { which, kind, list, destroy, json } = arguments;
+    let Damage { which, kind, list, destroy, form } = arguments;
     if *list {
-        let kinds = registry::all()
-            .flat_map(|entry| entry.tools.damages().iter().map(move |kind| (entry.name, kind)));
-        if *json {
-            let all: Vec<_> = kinds.map(|(layer, (name, does))| [layer, *name, *does]).collect();
-            return output::json_untagged(&all);
-        }
-        let lines = kinds.map(|(layer, (name, does))| format!("{layer} {name}: {does}\n"));
-        return output::print(&lines.collect::<String>());
+        let kinds = |entry: &Entry| {
+            let layer = entry.name;
+            entry.tools.damages().iter().map(move |(kind, does)| DamageKind { layer, kind, does })
+        };
+        let kinds: Vec<DamageKind> = registry::all().flat_map(kinds).collect();
+        return form.print_list(&kinds, || kinds.iter().map(DamageKind::text).collect());
     }
     if !destroy {
         bail!("damage: found no --destroy, expected it: data of this volume will be lost");
     }
     let kind = kind.as_deref().unwrap_or_default();
     let place = tools::damage(&which.volume, &which.description()?, which.layer(), kind)?;
-    if *json {
-        return output::json(&Damaged { damaged: &place });
-    }
-    output::print(&format!("damaged: {place}\n"))
+    form.print(&Damaged { damaged: &place }, "", || format!("damaged: {place}\n"))
 }
 
 /// Arguments of `volume rescue`.
@@ -277,23 +282,20 @@ pub struct Rescue {
     /// File or device to copy data to that a layer keeps in its own order
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Brings everything to the devices below.
 pub fn rescue(arguments: &Rescue) -> anyhow::Result<()> {
-    let Rescue { which, to, json } = arguments;
+    let Rescue { which, to, form } = arguments;
     let all = tools::rescue(&which.volume, &which.description()?, which.layer(), to.as_deref(), PROGRAM)?;
-    if *json {
-        output::json_list(&all)?;
-    } else {
-        for tools::Rescued { layer, pages, errors } in &all {
-            output::print(&format!("layer.{layer}: {} written\n", counted(*pages, "page")))?;
-            print_lines("  not copied: ", errors)?;
-        }
-    }
+    form.print_list(&all, || {
+        let text = |tools::Rescued { layer, pages, errors }: &tools::Rescued| {
+            format!("layer.{layer}: {} written\n{}", counted(*pages, "page"), lines("  not copied: ", errors))
+        };
+        all.iter().map(text).collect()
+    })?;
     if all.iter().all(|rescued| rescued.errors.is_empty()) {
         return Ok(());
     }
