@@ -120,6 +120,7 @@ fn one_that_cannot_be_served_stops_the_others_clean() {
     std::fs::write(other.join("volume.toml"), "export = 7").unwrap();
     let said = failed(&mut serve([one, other], "threads"), &["not served, since another one cannot be"]);
     assert!(!said.contains("serving borg"), "{said}");
+    failed(&mut serve([other, other], "threads"), &["found 2 of 2 volumes that failed"]);
     // A device that is missing shows later.
     std::fs::write(other.join("volume.toml"), text).unwrap();
     crate::sparse(&other.join("bopt.img"), 16 << 20);

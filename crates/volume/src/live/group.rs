@@ -69,9 +69,12 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all volumes to stop; once only, since a second signal ends the program at once.
+    /// Asks all volumes to stop; once only, since a second signal ends the program at once. If a file could not be read,
+    /// none is served, and there may be nothing that handles a signal.
     fn stop(&self) {
-        if !std::mem::replace(&mut self.state().stopped, true) {
+        let state = &mut *self.state();
+        let all_read = state.volumes.iter().all(|volume| volume.addresses.is_some_and(|read| read.is_ok()));
+        if all_read && !std::mem::replace(&mut state.stopped, true) {
             signals::raise();
         }
     }
