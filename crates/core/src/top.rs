@@ -59,7 +59,7 @@ impl BlockDevice for Top {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(self.switch.time(Op::Write, at.bytes(), async move {
             let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
-            below.write(at, from, how).await
+            self.switch.note(at, true, below.write(at, from, how).await)
         }))
     }
 
@@ -73,14 +73,14 @@ impl BlockDevice for Top {
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(self.switch.time(Op::Discard, at.bytes(), async move {
             let (_permit, below) = self.enter(at, 0, &how).await?;
-            below.discard(at, how).await
+            self.switch.note(at, false, below.discard(at, how).await)
         }))
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(self.switch.time(Op::WriteZeroes, at.bytes(), async move {
             let (_permit, below) = self.enter(at, 0, &how).await?;
-            below.write_zeroes(at, how, zeroes).await
+            self.switch.note(at, true, below.write_zeroes(at, how, zeroes).await)
         }))
     }
 

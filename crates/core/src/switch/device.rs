@@ -18,7 +18,10 @@ impl BlockDevice for Switch {
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.time(Op::Write, at.bytes(), async move { self.enter().await.write(at, from, how).await }))
+        io(self.time(Op::Write, at.bytes(), async move {
+            let child = self.enter().await;
+            self.note(at, true, child.write(at, from, how).await)
+        }))
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
@@ -26,12 +29,17 @@ impl BlockDevice for Switch {
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(self.time(Op::Discard, at.bytes(), async move { self.enter().await.discard(at, how).await }))
+        io(self.time(Op::Discard, at.bytes(), async move {
+            let child = self.enter().await;
+            self.note(at, false, child.discard(at, how).await)
+        }))
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        let work = async move { self.enter().await.write_zeroes(at, how, zeroes).await };
-        io(self.time(Op::WriteZeroes, at.bytes(), work))
+        io(self.time(Op::WriteZeroes, at.bytes(), async move {
+            let child = self.enter().await;
+            self.note(at, true, child.write_zeroes(at, how, zeroes).await)
+        }))
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

@@ -2,10 +2,12 @@
 //! served volume below layers, so that a layer can be attached and detached.
 //!
 //! Invariants: while the child is replaced nothing is in flight, and everything answered before is durable. Requests
-//! held meanwhile go to the new child in order of arrival. No request is lost, and none fails because of the swap.
+//! held meanwhile go to the new child in order of arrival. No request is lost, and none fails because of the swap. A
+//! write that failed is not carried out after the swap (`failed_writes`).
 //! Fault model: a swap that fails, or is dropped, has no effect: the old child stays, and requests continue.
 
 mod device;
+mod failed_writes;
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -18,10 +20,15 @@ use crate::meter::Meter;
 use crate::mutant;
 use crate::request::{Hints, Op};
 use crate::runtime::edge;
+use crate::units::Extent;
+use failed_writes::FailedWrites;
 
 /// Rare places of this code, which an exploration that changes layers has to reach.
-pub const EDGES: &[&str] =
-    &["the child changes while requests are held", "a change fails: the old child stays"];
+pub const EDGES: &[&str] = &[
+    "the child changes while requests are held",
+    "a change fails: the old child stays",
+    "a page of which a write failed is rewritten before the child changes",
+];
 
 /// The switch.
 pub struct Switch {
@@ -29,6 +36,7 @@ pub struct Switch {
     gate: Gate,
     /// Counts and times requests, if that is wanted.
     meter: RefCell<Option<Rc<Meter>>>,
+    failed_writes: FailedWrites,
 }
 
 /// Permission to have a request in flight, and the device for it.
@@ -48,7 +56,12 @@ impl Deref for InFlight<'_> {
 impl Switch {
     /// A switch with this child.
     pub fn new(child: Rc<dyn BlockDevice>) -> Switch {
-        Switch { child: RefCell::new(child), gate: Gate::default(), meter: RefCell::default() }
+        Switch {
+            child: RefCell::new(child),
+            gate: Gate::default(),
+            meter: RefCell::default(),
+            failed_writes: FailedWrites::default(),
+        }
     }
 
     /// Counts and times requests from now on with `meter`.
@@ -72,6 +85,12 @@ impl Switch {
             Some(meter) => meter.time(op, bytes, work).await,
             None => work.await,
         }
+    }
+
+    /// Notes how a request of a client that changes data ended, and returns that. `writes` says whether all of its sectors
+    /// are written if it succeeds: not by a discard.
+    pub(crate) fn note(&self, at: Extent, writes: bool, done: Result<(), IoError>) -> Result<(), IoError> {
+        self.failed_writes.note(at, writes, done)
     }
 
     /// The child's current geometry; never smaller than before.
@@ -98,12 +117,12 @@ impl Switch {
         fits(&self.geometry(), &new.geometry())
     }
 
-    /// Holds new requests, waits for those in flight, flushes the child, and awaits `change`, which returns the new
-    /// child. Swaps are serialized.
+    /// Holds new requests, waits for those in flight, rewrites pages of which a write failed, flushes the child, and awaits
+    /// `change`, which returns the new child. Swaps are serialized.
     ///
     /// # Errors
-    /// Those of the flush and of `change`; `Invalid` if the new child is smaller than the old one, or takes smaller
-    /// requests or coarser ones.
+    /// Those of rewriting, of the flush and of `change`; `Invalid` if the new child is smaller than the old one, or
+    /// takes smaller requests or coarser ones.
     pub async fn swap(
         &self,
         change: impl Future<Output = Result<Rc<dyn BlockDevice>, IoError>>,
@@ -112,6 +131,7 @@ impl Switch {
         let _alone = if waits { Some(self.gate.close().await) } else { None };
         let old = self.child();
         let changed = async {
+            self.rewrite_failed(&*old).await?;
             if !mutant::is("switch: the old child is not flushed") {
                 old.flush(Hints::default()).await?;
             }

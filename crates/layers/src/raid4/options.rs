@@ -83,6 +83,7 @@ pub const EDGES: &[&str] = &[
     "the journal begins anew",
     "the log fails: the array refuses writes",
     "a group of a dirty array is made consistent",
+    "a group of which a write failed is made consistent",
     "nothing is being written: the array is clean",
 ];
 

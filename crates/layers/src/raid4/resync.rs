@@ -8,9 +8,12 @@
 //!
 //! Invariant: what a resync chose is durable before any of it is read. Otherwise the next crash could keep a part of its
 //! writes, and the next resync choose what the first one had not, after clients had read that.
+//!
+//! A group of which a write failed, without a log, is made consistent in the same way before anything more of it is read,
+//! with all of its blocks written anew: its members may carry out the failed write later, each its part of it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge};
@@ -31,26 +34,43 @@ pub struct Unsettled {
     /// A bit for each group.
     bits: RefCell<Vec<u64>>,
     left: Cell<u64>,
+    /// Groups besides, of which a write failed that may still be carried out.
+    failed: RefCell<BTreeSet<u64>>,
 }
 
 impl Unsettled {
     /// All of these groups.
     pub fn all(groups: u64) -> Unsettled {
         let bits = RefCell::new(vec![u64::MAX; groups.div_ceil(64) as usize]);
-        Unsettled { bits, left: Cell::new(groups) }
+        Unsettled { bits, left: Cell::new(groups), failed: RefCell::default() }
     }
 
     /// Number of groups.
     pub fn left(&self) -> u64 {
-        self.left.get()
+        self.left.get() + self.failed.borrow().len() as u64
     }
 
-    fn has(&self, group: u64) -> bool {
+    /// A write to this group failed.
+    pub fn fail(&self, group: u64) {
+        self.settle(group);
+        self.failed.borrow_mut().insert(group);
+    }
+
+    fn has_failed(&self, group: u64) -> bool {
+        self.failed.borrow().contains(&group)
+    }
+
+    fn is_left(&self, group: u64) -> bool {
         self.left.get() > 0 && self.bits.borrow()[(group / 64) as usize] >> (group % 64) & 1 == 1
     }
 
+    fn has(&self, group: u64) -> bool {
+        self.is_left(group) || self.has_failed(group)
+    }
+
     fn settle(&self, group: u64) {
-        if self.has(group) {
+        self.failed.borrow_mut().remove(&group);
+        if self.is_left(group) {
             self.bits.borrow_mut()[(group / 64) as usize] &= !(1 << (group % 64));
             self.left.set(self.left.get() - 1);
         }
@@ -75,7 +95,12 @@ impl Raid {
         if !self.unsettled.has(group) {
             return Ok(());
         }
-        edge("a group of a dirty array is made consistent");
+        let all = self.unsettled.has_failed(group);
+        if all {
+            edge("a group of which a write failed is made consistent");
+        } else {
+            edge("a group of a dirty array is made consistent");
+        }
         let layout = &self.members.layout;
         let fua = !mutant::is("raid4: a resync without FUA");
         let how = Hints { fua, verify: false, ..how.clone() };
@@ -83,7 +108,7 @@ impl Raid {
         let mut sums = loaded.sums.clone();
         let mut writes: BTreeMap<usize, Blocks> = BTreeMap::new();
         for row in 0..layout.rows() {
-            for (member, content, entry) in self.settle_row(group, row, &loaded)? {
+            for (member, content, entry) in self.settle_row(group, row, &loaded, all)? {
                 let block = layout.block(group, row);
                 let entry = encoded(&entry, self.members.place(member, block), &content);
                 sums.entry(member).or_insert_with(Sums::blank).set(row, entry);
@@ -93,6 +118,9 @@ impl Raid {
         for (member, mut blocks) in writes {
             blocks.insert(layout.sums(group), sums[&member].block());
             if let Err(error) = self.members.write(member, &blocks, &how).await {
+                if self.members.missing(group).is_none() {
+                    self.unsettled.fail(group);
+                }
                 self.members.fail(member, &error).await?;
             }
         }
@@ -100,8 +128,8 @@ impl Raid {
         Ok(())
     }
 
-    /// The blocks of a row that have to change.
-    fn settle_row(&self, group: u64, row: u64, loaded: &Loaded) -> Result<Vec<Change>, IoError> {
+    /// The blocks of a row that have to change, or `all` of them.
+    fn settle_row(&self, group: u64, row: u64, loaded: &Loaded, all: bool) -> Result<Vec<Change>, IoError> {
         let layout = &self.members.layout;
         let found = loaded.row(layout.members(), row);
         let newest = found.entries.iter().flatten().map(|entry| entry.generation).max().unwrap_or(0);
@@ -112,6 +140,9 @@ impl Raid {
         for column in 0..layout.data {
             let member = layout.member(group, column);
             if found.entries[member].is_some() {
+                if all {
+                    changes.push((member, blocks[member].clone(), entries[member]));
+                }
                 continue;
             }
             let follows = found.solve(layout, group).ok().filter(|solved| solved.damaged == [member]);
@@ -141,7 +172,7 @@ impl Raid {
         let entry = Entry { generation, covers: rows::covers(layout, group, &entries) };
         let same = found.entries[parity].is_some_and(|found| found.covers == entry.covers)
             && found.blocks[parity].as_ref().is_some_and(|found| found.to_vec() == content.to_vec());
-        if !same
+        if (all || !same)
             && !mutant::is("raid4: a resync keeps the parity")
             && self.members.missing(group) != Some(parity)
         {

@@ -1,6 +1,7 @@
 //! The array against a register for each sector: with any member missing, any block damaged, power cuts at every request;
 //! and what is refused.
 
+mod failed_writes;
 mod replaced;
 
 use std::collections::BTreeMap;

@@ -325,7 +325,12 @@ impl Raid {
         for (member, written) in join_all(written).await {
             if let Err(error) = written {
                 edge("a write fails: its member is out of service");
-                self.members.fail(member, &error).await?;
+                let refused = self.members.fail(member, &error).await;
+                // With a log it is repeated at the next start; without a member nothing else follows from the row.
+                if refused.is_err() && self.journal.is_none() && missing.is_none() {
+                    self.unsettled.fail(group);
+                }
+                refused?;
             }
         }
         // Another write may have put out of service what this one could not write to.
