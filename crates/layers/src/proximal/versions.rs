@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use seekless_core::device::{Place, View, io};
+use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
 use seekless_core::{
     Account, BlockDevice, Buffer, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
@@ -192,11 +193,10 @@ impl Versions {
     ) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
-        if self.earlier.borrow().is_empty() && self.joins.is_empty() {
+        let Some(_joining) = self.lock_joins(at, &how).await else {
             return self.staging.write(self.address(at, into), from, how).await;
-        }
+        };
         let whole = at.whole_pages();
-        let _joining = self.joins.exclusive(whole, &how).await;
         let pages = [whole.start.page(), whole.end().page() - 1];
         let earlier = self.earlier_of(into);
         let from_earlier = |page: u64| self.epoch_of(page, into, &earlier) != into;
@@ -218,7 +218,15 @@ impl Versions {
     async fn discard_in(&self, clone: Option<u32>, at: Extent, how: Hints) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
+        // A write that joins a page would bring back what it read before.
+        let _joining = self.lock_joins(at, &how).await;
         self.staging.discard(self.address(at, into), how).await
+    }
+
+    /// Locks pages that are changed, if pages may be joined.
+    async fn lock_joins(&self, at: Extent, how: &Hints) -> Option<Guard> {
+        let joins = !self.earlier.borrow().is_empty() || !self.joins.is_empty();
+        if joins { Some(self.joins.exclusive(at.whole_pages(), how).await) } else { None }
     }
 
     async fn write_zeroes_in(
