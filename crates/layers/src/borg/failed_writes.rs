@@ -5,10 +5,10 @@
 //! lock. Otherwise a client could read the new data before the page moves, and the old data afterwards.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seekless_core::runtime::edge;
-use seekless_core::{ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
 
 use super::Borg;
 use super::mover::Mover;
@@ -30,13 +30,13 @@ impl FailedWrites {
 }
 
 impl Borg {
-    /// Notes how the parts of a write or discard ended, under its lock. `is_whole` says of a page whether all of it was
-    /// written.
+    /// Notes how the parts of a write or discard ended, under its lock. A write has `joined` pages, of which all is
+    /// written although it covers only a part.
     pub(super) fn note_outcome(
         &self,
         at: Extent,
         parts: &[Result<(), IoError>],
-        is_whole: impl Fn(Extent) -> bool,
+        joined: Option<&BTreeMap<u64, Buffer>>,
     ) {
         let failed = &mut *self.failed_writes.0.borrow_mut();
         // One that was aborted is not carried out later.
@@ -48,9 +48,12 @@ impl Borg {
             // Only dirty copies are overwritten in place; what was absorbed elsewhere is not mapped.
             let in_place = |page: &u64| self.store.lookup(*page).is_none_or(|entry| entry.dirty);
             failed.extend(at.pages().filter(in_place));
-        } else if !failed.is_empty() {
-            for part in at.split(PAGE_SECTORS).filter(|part| is_whole(*part)) {
-                failed.remove(&part.start.page());
+        } else if let Some(joined) = joined.filter(|_| !failed.is_empty()) {
+            for part in at.split(PAGE_SECTORS) {
+                let page = part.start.page();
+                if part.sectors == PAGE_SECTORS || joined.contains_key(&page) {
+                    failed.remove(&page);
+                }
             }
         }
     }

@@ -197,9 +197,7 @@ impl Borg {
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
         let how = Hints { fua: how.fua && !flushes, ..how };
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
-        self.note_outcome(at, &written, |part| {
-            part.sectors == PAGE_SECTORS || joined.contains_key(&part.start.page())
-        });
+        self.note_outcome(at, &written, Some(&joined));
         if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
             edge("a page is written while it is copied");
         }
@@ -401,7 +399,7 @@ impl Borg {
         self.begin_for_origin(&how).await?;
         let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
         let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
-        self.note_outcome(at, &discarded, |_| false);
+        self.note_outcome(at, &discarded, None);
         if !mutant::is("borg: the mover does not see a discard") && self.invalidate_copies(at) {
             edge("a page is discarded while it is copied");
         }
