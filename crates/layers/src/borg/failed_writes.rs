@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
 
 use super::Borg;
 use super::mover::Mover;
@@ -58,6 +58,25 @@ impl Borg {
         }
     }
 
+    /// Rewrites all copies of which a write failed: none of those writes is carried out later.
+    ///
+    /// # Errors
+    /// The first error of the BOPT; that copy is tried again the next time.
+    pub(crate) async fn rewrite_failed_copies(&self, how: &Hints) -> Result<(), IoError> {
+        let failed = self.failed_writes.0.borrow().clone();
+        for page in failed.into_iter().filter(|page| self.has_copy(*page)) {
+            self.rewrite_locked(page, how.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Rewrites the data of a page of which a write failed, under its lock. Requests that wait for it raise the class.
+    async fn rewrite_locked(&self, page: u64, how: Hints) -> Result<(), IoError> {
+        let (at, ticket) = (Extent::of_pages(page, 1), Ticket::new());
+        let _held = self.locks.lock(at, Mode::Exclusive, how.class, Some(ticket.clone())).await;
+        self.rewrite(page, &Hints { ticket: Some(ticket), ..how }).await
+    }
+
     /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock.
     async fn rewrite(&self, page: u64, how: &Hints) -> Result<(), IoError> {
         if !self.failed_writes.contains(page) {
@@ -95,10 +114,7 @@ impl Mover<'_> {
         let failed: Vec<u64> = pages.filter(|page| borg.failed_writes.contains(*page)).collect();
         let mut result = Ok(());
         for page in failed {
-            let how = self.with_ticket();
-            let at = Extent::of_pages(page, 1);
-            let _held = borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
-            result = result.and(borg.rewrite(page, &how).await);
+            result = result.and(borg.rewrite_locked(page, self.with_ticket()).await);
         }
         result
     }

@@ -258,7 +258,7 @@ impl Versions {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
-        self.staging.flush(how.clone()).await?;
+        self.end_writes(how).await?;
         self.taken(self.placed.end_epoch(name, how).await)
     }
 
@@ -269,9 +269,16 @@ impl Versions {
         let from = from.map(|from| self.placed.cloned(from)).transpose()?;
         let _alone = self.gate.close().await;
         if from.is_none() {
-            self.staging.flush(how.clone()).await?;
+            self.end_writes(how).await?;
         }
         self.taken(self.placed.begin_clone(name, from, how).await)
+    }
+
+    /// Makes durable what was written in the epoch that ends. Writes that failed are not carried out later, so that a page
+    /// does not change after it was read to be joined.
+    async fn end_writes(&self, how: &Hints) -> Result<(), IoError> {
+        self.staging.rewrite_failed_copies(how).await?;
+        self.staging.flush(how.clone()).await
     }
 
     /// Ends the creation of a snapshot or clone.
