@@ -1,5 +1,7 @@
 //! Writes that fail and that the device carries out later, up to the next write of the same sectors.
 
+use seekless_core::Zeroes;
+
 use super::*;
 
 /// A device that may fail a write, and carry it out later.
@@ -41,6 +43,10 @@ impl BlockDevice for Late {
             }
             self.below.write(at, from, how).await
         })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(at, how, zeroes)
     }
 }
 
