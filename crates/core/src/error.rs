@@ -61,6 +61,12 @@ impl IoError {
         matches!(self.kind(), ErrorKind::Medium | ErrorKind::Corrupt)
     }
 
+    /// Whether a write that failed so may still take effect: it was issued, not refused.
+    pub fn may_take_effect(&self) -> bool {
+        use ErrorKind::{Corrupt, Gone, Medium, Timeout};
+        matches!(self.kind(), Medium | Corrupt | Timeout | Gone)
+    }
+
     /// The component that reported it.
     pub fn component(&self) -> &str {
         &self.0.component

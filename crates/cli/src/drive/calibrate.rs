@@ -121,21 +121,20 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
             .context("the measured figures make no valid drive")?;
         output::file(path, &text)?;
     }
-    if !arguments.form.is_text() {
-        let result = Calibrated {
-            device: &arguments.device,
-            simulated: truth.is_some(),
-            found: &found,
-            near: near.as_ref(),
-            output: arguments.output.as_deref(),
-        };
-        return arguments.form.print(&result, "found.zones", String::new);
-    }
-    let mut text = calibrated::text(&arguments.device, &found, truth.as_ref(), near.as_ref());
-    if let Some(path) = &arguments.output {
-        text.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
-    }
-    output::print(&text)
+    let result = Calibrated {
+        device: &arguments.device,
+        simulated: truth.is_some(),
+        found: &found,
+        near: near.as_ref(),
+        output: arguments.output.as_deref(),
+    };
+    arguments.form.print(&result, "found.zones", || {
+        let mut text = calibrated::text(&arguments.device, &found, truth.as_ref(), near.as_ref());
+        if let Some(path) = &arguments.output {
+            text.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
+        }
+        text
+    })
 }
 
 /// The drive to simulate, if `device` names one.

@@ -71,15 +71,14 @@ pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let fitted = seekless_drive::spec::parse(&path.display().to_string(), &text_of_it)?;
     let half = |half| Validated::of(&fitted, &measured, think, half);
     let result = Output { first: half(Half::First), second: half(Half::Second) };
-    if !arguments.form.is_text() {
-        return arguments.form.print(&result, "", String::new);
-    }
-    let mut out = String::from("Changed\n");
-    for change in &changes {
-        out.extend(["  ", change, "\n"]);
-    }
-    out.extend(["\nThe half that it was fitted to\n", &text(&result.first)]);
-    out.extend(["\nThe half that it had not seen\n", &text(&result.second)]);
-    out.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
-    output::print(&out)
+    arguments.form.print(&result, "", || {
+        let mut out = String::from("Changed\n");
+        for change in &changes {
+            out.extend(["  ", change, "\n"]);
+        }
+        out.extend(["\nThe half that it was fitted to\n", &text(&result.first)]);
+        out.extend(["\nThe half that it had not seen\n", &text(&result.second)]);
+        out.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
+        out
+    })
 }

@@ -15,13 +15,12 @@ use std::rc::Rc;
 
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
+use crate::failed_writes::FailedWrites;
 use crate::gate::{Gate, GateGuard};
 use crate::meter::Meter;
 use crate::mutant;
 use crate::request::{Hints, Op};
 use crate::runtime::edge;
-use crate::units::Extent;
-use failed_writes::FailedWrites;
 
 /// Rare places of this code, which an exploration that changes layers has to reach.
 pub const EDGES: &[&str] = &[
@@ -85,12 +84,6 @@ impl Switch {
             Some(meter) => meter.time(op, bytes, work).await,
             None => work.await,
         }
-    }
-
-    /// Notes how a request of a client that changes data ended, and returns that. `writes` says whether all of its sectors
-    /// are written if it succeeds: not by a discard.
-    pub(crate) fn note(&self, at: Extent, writes: bool, done: Result<(), IoError>) -> Result<(), IoError> {
-        self.failed_writes.note(at, writes, done)
     }
 
     /// The child's current geometry; never smaller than before.

@@ -16,7 +16,7 @@ use super::planner::{Plan, Scene};
 use super::profiler::Window;
 use super::rehearsal::{Rehearsal, Trial};
 
-/// What is chosen must cost less than this many thousandths of what is there: predictions are not exact.
+/// A choice must cost less than this many thousandths of what the present course costs: predictions are not exact.
 pub(super) const WINS_BELOW: i128 = 970;
 
 /// What was known at a time, and the requests after it.

@@ -1,33 +1,15 @@
-//! Pages of which a write in place failed. The device may still carry that write out, until the same sectors are
-//! written again: data read from there now may be other data later.
+//! Pages of which a write in place failed ([`seekless_core::failed_writes`]).
 //!
 //! Invariant: such a page is neither copied, moved nor drained before the data stored there are rewritten, under its
 //! lock. Otherwise a client could read the new data before the page moves, and the old data afterwards.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
+use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
 
 use super::Borg;
 use super::mover::Mover;
-
-/// Pages of which a write in place failed.
-#[derive(Default)]
-pub(super) struct FailedWrites(RefCell<BTreeSet<u64>>);
-
-impl FailedWrites {
-    /// Whether this page is one of them.
-    pub fn contains(&self, page: u64) -> bool {
-        self.0.borrow().contains(&page)
-    }
-
-    /// Whether one of these pages is.
-    pub fn any_of(&self, at: Extent) -> bool {
-        self.0.borrow().range(at.pages()).next().is_some()
-    }
-}
 
 impl Borg {
     /// Notes how the parts of a write or discard ended, under its lock. A write has `joined` pages, of which all is
@@ -38,22 +20,18 @@ impl Borg {
         parts: &[Result<(), IoError>],
         joined: Option<&BTreeMap<u64, Buffer>>,
     ) {
-        let failed = &mut *self.failed_writes.0.borrow_mut();
-        // One that was aborted is not carried out later.
-        let may_be_late = |error: &IoError| {
-            error.kind() != ErrorKind::Aborted
-                && !mutant::is("borg: a write in place that failed is forgotten")
+        let failed = &self.failed_writes;
+        let may_take_effect = |error: &IoError| {
+            error.may_take_effect() && !mutant::is("borg: a write in place that failed is forgotten")
         };
-        if parts.iter().any(|part| part.as_ref().is_err_and(may_be_late)) {
+        if parts.iter().any(|part| part.as_ref().is_err_and(may_take_effect)) {
             // Only dirty copies are overwritten in place; what was absorbed elsewhere is not mapped.
             let in_place = |page: &u64| self.store.lookup(*page).is_none_or(|entry| entry.dirty);
-            failed.extend(at.pages().filter(in_place));
-        } else if let Some(joined) = joined.filter(|_| !failed.is_empty()) {
-            for part in at.split(PAGE_SECTORS) {
-                let page = part.start.page();
-                if part.sectors == PAGE_SECTORS || joined.contains_key(&page) {
-                    failed.remove(&page);
-                }
+            failed.add(at.pages().filter(in_place));
+        } else if let Some(joined) = joined.filter(|_| parts.iter().all(Result::is_ok)) {
+            failed.written(at);
+            for page in joined.keys() {
+                failed.remove(*page);
             }
         }
     }
@@ -63,7 +41,7 @@ impl Borg {
     /// # Errors
     /// The first error of the BOPT; that copy is tried again the next time.
     pub(crate) async fn rewrite_failed_copies(&self, how: &Hints) -> Result<(), IoError> {
-        let failed = self.failed_writes.0.borrow().clone();
+        let failed = self.failed_writes.pages();
         for page in failed.into_iter().filter(|page| self.has_copy(*page)) {
             self.rewrite_locked(page, how.clone()).await?;
         }
@@ -102,7 +80,7 @@ impl Borg {
                 self.origin_written(self.origin.write(at, data, how.clone()).await)?;
             }
         }
-        self.failed_writes.0.borrow_mut().remove(&page);
+        self.failed_writes.remove(page);
         Ok(())
     }
 }

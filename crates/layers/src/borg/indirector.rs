@@ -128,7 +128,7 @@ impl Borg {
         }
         let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
         if read.is_ok() && part.side == Side::Bopt {
-            self.verify_sums(here, part.at, &into)?;
+            self.verify_sums(here, &into)?;
         }
         if read.is_ok() || part.side == Side::Origin || self.count_mapped(here).dirty > 0 {
             return read.map(drop);
@@ -147,18 +147,16 @@ impl Borg {
         edge("part of a dirty page is read: all of it is verified");
         let (whole, there) = (here.whole_pages(), part.at.whole_pages());
         let all = self.bopt.read(there, self.buffer(there), how.clone()).await?;
-        self.verify_sums(whole, there, &all)?;
+        self.verify_sums(whole, &all)?;
         all.cut_sectors(here.start.0 - whole.start.0, here.sectors).look(|bytes| into.put(0, bytes));
         Ok(())
     }
 
     /// Verifies the checksums of the whole pages that were read; the caller holds their locks.
-    fn verify_sums(&self, here: Extent, there: Extent, data: &Buffer) -> Result<(), IoError> {
+    fn verify_sums(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
         for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
             let page = part.start.page();
-            if !self.store.is_as_written(there.start.page() + page - here.start.page(), &piece) {
-                self.store.verify_sum(page, self.store.known_sum(page), &piece)?;
-            }
+            self.store.verify_sum(page, self.store.known_sum(page), &piece)?;
         }
         Ok(())
     }

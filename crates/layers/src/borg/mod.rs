@@ -52,15 +52,14 @@ use std::rc::{Rc, Weak};
 use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, Hits, IoError,
-    IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Readiness, Record, Zeroes,
-    runtime,
+    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, FailedWrites, Geometry, Hints,
+    Hits, IoError, IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Readiness, Record,
+    Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
-use failed_writes::FailedWrites;
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;

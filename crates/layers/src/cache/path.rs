@@ -236,17 +236,15 @@ impl State {
     /// does so after it.
     fn bypassed(&mut self, at: Extent, change: &Change, failed: bool) {
         if failed {
-            self.doubtful.extend(at.pages());
-        } else if !self.doubtful.is_empty() && !matches!(change, Change::Unknown) {
-            for part in at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS) {
-                self.doubtful.remove(&part.start.page());
-            }
+            self.doubtful.add(at.pages());
+        } else if !matches!(change, Change::Unknown) {
+            self.doubtful.written(at);
         }
     }
 
     /// Whether what is below may still change in these pages.
     pub fn doubts(&self, at: Extent) -> bool {
-        !self.doubtful.is_empty() && at.pages().any(|page| self.doubtful.contains(&page))
+        self.doubtful.any_of(at)
     }
 
     /// Numbers of the pages cached in part, and their known sectors.

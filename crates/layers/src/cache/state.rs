@@ -10,9 +10,11 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
-use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant};
+use seekless_core::{
+    Buffer, Class, Extent, FailedWrites, IoError, Nanos, PAGE_SECTORS, Ticket, invariant, mutant,
+};
 
 use super::fetch::Fetches;
 use super::page::{Flight, Page, Sectors, extents, sectors};
@@ -48,7 +50,7 @@ pub struct State {
     /// Whether a flush below failed: earlier writes may be lost.
     pub failed: Option<IoError>,
     /// Pages of failed requests that bypassed the cache: what they did below may still change.
-    pub doubtful: FxHashSet<u64>,
+    pub doubtful: FailedWrites,
     /// Whether the maintenance task runs.
     pub maintaining: bool,
     /// Whether the layer is stopping or detaching: no prefetching.
@@ -104,7 +106,7 @@ impl State {
             next_flush: 0,
             failures: (0, None),
             failed: None,
-            doubtful: FxHashSet::default(),
+            doubtful: FailedWrites::default(),
             maintaining: false,
             quiescing: false,
             counted: Counted::default(),
@@ -379,7 +381,7 @@ impl State {
             }
         } else {
             if flight.sectors == self.all_of(page) {
-                self.doubtful.remove(&page);
+                self.doubtful.remove(page);
             }
             let free = flight.ticket.class() == Class::Free;
             self.counted.written += 1;

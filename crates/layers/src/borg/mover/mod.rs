@@ -198,9 +198,11 @@ impl<'a> Mover<'a> {
     }
 
     async fn place_round(&self, round: &[Move]) -> Result<u64, IoError> {
-        let certain = self.rewrite_failed(self.leaving(round).into_iter().chain(moved(round))).await;
-        // Pages that stay uncertain are not moved.
-        certain.or_else(|error| if error.is_medium_error() { Ok(()) } else { Err(error) })?;
+        if !self.borg.failed_writes.is_empty() {
+            let certain = self.rewrite_failed(self.leaving(round).into_iter().chain(moved(round))).await;
+            // Pages that stay uncertain are not moved.
+            certain.or_else(|error| if error.is_medium_error() { Ok(()) } else { Err(error) })?;
+        }
         let leaving = self.leaving(round);
         let moving: FxHashSet<u64> = moved(round).collect();
         let copied: Vec<u64> = leaving.iter().chain(&moving).copied().collect();

@@ -41,16 +41,6 @@ impl Sums {
 }
 
 impl Store {
-    /// Whether a whole page, read from this page of the BOPT, has the checksum of what was written there; so is it if
-    /// pages carry no data. It looks up nothing but the checksum: to find the page's slot costs more than to sum it.
-    pub fn is_as_written(&self, there: u64, data: &Buffer) -> bool {
-        let known = || {
-            let slot = there.checked_sub(self.layout.page(0))?;
-            self.table.borrow().sums.of(Slot::try_from(slot).ok()?)
-        };
-        self.timing_only || known().is_some_and(|sum| sum_of_page(data) == sum)
-    }
-
     /// Verifies a whole page read from its slot; `known` is the checksum known before the read. A reader without a lock
     /// may read data that is being written: the checksum has changed then.
     pub fn verify_sum(&self, page: u64, known: Option<(Slot, u32)>, data: &Buffer) -> Result<(), IoError> {
