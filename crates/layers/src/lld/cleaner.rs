@@ -185,13 +185,14 @@ impl Lld {
             let pending = || state.segments.pending();
             let Some(newest) = pending().map(|segment| segment.emptied).max() else { return Ok(false) };
             let behind = pending().all(|segment| segment.written <= state.disk.sequence);
-            (newest, behind, pending().all(|segment| segment.pins > 0))
+            (newest, behind, state.segments.all_pending_pinned())
         };
         if pinned {
             let free = self.state.borrow().segments.free();
+            // One that becomes free may be filled before this is polled: then there may be no pending segment.
             self.until(|state| {
                 state.segments.free() > free
-                    || state.segments.pending().any(|segment| segment.pins == 0)
+                    || !state.segments.all_pending_pinned()
                     || state.failed.is_some()
             })
             .await;

@@ -65,9 +65,14 @@ impl Segments {
         self.free.len() as u32
     }
 
-    /// Number of pending segments.
+    /// The pending segments.
     pub fn pending(&self) -> impl Iterator<Item = &Segment> {
         self.pending.iter().map(|&segment| self.get(segment))
+    }
+
+    /// Whether there are pending segments, and all of them wait for reads.
+    pub fn all_pending_pinned(&self) -> bool {
+        !self.pending.is_empty() && self.pending().all(|segment| segment.pins > 0)
     }
 
     /// Takes a free segment to be filled.
