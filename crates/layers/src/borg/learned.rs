@@ -89,6 +89,11 @@ impl Learned {
         self.changes += 1;
     }
 
+    /// Number of requests since the last plan that are not analysed yet.
+    pub fn window_requests(&self) -> u64 {
+        self.profiler.window().requests()
+    }
+
     /// Records a new plan.
     pub fn set_last_plan(&mut self, plan: Plan) {
         self.last_plan = plan;

@@ -191,9 +191,7 @@ impl Lld {
             let free = self.state.borrow().segments.free();
             // One that becomes free may be filled before this is polled: then there may be no pending segment.
             self.until(|state| {
-                state.segments.free() > free
-                    || !state.segments.all_pending_pinned()
-                    || state.failed.is_some()
+                state.segments.free() > free || !state.segments.all_pending_pinned() || state.failed.is_some()
             })
             .await;
             return Ok(true);
