@@ -58,6 +58,8 @@ pub struct Entry {
     pub holds_newer: bool,
     /// Key of the device with which it can be started after a crash although any one of the others is missing.
     pub survives_with: Option<&'static str>,
+    /// Keys of devices of which any one may be missing at a start, also after a crash, if the key lists several.
+    pub spares: &'static [&'static str],
     /// Checks its options.
     pub check: Check,
     /// All options that have a default value, with that value.
@@ -161,6 +163,7 @@ impl Entry {
             sealed: false,
             holds_newer: false,
             survives_with: None,
+            spares: &[],
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
