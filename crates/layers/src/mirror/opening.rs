@@ -128,11 +128,13 @@ fn check_members(
     Ok(())
 }
 
-/// Refuses members that were used apart: each says that the other one is out of service, and neither came back since.
+/// Refuses members that were used apart: each says that it is in service and the other one is not, and neither came back
+/// since.
 fn check_apart(members: &[(usize, usize, Label)]) -> Result<(), IoError> {
     for (one, _, of) in members {
         for (other, _, by) in members {
-            let apart = of.is_out(*other) && by.is_out(*one);
+            let serve = !of.is_out(*one) && !by.is_out(*other);
+            let apart = serve && of.is_out(*other) && by.is_out(*one);
             if one < other && apart && of.served[*one] <= by.events && by.served[*other] <= of.events {
                 edge("two members were used apart");
                 let found = format!("members {one} and {other}, each of which was written without the other");
@@ -227,7 +229,10 @@ impl Mirror {
         for device in &below.over {
             arrays::zero(&**device).await?;
         }
+        let devices = below.over.clone();
         let mirror = Mirror::open(&Below { create: true, ..below }, options).await?;
+        // A device that is given twice has the label of one of the two.
+        assemble(&devices).await?.map(drop).map_err(|_| refused("no labels", "those that were written"))?;
         seekless_core::Layer::stop(&*mirror).await
     }
 }
