@@ -29,6 +29,7 @@ found! {
     hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
+    mirror: a_member_is_not_flushed a_failure_is_not_recorded no_resync;
     proximal: a_map_before_its_data a_map_page_over_the_current_one a_block_is_free_too_early a_failed_write_counts
         torn_metadata_accepted a_block_of_a_snapshot_is_reused a_commit_counts_too_early
         a_staged_page_of_a_snapshot_is_that_of_the_volume part_of_a_commit_counts a_block_below_a_clone_is_reused;

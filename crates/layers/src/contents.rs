@@ -69,6 +69,13 @@ pub async fn found(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoE
     Ok(known(&read[0], &read[1]))
 }
 
+/// Whether a device holds nothing, or what a creation left that was cut short.
+pub async fn is_left(device: &dyn BlockDevice) -> Result<bool, IoError> {
+    let first = Extent::of_pages(0, 1);
+    let page = device.read(first, Buffer::zeroed(first.bytes()), Hints::default()).await?;
+    Ok(page.look(durable::is_unfinished) || found(device).await?.is_none())
+}
+
 /// A device that is to be initialised.
 pub struct New<'a> {
     /// Key in the volume file.

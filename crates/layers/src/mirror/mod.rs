@@ -10,7 +10,7 @@
 //! Fault model: power may fail at any time, and any subset of unflushed sectors may survive. Any member but one may fail,
 //! now or later, be gone at the start, or carry out a failed write late; of each page all copies but one may be
 //! unreadable, or rotten if the member says so. A sector of a label may rot. Members that lose or misdirect writes
-//! silently are found only by a read that verifies, and the first member is believed. Callers do not drop requests before
+//! silently are found only by a read that verifies, and most members are believed, of two the first one. Callers do not drop requests before
 //! they complete.
 
 mod label;
@@ -123,6 +123,11 @@ impl Mirror {
             timing_only,
             me: me.clone(),
         })
+    }
+
+    /// Whether all members are in service.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.members.first_out().is_none()
     }
 
     /// Records that regions are clean, of those that were not written since the `before`th write.

@@ -72,7 +72,7 @@ impl Mirror {
     }
 
     /// Reads each page from the first member that can, and repairs it on those that cannot. If a read verifies, it compares
-    /// all members, and repairs those that have something else than the first one.
+    /// all members, and repairs those that have something else than most, or than the first one.
     async fn mend(&self, at: Extent, into: Buffer, how: &Hints) -> Result<Buffer, IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), how).await;
         if self.is_unsettled(at) {
@@ -105,8 +105,8 @@ impl Mirror {
                 }
             }
         }
-        let content = match good.first() {
-            Some((_, first)) => first.clone(),
+        let content = match most_common(&good) {
+            Some(content) => content,
             None => {
                 edge("no member can verify a page: one is read without");
                 self.read_first(at, &Hints { verify: false, ..how.clone() }).await?
@@ -159,4 +159,13 @@ impl Mirror {
         // It fails where an ordinary read does, too.
         let _ = self.mend(at, self.buffer(at), how).await;
     }
+}
+
+/// What most members have, of those that as many have what the first one has.
+fn most_common(read: &[(usize, Buffer)]) -> Option<Buffer> {
+    let bytes: Vec<Vec<u8>> = read.iter().map(|(_, content)| content.to_vec()).collect();
+    let votes = |content: &Vec<u8>| bytes.iter().filter(|other| *other == content).count();
+    // Of several, `max_by_key` returns the last one.
+    let chosen = (0..bytes.len()).rev().max_by_key(|number| votes(&bytes[*number]))?;
+    Some(read[chosen].1.clone())
 }
