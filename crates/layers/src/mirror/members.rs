@@ -426,7 +426,10 @@ impl Members {
             }
         });
         if let Err(error) = recorded.await {
-            self.out.set(self.out.get() | 1 << member);
+            // It has everything; if the others failed meanwhile, it is the one that is left.
+            if self.are_several() {
+                self.out.set(self.out.get() | 1 << member);
+            }
             return Err(error);
         }
         let why = "the member being rebuilt failed";

@@ -57,7 +57,7 @@ pub const ENTRY: Entry = Entry {
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options(options::NAME, table, Options::check)?;
-            Mirror::create(below, &options, replace).await.map(|()| None)
+            Mirror::create("over", below, &options, replace).await.map(|()| None)
         })
     }),
     ..Entry::new(

@@ -211,16 +211,22 @@ impl Mirror {
         Ok(())
     }
 
-    /// Creates a mirror. What the members hold is refused, unless `replace`: then it is overwritten.
+    /// Creates a mirror of the devices that `key` names in a volume file. What they hold is refused, unless `replace`:
+    /// then it is overwritten.
     ///
     /// # Errors
     /// Members with contents, or those of the devices.
-    pub async fn create(below: Below, options: &Options, replace: bool) -> Result<(), IoError> {
+    pub async fn create(
+        key: &'static str,
+        below: Below,
+        options: &Options,
+        replace: bool,
+    ) -> Result<(), IoError> {
         let sizes: Vec<u64> = below.over.iter().map(|device| device.geometry().sectors).collect();
         options.layout(&sizes).map_err(|why| refused_as(&why))?;
         let unfinished = is_unfinished(&below.over).await;
         let new = below.over.iter().map(|device| New {
-            key: "over",
+            key,
             device: &**device,
             metadata: Extent::new(0, 0),
             leaves: Some(CONTENTS),

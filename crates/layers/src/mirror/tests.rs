@@ -183,7 +183,7 @@ proptest! {
                 let at = Members::place(Extent::of_pages(*page, 1));
                 if rots {
                     let other = Buffer::from_vec(vec![9; 4_096]);
-                    devices.0[1 + member % 2].write(at, other, Hints::default()).await.unwrap();
+                    devices.0[*page as usize % 3].write(at, other, Hints::default()).await.unwrap();
                 } else {
                     let kind = ["medium", "corrupt"][*page as usize % 2];
                     let options =

@@ -61,7 +61,7 @@ impl Flash {
                 return Ok(Flash::mirrored(left));
             }
         }
-        Mirror::create(members.clone(), &options, replace).await?;
+        Mirror::create(KEY, members.clone(), &options, replace).await?;
         Ok(Flash::mirrored(Mirror::open(&members, &options).await?))
     }
 

@@ -73,7 +73,7 @@ async fn create_all(
             .alone
             .filter(|(key, _)| layer.devices.get(*key).is_some_and(|devices| devices.len() == 1));
         if let Some((key, warning)) = alone {
-            (program.print)(Level::Warning, &format!("layer.{name}: {key}: {warning}"));
+            (program.print)(Level::Warning, &format!("warning: layer.{name}: {key}: {warning}"));
         }
         (program.print)(
             Level::Info,

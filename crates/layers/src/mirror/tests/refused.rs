@@ -47,7 +47,7 @@ fn one_device_is_not_two_members() {
     world(async || {
         let one = device(MEMBER);
         let twice = Devices(vec![one.clone(), one]);
-        let create = Mirror::create(twice.below(false), &Options::default(), false).await;
+        let create = Mirror::create("over", twice.below(false), &Options::default(), false).await;
         let found = create.unwrap_err().to_string();
         assert!(found.contains("of the mirror, expected member"), "{found}");
     });
