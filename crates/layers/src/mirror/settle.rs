@@ -1,7 +1,7 @@
 //! Copies that may differ are made the same before any of them is read: after a crash those of the regions that were being
 //! written, and those of pages of which a write failed on all members, which may still carry it out, each its part.
 //!
-//! Invariant: what was chosen is durable on all members in service before any of it is read. Otherwise the next crash could
+//! Invariant: the choice is durable on all members in service before any of it is read. Otherwise the next crash could
 //! keep a part of it, and the next choice be another one, after clients had read that.
 
 use std::cell::RefCell;

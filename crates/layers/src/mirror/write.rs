@@ -1,6 +1,7 @@
 //! Writes, zeroes and discards, on all members that are written.
 //!
-//! Invariant: what is answered is on all members in service; one that lacks it is recorded as being out of service before.
+//! Invariant: all members in service have each write that was answered; one that lacks it was recorded before as being out
+//! of service.
 
 use std::rc::Rc;
 
