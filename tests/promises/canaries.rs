@@ -62,7 +62,7 @@ fn find(layer: &str, bug: &str) {
     };
     // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each,
     // with options that each run draws.
-    let part = if layer == "raid4" { "churn:area=128KiB" } else { "churn:area=512KiB" };
+    let part = if ["mirror", "raid4"].contains(&layer) { "churn:area=128KiB" } else { "churn:area=512KiB" };
     let works = [(part, false), ("churn", true)];
     let tries = [(BUDGET / 20, true), (BUDGET, false)].into_iter().flat_map(|(states, drawn)| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
