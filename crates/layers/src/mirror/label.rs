@@ -220,7 +220,7 @@ pub enum Probed {
     /// Zeroes.
     Blank,
     /// The newest label there: the member that it is of.
-    Member(usize, Label),
+    Member(usize, Box<Label>),
     /// Something else.
     Other,
     /// It cannot be read, or what may be the newest label is lost.
@@ -254,7 +254,7 @@ pub async fn find(device: &dyn BlockDevice) -> Probed {
     }
     match newest {
         Some(_) if lost => Probed::Unreadable(error),
-        Some((member, label)) => Probed::Member(member, label),
+        Some((member, label)) => Probed::Member(member, Box::new(label)),
         None if error.is_some() => Probed::Unreadable(error),
         None if blank == 2 * COPIES => Probed::Blank,
         None => Probed::Other,
@@ -278,7 +278,9 @@ mod tests {
             let (member, out) = (member % members, out % (1 << members));
             let region = region.max(pages.div_ceil(REGIONS));
             let mut differ = Bits::NONE;
-            regions.iter().for_each(|region| differ.set(*region));
+            for region in regions {
+                differ.set(region);
+            }
             let [a, b, c, d, e, f, g, h] = numbers;
             let state = if formed { State::Formed } else { State::Forming };
             let (joined, served) = ([a, b, c, d], [e, f, g, h]);

@@ -72,13 +72,13 @@ impl Members {
     /// The members of a mirror with this label; those out of service may be more than it says.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
-        recorded: Label,
+        recorded: &Label,
         (out, known): (u16, u16),
         canary: Canary,
     ) -> Members {
         Members {
             devices: RefCell::new(devices),
-            recorded: Cell::new(recorded),
+            recorded: Cell::new(*recorded),
             unsure: Cell::new(false),
             out: Cell::new(out),
             known: Cell::new(known),

@@ -49,7 +49,7 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
         .iter()
         .enumerate()
         .filter_map(|(number, found)| {
-            if let Probed::Member(member, label) = found { Some((number, *member, *label)) } else { None }
+            if let Probed::Member(member, label) = found { Some((number, *member, **label)) } else { None }
         })
         .collect();
     let newest = members
@@ -160,7 +160,7 @@ impl Mirror {
         }
         let (members, is_new) = match assemble(&devices).await? {
             Ok(Assembled { label, out, known }) => {
-                (Members::new(devices, label, (out, known), options.canary()), false)
+                (Members::new(devices, &label, (out, known), options.canary()), false)
             }
             Err(events) if below.create => {
                 let layout = options.layout(&sizes).map_err(|why| refused_as(&why))?;
@@ -178,7 +178,7 @@ impl Mirror {
                     served: [0; MOST],
                     differ: Bits::NONE,
                 };
-                let members = Members::new(devices, label, (0, 0), options.canary());
+                let members = Members::new(devices, &label, (0, 0), options.canary());
                 members.form(State::Forming).await?;
                 members.form(State::Formed).await?;
                 (members, true)

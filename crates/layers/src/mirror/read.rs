@@ -105,12 +105,11 @@ impl Mirror {
                 }
             }
         }
-        let content = match most_common(&good) {
-            Some(content) => content,
-            None => {
-                edge("no member can verify a page: one is read without");
-                self.read_first(at, &Hints { verify: false, ..how.clone() }).await?
-            }
+        let content = if let Some(content) = most_common(&good) {
+            content
+        } else {
+            edge("no member can verify a page: one is read without");
+            self.read_first(at, &Hints { verify: false, ..how.clone() }).await?
         };
         if !self.timing_only {
             let bytes = content.to_vec();
