@@ -167,3 +167,58 @@ fn what_cannot_be_replaced_is_refused_with_what_to_do() {
     refused(folder, &["replace", "disk", "new.img"], &["layer.scrub", "expected an array", "raid4"]);
     server.stop();
 }
+
+/// A volume of `proximal` on a file, with these files as its flash.
+fn staged(flash: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    sparse(&at.join("disk.img"), 64 << 20);
+    let mut text = "[component.disk]\nfile = \"disk.img\"\n".to_owned();
+    for name in flash.iter().chain(&["new"]) {
+        sparse(&at.join(format!("{name}.img")), 16 << 20);
+    }
+    for name in flash {
+        text += &format!("[component.{name}]\nfile = \"{name}.img\" # {name}\n");
+    }
+    let list = flash.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    text += &format!("[layer.proximal]\nover = \"disk\"\nflash = [{list}]\n");
+    volume(at, &text, &[("proximal", "name = \"home\"")]);
+    folder
+}
+
+/// Two files hold the staging area: one of them is replaced under load, then the other one is lost, and comes back.
+#[test]
+fn either_file_of_mirrored_flash_is_lost_and_replaced() {
+    for kind in KINDS {
+        let folder = staged(&["f0", "f1"]);
+        let folder = folder.path();
+        done(folder, &["create"]);
+        let mut known: Known = vec![(0, 0); PAGES as usize];
+        let Some(server) = Server::start(folder, kind) else { return };
+        under_load(server, "home", 1, &mut known, |folder| {
+            done(folder, &["replace", "f1", "new.img"]);
+            assert_eq!(missing(folder), 0, "it is rebuilt");
+            refused(folder, &["replace", "disk", "f1.img"], &["expected a member of mirrored flash"]);
+        });
+        assert!(file(folder).contains("file = \"new.img\" # f1\n"), "{}", file(folder));
+        whole_without(folder, "f0", kind, &mut known);
+        let Some(server) = Server::start(folder, kind) else { return };
+        look(&server, "home", &mut known);
+        done(folder, &["tell", "proximal", "rebuild"]);
+        assert_eq!(missing(folder), 0);
+        server.stop();
+    }
+}
+
+/// A single flash device is possible, and warned of.
+#[test]
+fn a_single_flash_device_is_warned_of() {
+    let folder = staged(&["f0"]);
+    let created = run(folder.path(), &["create"]);
+    let warning = String::from_utf8_lossy(&created.stderr);
+    assert!(created.status.success(), "{warning}");
+    assert!(
+        warning.contains("warning: layer.proximal: flash: the flash device is the only home"),
+        "{warning}"
+    );
+}

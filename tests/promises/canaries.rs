@@ -29,6 +29,7 @@ found! {
     hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
+    mirror: a_member_is_not_flushed a_failure_is_not_recorded no_resync;
     proximal: a_map_before_its_data a_map_page_over_the_current_one a_block_is_free_too_early a_failed_write_counts
         torn_metadata_accepted a_block_of_a_snapshot_is_reused a_commit_counts_too_early
         a_staged_page_of_a_snapshot_is_that_of_the_volume part_of_a_commit_counts a_block_below_a_clone_is_reused;
@@ -61,7 +62,7 @@ fn find(layer: &str, bug: &str) {
     };
     // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each,
     // with options that each run draws.
-    let part = if layer == "raid4" { "churn:area=128KiB" } else { "churn:area=512KiB" };
+    let part = if ["mirror", "raid4"].contains(&layer) { "churn:area=128KiB" } else { "churn:area=512KiB" };
     let works = [(part, false), ("churn", true)];
     let tries = [(BUDGET / 20, true), (BUDGET, false)].into_iter().flat_map(|(states, drawn)| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();

@@ -20,18 +20,21 @@ pub const COMMANDS: u64 = 40;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 18] = [
+pub const VOLUMES: [&str; 21] = [
     "borg",
     "borg-paper",
     "borg-weak",
     "cache",
     "cache-ahead",
     "dcd",
+    "flash-mirror",
     "hybrid",
     "launch",
     "lld",
     "lld-free",
     "mapper",
+    "mirror",
+    "mirror-weak",
     "powercut",
     "scrub",
     "proximal",

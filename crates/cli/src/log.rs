@@ -53,7 +53,8 @@ pub fn log(level: Level, line: &str) {
         None | Some(Format::Plain) => complain(line),
         Some(Format::Journal) => complain(&format!("<{number}>{line}")),
         Some(Format::Times) => {
-            let line = line.strip_prefix("error: ").filter(|_| level == Level::Error).unwrap_or(line);
+            let named = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+            let line = named.filter(|_| level != Level::Info).unwrap_or(line);
             complain(&format!("{} {name}: {line}", time()));
         }
     }

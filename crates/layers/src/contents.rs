@@ -32,6 +32,10 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a member of an array (raid4)", 0, b"SKLRAID1"),
     ("a member of an array (raid4)", 4_096, b"SKLRAID1"),
     ("the log of an array (raid4)", 0, b"SKLRAIDJ"),
+    ("a member of a mirror", 0, b"SKLMIRR1"),
+    ("a member of a mirror", 4_096, b"SKLMIRR1"),
+    ("a member of a mirror", 8_192, b"SKLMIRR1"),
+    ("a member of a mirror", 12_288, b"SKLMIRR1"),
     ("the flash of a proximal volume", 0, b"SKLPROX1"),
     ("the disk of a proximal volume", 0, b"SKLPROXD"),
     ("the fast device of a hybrid drive", 0, b"SKLHYBR1"),
@@ -63,6 +67,13 @@ pub async fn found(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoE
         read.push(device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?.to_vec());
     }
     Ok(known(&read[0], &read[1]))
+}
+
+/// Whether a device holds nothing, or what a creation left that was cut short.
+pub async fn is_left(device: &dyn BlockDevice) -> Result<bool, IoError> {
+    let first = Extent::of_pages(0, 1);
+    let page = device.read(first, Buffer::zeroed(first.bytes()), Hints::default()).await?;
+    Ok(page.look(durable::is_unfinished) || found(device).await?.is_none())
 }
 
 /// A device that is to be initialised.

@@ -1,6 +1,7 @@
 //! Layers: block devices made of block devices, one folder each.
 
 pub mod alis;
+mod arrays;
 mod baseline;
 mod below;
 pub mod borg;
@@ -21,6 +22,7 @@ mod list;
 pub mod lld;
 pub mod lru;
 pub mod mapper;
+pub mod mirror;
 pub mod organpipe;
 mod overlay;
 pub mod pattern;
@@ -46,6 +48,7 @@ pub use hybrid::Hybrid;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;
+pub use mirror::Mirror;
 pub use overlay::Overlay;
 pub use proximal::Proximal;
 pub use raid4::Raid;

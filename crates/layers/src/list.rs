@@ -20,6 +20,7 @@ use crate::launch;
 use crate::lld::{self, Lld};
 use crate::lru;
 use crate::mapper::{self, Mapper};
+use crate::mirror;
 use crate::organpipe;
 use crate::proximal;
 use crate::raid4::{self, Raid};
@@ -34,7 +35,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 20] = [
+pub static LAYERS: [Entry; 21] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -209,6 +210,7 @@ pub static LAYERS: [Entry; 20] = [
             })
         })
     },
+    mirror::ENTRY,
     organpipe::ENTRY,
     Entry {
         transparent: true,

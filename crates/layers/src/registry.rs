@@ -58,6 +58,10 @@ pub struct Entry {
     pub holds_newer: bool,
     /// Key of the device with which it can be started after a crash although any one of the others is missing.
     pub survives_with: Option<&'static str>,
+    /// Keys of devices of which any one may be missing at a start, also after a crash, if the key lists several.
+    pub spares: &'static [&'static str],
+    /// Key of devices of which it should have several, and the warning if it has one.
+    pub alone: Option<(&'static str, &'static str)>,
     /// Checks its options.
     pub check: Check,
     /// All options that have a default value, with that value.
@@ -161,6 +165,8 @@ impl Entry {
             sealed: false,
             holds_newer: false,
             survives_with: None,
+            spares: &[],
+            alone: None,
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],

@@ -29,6 +29,11 @@ const ONE_IN: u64 = 4;
 pub fn spare(description: &Description, stopped: bool) -> Vec<u32> {
     let mut spare = BTreeSet::new();
     for layer in description.layers.values() {
+        for key in layer.entry.spares.iter().filter(|_| !stopped) {
+            let names = if *key == "over" { Some(&layer.over) } else { layer.devices.get(*key) };
+            let several = names.into_iter().filter(|names| names.len() > 1).flatten();
+            spare.extend(several.flat_map(|name| description.leaves(name)));
+        }
         let Some(key) = layer.entry.survives_with else { continue };
         if layer.devices.contains_key(key) == stopped {
             continue;

@@ -10,6 +10,7 @@
 
 mod clones;
 mod commit;
+mod flash;
 mod format;
 mod map;
 mod opening;
@@ -34,6 +35,7 @@ use seekless_core::{
 };
 
 pub use clones::NOW;
+use flash::Flash;
 pub use options::{CANARIES, EDGES, Options, SNAPSHOT_EDGES};
 use placed::Placed;
 use versions::Versions;
@@ -43,12 +45,21 @@ use crate::contents::{self, New};
 use crate::registry::{self, Built, Entry};
 
 /// Commands of the layer.
-pub const COMMANDS: &[&str] = &["destage"];
+pub const COMMANDS: &[&str] = &["destage", "rebuild"];
+
+/// Key of its flash devices.
+const KEY: &str = "flash";
 
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
-    devices: &["flash"],
+    devices: &[KEY],
+    spares: &[KEY],
+    alone: Some((
+        KEY,
+        "the flash device is the only home of what is staged, and of the map: without it the volume is lost; with two, as \
+         in flash = [\"f0\", \"f1\"], either may fail",
+    )),
     commands: COMMANDS,
     edges: EDGES,
     edges_of_snapshots: SNAPSHOT_EDGES,
@@ -57,7 +68,8 @@ pub const ENTRY: Entry = Entry {
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options("proximal", table, Options::check)?;
-            Proximal::create(below.one()?, below.device("flash")?, &options, replace).await
+            let flash = Flash::create(&below, replace).await?;
+            Proximal::create(below.one()?, flash, &options, replace).await
         })
     }),
     check: |table| registry::parse_options(table, Options::check).map(drop),
@@ -72,9 +84,9 @@ pub const ENTRY: Entry = Entry {
         |below, table| {
             Box::pin(async move {
                 let options = registry::options("proximal", table, Options::check)?;
-                let (over, flash) = (below.one()?, below.device("flash")?);
+                let (over, flash) = (below.one()?, Flash::open(&below).await?);
                 let (create, timing_only) = (below.create, below.timing_only);
-                Ok(Built::new(Proximal::open(over, flash, &options, create, timing_only).await?))
+                Ok(Built::new(Proximal::open_on(over, flash, &options, create, timing_only).await?))
             })
         },
     )
@@ -83,14 +95,14 @@ pub const ENTRY: Entry = Entry {
 /// A volume of proximal I/O.
 pub struct Proximal {
     versions: Rc<Versions>,
+    flash: Flash,
 }
 
 impl Proximal {
-    /// Opens the volume on `data` with its `flash`. With `create`, flash of zeroes gets a new volume; otherwise it is
-    /// refused. With `timing_only`, data is hollow.
+    /// As [`Proximal::open_on`], with one flash device.
     ///
     /// # Errors
-    /// Devices that are too small or do not belong together, damaged metadata, and the devices' errors.
+    /// As there.
     pub async fn open(
         data: Rc<dyn BlockDevice>,
         flash: Rc<dyn BlockDevice>,
@@ -98,6 +110,22 @@ impl Proximal {
         create: bool,
         timing_only: bool,
     ) -> Result<Rc<Proximal>, IoError> {
+        Proximal::open_on(data, Flash::of(flash), options, create, timing_only).await
+    }
+
+    /// Opens the volume on `data` with its `flash`. With `create`, flash of zeroes gets a new volume; otherwise it is
+    /// refused. With `timing_only`, data is hollow.
+    ///
+    /// # Errors
+    /// Devices that are too small or do not belong together, damaged metadata, and the devices' errors.
+    async fn open_on(
+        data: Rc<dyn BlockDevice>,
+        below: Flash,
+        options: &Options,
+        create: bool,
+        timing_only: bool,
+    ) -> Result<Rc<Proximal>, IoError> {
+        let flash = below.device.clone();
         let opened = opening::open(&data, &flash, options, create, timing_only).await?;
         let page = opened.page.clone();
         let start = page.shape.staging() * PAGE_SECTORS;
@@ -123,7 +151,8 @@ impl Proximal {
         } else {
             Borg::open(placed.clone(), staging, options.staging(), false).await?
         };
-        Ok(Rc::new(Proximal { versions: Versions::open(placed, staging, options.canary()).await? }))
+        let versions = Versions::open(placed, staging, options.canary()).await?;
+        Ok(Rc::new(Proximal { versions, flash: below }))
     }
 
     /// Creates a volume, and stops it. Existing contents of either device are refused, unless `replace`: then they are
@@ -131,17 +160,17 @@ impl Proximal {
     ///
     /// # Errors
     /// `Invalid` for contents that are refused and devices that do not suit, and the devices' errors.
-    pub async fn create(
+    async fn create(
         data: Rc<dyn BlockDevice>,
-        flash: Rc<dyn BlockDevice>,
+        flash: Flash,
         options: &Options,
         replace: bool,
     ) -> Result<Option<u128>, IoError> {
         let nothing = Extent::new(0, 0);
         let new = |key, device, leaves| New { key, device, metadata: nothing, leaves };
         let disk = new("over", &*data, Some("the disk of a proximal volume"));
-        contents::claim(&[new("flash", &*flash, None), disk], false, replace).await?;
-        let volume = Proximal::open(data, flash, options, true, false).await?;
+        contents::claim(&[new(KEY, &*flash.device, None), disk], false, replace).await?;
+        let volume = Proximal::open_on(data, flash, options, true, false).await?;
         Layer::stop(&*volume).await?;
         Ok(volume.identity())
     }
@@ -176,7 +205,10 @@ impl Layer for Proximal {
             ("data_writes", counts.data_writes),
             ("map_pages_written", counts.map_pages_written),
         ];
-        staged.chain(placed).collect()
+        let mirror = self.flash.mirror.iter().flat_map(|mirror| mirror.counters());
+        // Those of its own requests would look like requests of clients.
+        let of_mirror = mirror.filter(|(name, _)| !["reads", "writes"].contains(name));
+        staged.chain(placed).chain(of_mirror).collect()
     }
 
     /// Identity of the volume, on both devices.
@@ -187,19 +219,44 @@ impl Layer for Proximal {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.versions.staging.stop().await?;
-            self.versions.placed.stop().await
+            self.versions.placed.stop().await?;
+            self.flash.stop().await
         })
     }
 
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
             "destage" => self.write_back(how.account),
+            "rebuild" => match &self.flash.mirror {
+                Some(mirror) => mirror.command("rebuild", how),
+                // Nothing is out of service.
+                None => io(ready(Ok(()))),
+            },
             _ => io(ready(Err(unknown_command("proximal", name, COMMANDS)))),
         }
     }
 
     fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
         io(self.versions.destage(account))
+    }
+
+    /// A member of mirrored flash can be replaced.
+    fn replace_device<'a>(
+        &'a self,
+        (key, number): (&'a str, usize),
+        with: Rc<dyn BlockDevice>,
+        overwrites: bool,
+        commit: IoFuture<'a, ()>,
+    ) -> IoFuture<'a, ()> {
+        match &self.flash.mirror {
+            Some(mirror) if key == KEY => mirror.replace_device(("over", number), with, overwrites, commit),
+            _ => {
+                let why = format!(
+                    "it needs what {key} holds, expected a member of mirrored flash: flash = [\"f0\", \"f1\"]"
+                );
+                io(ready(Err(IoError::new(ErrorKind::Unsupported, "proximal", None, why))))
+            }
+        }
     }
 
     fn snapshots(&self) -> Option<Vec<SnapshotSpace>> {

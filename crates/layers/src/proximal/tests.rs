@@ -11,6 +11,7 @@ use crate::under_test::{values, with_error, write};
 
 mod clones;
 mod crashes;
+mod mirrored;
 mod snapshots;
 
 /// Pages of the data device: eight ranges of 64 blocks.
@@ -220,8 +221,9 @@ fn large_writes_leave_free_blocks_for_updates_near_them() {
 fn contents_are_refused_or_replaced_by_a_new_volume() {
     in_a_world(async {
         let both = devices();
-        let create =
-            async |replace| Proximal::create(both.0.clone(), both.1.clone(), &options(), replace).await;
+        let create = async |replace| {
+            Proximal::create(both.0.clone(), Flash::of(both.1.clone()), &options(), replace).await
+        };
         let first = create(false).await.unwrap();
         let volume = open(&both).await.unwrap();
         assert_eq!(volume.identity(), first);

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge, first_number};
-use seekless_core::{BlockDevice, ErrorKind, Extent, Hints, IoError, Zeroes};
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
 use super::Raid;
 use super::geometry::Layout;
@@ -21,6 +21,7 @@ use super::members::Members;
 use super::options::{LOG, NAME, Options, PARITY};
 use super::resync::Unsettled;
 use super::superblock::{self, Probed, State, Superblock};
+use crate::arrays;
 use crate::contents::{self, New};
 use crate::registry::{Below, Sizes};
 
@@ -232,7 +233,7 @@ impl Raid {
         });
         contents::claim(&new.collect::<Vec<_>>(), unfinished, replace).await?;
         for (.., device) in all {
-            zero(&**device).await?;
+            arrays::zero(&**device).await?;
         }
         let raid = Raid::open(&Below { create: true, ..below }, options).await?;
         seekless_core::Layer::stop(&*raid).await
@@ -249,19 +250,4 @@ async fn is_unfinished(members: &[Rc<dyn BlockDevice>]) -> bool {
     });
     let states: Vec<bool> = states.flatten().collect();
     !states.is_empty() && states.into_iter().all(|is_forming| is_forming)
-}
-
-/// Zeroes a device, except where it says that it is zero.
-async fn zero(device: &dyn BlockDevice) -> Result<(), IoError> {
-    let geometry = device.geometry();
-    for part in Extent::new(0, geometry.sectors).split(geometry.largest_sectors) {
-        for known in device.extents(part).await? {
-            use seekless_core::device::Content;
-            if !matches!(known.content, Content::Hole | Content::Zero) {
-                let zeroes = Zeroes { may_unmap: true, only_if_fast: false };
-                device.write_zeroes(known.extent, Hints::default(), zeroes).await?;
-            }
-        }
-    }
-    device.flush(Hints::default()).await
 }

@@ -6,8 +6,8 @@
 //! journal, so none from before is replayed over it. Fault model: a member that fails again is
 //! out of service, with all of its groups.
 
-use seekless_core::runtime::{self, edge};
-use seekless_core::{Class, ErrorKind, Extent, Hints, IoError, Nanos, Ticket, mutant};
+use seekless_core::runtime::edge;
+use seekless_core::{ErrorKind, Extent, Hints, IoError, mutant};
 
 use super::Raid;
 use super::load::encoded;
@@ -15,11 +15,10 @@ use super::members::Blocks;
 use super::options::NAME;
 use super::sums::Sums;
 use super::update::all_rows;
+use crate::arrays;
 
 /// Groups between two notes of how far it got.
 const NOTED: u64 = 256;
-/// How long requests wait for time that costs clients nothing.
-const FREE: Nanos = Nanos::from_millis(50);
 
 impl Raid {
     /// Rebuilds the member out of service; nothing to do if there is none.
@@ -48,14 +47,7 @@ impl Raid {
     }
 
     async fn rebuild_group(&self, member: usize, group: u64, how: &Hints) -> Result<(), IoError> {
-        let ticket = Ticket::new();
-        let promoted = ticket.clone();
-        let _waits = runtime::spawn(async move {
-            runtime::sleep(FREE).await;
-            promoted.promote(Class::Background);
-        });
-        let how =
-            Hints { class: Class::Free, ticket: Some(ticket), fua: false, verify: false, ..how.clone() };
+        let (how, _waits) = arrays::patient(how);
         let turn = self.groups.exclusive(Extent::new(group, 1), &how).await;
         self.settle_held(group, &how).await?;
         let solved = self.heal(group, &all_rows(self), &how).await?;

@@ -8,14 +8,14 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, IoFuture, Lba, Mode};
+use seekless_core::{BlockDevice, Class, ErrorKind, Extent, Hints, IoError, IoFuture, Lba, Mode};
 
 use super::Raid;
 use super::options::{LOG, NAME, PARITY};
-use crate::contents;
+use crate::arrays;
 
 fn refused(found: &str, expected: &str) -> IoError {
-    IoError::new(ErrorKind::Invalid, NAME, None, format!("found {found}, expected {expected}"))
+    arrays::refused(NAME, found, expected)
 }
 
 impl Raid {
@@ -62,11 +62,8 @@ impl Raid {
             let expected = format!("{}, as the member has; a slice makes a larger one equal", old.sectors);
             return Err(refused(&found, &expected));
         }
-        if new.logical_sectors > self.geometry().logical_sectors {
-            let found = format!("a device with blocks of {} sectors", new.logical_sectors);
-            return Err(refused(&found, "smaller ones, as the array has"));
-        }
-        make_blank(&*with, overwrites).await?;
+        arrays::check_blocks(NAME, &new, &self.geometry())?;
+        arrays::make_blank(NAME, &*with, overwrites).await?;
         let gone = IoError::new(ErrorKind::Gone, NAME, None, "it is being replaced");
         self.members.check()?;
         self.members.fail(member, &gone).await?;
@@ -81,16 +78,4 @@ impl Raid {
         edge("a member is replaced");
         Ok(())
     }
-}
-
-/// Makes a new member blank at both ends; the array's superblocks are in the first.
-async fn make_blank(device: &dyn BlockDevice, overwrites: bool) -> Result<(), IoError> {
-    if let Some(found) = contents::found(device).await?.filter(|_| !overwrites) {
-        return Err(refused(found, "zeroes: --replace discards the present contents"));
-    }
-    let how = Hints::default();
-    for at in contents::ends(device) {
-        device.write(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-    }
-    device.flush(how).await
 }

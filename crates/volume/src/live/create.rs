@@ -68,6 +68,13 @@ async fn create_all(
         let sectors: u64 = own.map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
         pairs.set(name, identity, false, Environment::Live(program));
+        let alone = layer
+            .entry
+            .alone
+            .filter(|(key, _)| layer.devices.get(*key).is_some_and(|devices| devices.len() == 1));
+        if let Some((key, warning)) = alone {
+            (program.print)(Level::Warning, &format!("warning: layer.{name}: {key}: {warning}"));
+        }
         (program.print)(
             Level::Info,
             &format!("layer.{name}: initialised, empty, on {}", Size(sectors * SECTOR_BYTES)),
