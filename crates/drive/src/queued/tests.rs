@@ -293,7 +293,7 @@ fn flushes_are_answered_by_one_and_zeroes_keep_their_flags() {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct Ticketed {
     after_ms: u64,
     start: u64,
     class: Class,
@@ -302,11 +302,11 @@ struct Asked {
     ticket: Option<(u64, bool)>,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn ticketed() -> impl Strategy<Value = Ticketed> {
     let class = prop::sample::select(Class::ALL.to_vec());
     let ticket = prop::option::of((0..60_u64, any::<bool>()));
     (0..300_u64, 0..64_u64, class, any::<bool>(), ticket).prop_map(
-        |(after_ms, page, class, write, ticket)| Asked { after_ms, start: 8 * page, class, write, ticket },
+        |(after_ms, page, class, write, ticket)| Ticketed { after_ms, start: 8 * page, class, write, ticket },
     )
 }
 
@@ -317,7 +317,7 @@ proptest! {
     /// and the same requests go in the same order.
     #[test]
     fn all_requests_are_answered_and_the_depth_is_kept(
-        requests in prop::collection::vec(asked(), 1..80),
+        requests in prop::collection::vec(ticketed(), 1..80),
         depth in 1..6_u32,
         anticipation in 0..20_u64,
         most in 1..3_u32,
@@ -331,7 +331,7 @@ proptest! {
             for request in requests.clone() {
                 let queued = queued.clone();
                 tasks.push(spawn(async move {
-                    let Asked { after_ms, start, class, write, ticket } = request;
+                    let Ticketed { after_ms, start, class, write, ticket } = request;
                     sleep(Nanos::from_millis(after_ms)).await;
                     let mut how = hints(class);
                     if let Some((later, aborts)) = ticket {
