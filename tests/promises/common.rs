@@ -20,7 +20,7 @@ pub const COMMANDS: u64 = 40;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 18] = [
+pub const VOLUMES: [&str; 19] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -38,6 +38,7 @@ pub const VOLUMES: [&str; 18] = [
     "proximal-snapshots",
     "raid4",
     "raid5",
+    "spindown",
     "stack",
 ];
 

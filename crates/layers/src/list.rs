@@ -26,6 +26,7 @@ use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
 use crate::scrub::{self, Scrub};
 use crate::smq;
+use crate::spindown;
 use crate::split::{self, Split};
 
 /// A layer that is built immediately.
@@ -34,7 +35,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 20] = [
+pub static LAYERS: [Entry; 21] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -273,6 +274,7 @@ pub static LAYERS: [Entry; 20] = [
         })
     },
     smq::ENTRY,
+    spindown::ENTRY,
     Entry {
         transparent: true,
         grows: true,
