@@ -12,7 +12,7 @@ use crate::units::{Bytes, time, time_in_ns};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Time without use of the disk after which what is dirty is destaged, and the disk is left alone.
+    /// Time without use of the disk after which dirty pages are destaged, and it is left alone.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub idle: Nanos,
     /// The cache is destaged when less than this share of it is free, 0 to 1.
