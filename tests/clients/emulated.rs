@@ -74,6 +74,10 @@ fn what_cannot_be_emulated_is_refused() {
     for (keys, words) in [
         ("ram = \"1MiB\"\nemulate = \"wd2500aak\"", ["component.disk.emulate", "'wd2500aak'"]),
         ("ram = \"1MiB\"\nscheduler = \"sptf\"", ["component.disk", "emulate = "]),
+        ("ram = \"1MiB\"\ndepth = 4\nscheduler = \"sptf\"", ["component.disk.scheduler", "c-look"]),
+        ("ram = \"1MiB\"\ndepth = 0", ["component.disk.depth", "1 to 65536"]),
+        ("ram = \"1MiB\"\ndepth = 4\nfreeblock = \"paper\"", ["component.disk", "no key of freeblock"]),
+        ("ram = \"1MiB\"\ndepth = 4\nanticipation = \"2\"", ["component.disk.anticipation", "2ms"]),
         ("ram = \"1MiB\"\nemulate = \"wd2500aaks\"\ndepth = 99", ["component.disk.depth", "1 to 32"]),
         ("file = \"large.img\"\nemulate = \"wd2500aaks\"", ["component.disk.emulate", "at least as large"]),
     ] {

@@ -24,6 +24,7 @@ mod misbehaving;
 mod mounted;
 mod origin;
 mod places;
+mod queued;
 mod raw;
 mod remote;
 mod replayed;

@@ -32,7 +32,7 @@ fn printed(folder: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn status(folder: &Path) -> serde_json::Value {
+pub fn status(folder: &Path) -> serde_json::Value {
     crate::schemas::parsed(&printed(folder, &["volume", "status", "volume.toml", "--json"]))
 }
 

@@ -34,6 +34,7 @@ found! {
         torn_metadata_accepted a_block_of_a_snapshot_is_reused a_commit_counts_too_early
         a_staged_page_of_a_snapshot_is_that_of_the_volume part_of_a_commit_counts a_block_below_a_clone_is_reused;
     raid4: hole_in_parity stale_checksum missing_flush_of_the_journal unflushed_opening;
+    spindown: a_flush_of_the_disk_is_spared;
 }
 
 #[test]

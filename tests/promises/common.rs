@@ -20,7 +20,7 @@ pub const COMMANDS: u64 = 40;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 21] = [
+pub const VOLUMES: [&str; 22] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -41,6 +41,7 @@ pub const VOLUMES: [&str; 21] = [
     "proximal-snapshots",
     "raid4",
     "raid5",
+    "spindown",
     "stack",
 ];
 

@@ -257,6 +257,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
+                yielding: None,
                 freeblock: self.freeblock(layer),
             },
             pace: play.pace,

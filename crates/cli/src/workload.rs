@@ -127,6 +127,9 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
         table.row(["energy".to_owned(), format!("{} J", number(joules, 1))]);
         table.row(["on average".to_owned(), format!("{} W", number(watts, 2))]);
     }
+    if outcome.drive_wakes > 0 {
+        table.row(["woken".to_owned(), count(outcome.drive_wakes)]);
+    }
     if outcome.reconfigurations > 0 {
         table.row(["reconfigurations".to_owned(), count(outcome.reconfigurations)]);
     }

@@ -12,6 +12,7 @@ pub mod freeblock;
 pub mod import;
 pub mod power;
 pub mod queue;
+pub mod queued;
 pub mod scheduler;
 pub mod shingled;
 mod simulated;
@@ -21,6 +22,7 @@ pub mod work;
 
 pub use component::{Component, Disk, FlashDrive, Simulated};
 pub use queue::QueueOptions;
+pub use queued::QueuedDevice;
 pub use scheduler::Policy;
 pub use simulated::{Template, simulated};
 pub use spec::{FlashSpec, Model, Spec, SpecError};

@@ -15,6 +15,8 @@ pub struct Meter {
     /// When it becomes idle.
     busy_until: Nanos,
     femtojoules: u128,
+    /// Commands that woke it from a power state.
+    wakes: u64,
 }
 
 /// The figures of a description, in microwatts and nanoseconds.
@@ -87,6 +89,7 @@ impl Meter {
             self.busy_until = now;
             return Nanos::ZERO;
         };
+        self.wakes += 1;
         self.femtojoules += energy_of(state.recover_watts, state.recover);
         self.busy_until = now + state.recover;
         state.recover
@@ -99,6 +102,11 @@ impl Meter {
         self.femtojoules += energy_of(table.active.saturating_sub(table.idle), active_time.active);
         self.femtojoules += energy_of(table.idle, until.since(self.busy_until));
         self.busy_until = self.busy_until.max(until);
+    }
+
+    /// Commands so far that woke the drive from a power state, such as standby.
+    pub fn wakes(&self) -> u64 {
+        self.wakes
     }
 
     /// Energy used until `now`, in joules; `None` if power is not known.
@@ -141,6 +149,7 @@ mod tests {
         // To standby.
         assert_eq!(meter.wake(seconds(122)), seconds(8));
         assert_eq!(meter.joules(seconds(130)), Some(109.0 + 50.0 + 150.0 + 20.0 + 160.0));
+        assert_eq!(meter.wakes(), 2);
         assert_eq!(Meter::new(None).joules(seconds(9)), None);
     }
 }

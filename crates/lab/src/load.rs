@@ -75,6 +75,8 @@ pub struct LoadOutcome {
     pub idle_s: f64,
     /// Energy of all drives to the last answer, in joules; `None` if the description of one lacks it.
     pub energy_j: Option<f64>,
+    /// Commands that woke a drive from a power state: one that had spun down, if it has such a state.
+    pub drive_wakes: u64,
     /// Media accesses that moved an arm.
     pub seeks: u64,
     /// Share of pages served from the BOPT, in per cent; 0 without BORG.
@@ -150,10 +152,11 @@ pub fn run_workload(
         drop(movers);
         let traffic = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
         let traffic = traffic.unwrap_or_default();
-        Ok((observed, volume.all(), traffic, done.get(), volume.joules(), volume.arms(), volume.counted()))
+        let power = (volume.joules(), volume.wakes());
+        Ok((observed, volume.all(), traffic, done.get(), power, volume.arms(), volume.counted()))
     })?;
-    let (observed, work, traffic, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) =
-        result?;
+    let (observed, work, traffic, done, (energy_j, drive_wakes), arms, layers) = result?;
+    let (reconfigurations, reconfigurations_failed) = done;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
@@ -162,6 +165,7 @@ pub fn run_workload(
         reconfigurations_failed,
         layers,
         energy_j,
+        drive_wakes,
         idle_s: (observed.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..outcome_of(&observed, &work)

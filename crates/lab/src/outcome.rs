@@ -239,6 +239,10 @@ pub struct Variant {
     pub elapsed_s: f64,
     /// Time in which the drive was not busy, in seconds.
     pub idle_s: f64,
+    /// Energy of all drives, the final write-back included, in joules; `None` if the description of one lacks it.
+    pub energy_j: Option<f64>,
+    /// Commands that woke a drive from a power state: one that had spun down, if it has such a state.
+    pub drive_wakes: u64,
     /// Response times of successful requests, in milliseconds.
     pub response_ms: Responses,
     /// Requests that failed.

@@ -45,6 +45,10 @@ pub struct Played {
     pub replayed: Replayed<PhasedAnswers>,
     /// Arms of all drives, at least one.
     pub arms: usize,
+    /// Energy of all drives, the final write-back included, in joules; `None` if the description of one lacks it.
+    pub energy_j: Option<f64>,
+    /// Commands that woke a drive from a power state.
+    pub wakes: u64,
     /// Costs of all layers together; the longest wait is that of one.
     pub cost: Cost,
     /// Counters of each layer.
@@ -148,6 +152,8 @@ impl Played {
             work: accounts().map(|account| tree.account(account)).collect(),
             traffic,
             arms: tree.arms().max(1),
+            energy_j: tree.joules(),
+            wakes: tree.wakes(),
             cost,
             layers: tree.counted(),
             event_hash: 0,

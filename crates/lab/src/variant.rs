@@ -49,6 +49,8 @@ impl Shown<'_> {
             merge_ratio: all.work.requests as f64 / (all.work.commands as f64).max(1.0),
             elapsed_s: end.seconds(),
             idle_s: (end.seconds() - played.occupied_until_the_end().seconds() / played.arms as f64).max(0.0),
+            energy_j: played.energy_j,
+            drive_wakes: played.wakes,
             response_ms: answers.responses(),
             failed: answers.failed,
             map_bytes: played.cost.map_bytes,

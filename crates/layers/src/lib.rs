@@ -34,6 +34,7 @@ pub mod replay;
 pub mod schedule;
 pub mod scrub;
 pub mod smq;
+pub mod spindown;
 pub mod split;
 pub mod tools;
 pub mod topmost;

@@ -27,6 +27,7 @@ use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
 use crate::scrub::{self, Scrub};
 use crate::smq;
+use crate::spindown;
 use crate::split::{self, Split};
 
 /// A layer that is built immediately.
@@ -275,6 +276,7 @@ pub static LAYERS: [Entry; 21] = [
         })
     },
     smq::ENTRY,
+    spindown::ENTRY,
     Entry {
         transparent: true,
         grows: true,

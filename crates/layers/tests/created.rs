@@ -15,7 +15,7 @@ const SECTORS: u64 = 1 << 13;
 /// Options with which a layer fits on such devices.
 fn options(name: &str) -> toml::Table {
     let text = match name {
-        "alis" | "borg" | "dcd" | "lru" | "organpipe" | "smq" => "segment = '64KiB'",
+        "alis" | "borg" | "dcd" | "lru" | "organpipe" | "smq" | "spindown" => "segment = '64KiB'",
         "lld" => "segment = '32KiB'",
         "raid4" => "unit = '16KiB'",
         _ => "",
@@ -88,7 +88,7 @@ async fn is_cut_short(entry: &Entry, target: usize, nth: u64, keep: Keep) -> boo
 }
 
 /// Baselines that are created as BORG is, with its code.
-const AS_BORG: [&str; 5] = ["alis", "dcd", "lru", "organpipe", "smq"];
+const AS_BORG: [&str; 6] = ["alis", "dcd", "lru", "organpipe", "smq", "spindown"];
 
 #[test]
 fn power_may_fail_at_any_request_of_a_creation() {

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use seekless_core::{SECTOR_BYTES, Size};
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
+use seekless_drive::queue::Yielding;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::Refused;
 use serde::Deserialize;
@@ -40,8 +41,10 @@ pub struct Keys {
     pub merge: Option<bool>,
     /// The background's share, in per cent.
     pub background_share: Option<u8>,
-    /// Commands in the drive at once.
+    /// Commands in the drive at once. Where no drive is simulated: those in the device, and there is a queue in front.
     pub depth: Option<u32>,
+    /// How long requests of background work wait for the next foreground request.
+    pub anticipation: Option<String>,
     /// Whether the drive's write cache is on.
     pub write_cache: Option<bool>,
     /// Freeblock mode.
@@ -100,18 +103,39 @@ impl Keys {
     /// The drive that the data is as slow as, if there is one.
     ///
     /// # Errors
-    /// Keys of a drive's queue without a drive, or the error in them.
+    /// Keys of a drive's queue without a drive or queue, or the error in them.
     pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
         match &self.emulate {
             Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
-            None if self.has_queue() && self.model.is_none() => Err(VolumeError {
-                place: format!("{file}: component.{name}"),
-                found: "keys of a drive's queue without a drive".to_owned(),
-                expected: "emulate = \"...\" or model = \"...\" with scheduler, merge, depth and the like"
-                    .to_owned(),
-            }),
+            None if self.model.is_none() && (self.has_drive() || (self.has_queue() && self.depth.is_none())) => {
+                Err(VolumeError {
+                    place: format!("{file}: component.{name}"),
+                    found: "keys of a drive's queue without a drive".to_owned(),
+                    expected: "emulate = \"...\" or model = \"...\" with scheduler, merge, depth and the like; or \
+                               depth, and no key of freeblock or a write cache, for a queue in front of the device"
+                        .to_owned(),
+                })
+            }
             None => Ok(None),
         }
+    }
+
+    /// The queue in front of a device that is not simulated, if there is one.
+    ///
+    /// # Errors
+    /// An error in its keys.
+    pub fn queue_in_front(&self, file: &str, name: &str) -> Result<Option<QueueOptions>, VolumeError> {
+        let Some(depth) = self.depth.filter(|_| self.emulate.is_none()) else { return Ok(None) };
+        let invalid = invalid_in(file, name);
+        if !(1..=MOST_IN_DEVICE).contains(&depth) {
+            return Err(invalid("depth", depth.to_string(), &format!("1 to {MOST_IN_DEVICE}")));
+        }
+        let queue = self.queue(&invalid)?;
+        if queue.policy.scheduler().by_position() {
+            let expected = "fcfs, look, c-look or sstf: where the head of a real device is, is not known";
+            return Err(invalid("scheduler", format!("'{}'", queue.policy), expected));
+        }
+        Ok(Some(queue))
     }
 
     /// The drive model that layers above use for the component, if a key names one.
@@ -129,7 +153,12 @@ impl Keys {
             || self.merge.is_some()
             || self.background_share.is_some()
             || self.depth.is_some()
-            || self.write_cache.is_some()
+            || self.anticipation.is_some()
+    }
+
+    /// Whether there are keys of a drive besides those of its queue.
+    fn has_drive(&self) -> bool {
+        self.write_cache.is_some()
             || self.freeblock.is_some()
             || self.guard.is_some()
             || self.idle_delay_limit.is_some()
@@ -138,15 +167,23 @@ impl Keys {
     /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for
     /// messages.
     fn drive(&self, file: &str, name: &str, named: &str, key: &str) -> Result<Component, VolumeError> {
-        let invalid = |key: &str, found: String, expected: &str| VolumeError {
-            place: format!("{file}: component.{name}.{key}"),
-            found,
-            expected: expected.to_owned(),
-        };
+        let invalid = invalid_in(file, name);
         let beside = Path::new(file).parent().map(|folder| folder.join(named)).filter(|path| path.is_file());
         let drive = beside.map_or_else(|| named.to_owned(), |path| path.display().to_string());
         let mut drive =
             Model::find(&drive).map_err(|error| invalid(key, format!("'{named}' ({error})"), "a drive"))?;
+        let queue = self.queue(&invalid)?;
+        if let Some(on) = self.write_cache {
+            drive.set_write_cache(on);
+        }
+        Ok(Component::new(drive, queue))
+    }
+
+    /// The keys of the queue in front of a device.
+    fn queue(
+        &self,
+        invalid: &dyn Fn(&str, String, &str) -> VolumeError,
+    ) -> Result<QueueOptions, VolumeError> {
         let defaults = QueueOptions::default();
         let policy = self.scheduler.as_ref().map(|text| {
             text.parse::<Policy>().map_err(|_| invalid("scheduler", format!("'{text}'"), Policy::NAMES))
@@ -159,19 +196,48 @@ impl Keys {
         if !(1..=99).contains(&background_share_pct) {
             return Err(invalid("background_share", background_share_pct.to_string(), "1 to 99"));
         }
-        let freeblock = free_options(self, &invalid)?;
-        let queue = QueueOptions {
+        let anticipation = self.anticipation.as_ref().map(|text| {
+            let expected = "a time with its unit, such as 2ms";
+            duration(text).map_err(|_| invalid("anticipation", format!("'{text}'"), expected))
+        });
+        let anticipation = anticipation.transpose()?;
+        Ok(QueueOptions {
             policy: policy.transpose()?.unwrap_or(defaults.policy),
             merge: self.merge.unwrap_or(defaults.merge),
             background_share_pct,
             starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
             depth: self.depth,
-            freeblock,
-        };
-        if let Some(on) = self.write_cache {
-            drive.set_write_cache(on);
-        }
-        Ok(Component::new(drive, queue))
+            yielding: anticipation.map(|time| yielding(time, self.depth)),
+            freeblock: free_options(self, invalid)?,
+        })
+    }
+}
+
+/// Most commands in a device that is not simulated.
+const MOST_IN_DEVICE: u32 = 65_536;
+
+/// How long background work waits for the next foreground request of a disk, by default: several times as long as a
+/// client on the same machine needs between two requests, and a fraction of a disk's service time.
+const ANTICIPATION: Nanos = Nanos::from_millis(2);
+
+/// How background requests yield in front of a device, if its keys do not say so; `rotational`: it is a disk.
+pub fn yielding_by_default(rotational: bool, depth: Option<u32>) -> Yielding {
+    yielding(if rotational { ANTICIPATION } else { Nanos::ZERO }, depth)
+}
+
+/// Background requests wait this long for the foreground. There is one of them at a time, for which a foreground request
+/// then waits; where the foreground is not waited for, an eighth of the depth.
+fn yielding(anticipation: Nanos, depth: Option<u32>) -> Yielding {
+    let most = if anticipation > Nanos::ZERO { 1 } else { (depth.unwrap_or(1) / 8).max(1) };
+    Yielding { anticipation, most }
+}
+
+/// Makes errors of a component's keys.
+fn invalid_in(file: &str, name: &str) -> impl Fn(&str, String, &str) -> VolumeError {
+    move |key, found, expected| VolumeError {
+        place: format!("{file}: component.{name}.{key}"),
+        found,
+        expected: expected.to_owned(),
     }
 }
 

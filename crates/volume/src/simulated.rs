@@ -86,6 +86,11 @@ impl Volume {
         self.drives.values().map(|drive| drive.joules()).sum()
     }
 
+    /// Commands so far that woke a drive from a power state, such as standby.
+    pub fn wakes(&self) -> u64 {
+        self.drives.values().map(|drive| drive.wakes()).sum()
+    }
+
     fn sum(&self, of: impl Fn(&dyn Simulated) -> Work) -> Work {
         let mut sum = Work::default();
         self.drives.values().for_each(|drive| sum.add(&of(&**drive)));

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use seekless_core::Size;
-use seekless_volume::live::{Doing, IoStats, KindStats, Question, Status, control_path};
+use seekless_volume::live::{
+    Doing, IoStats, KindStats, Question, QueueStatus, QueuedStatus, Status, control_path,
+};
 
 use crate::output::{self, Form};
 use crate::table::Table;
@@ -171,6 +173,21 @@ fn times(table: &mut Table, name: &str, stats: &IoStats) {
     }
 }
 
+/// What waits and waited in the queue in front of a component.
+fn waits(table: &mut Table, name: &str, queue: &QueueStatus) {
+    let in_device = counted(u64::from(queue.in_device), "command");
+    table.row([format!("queue {name}"), format!("{in_device} in the device")]);
+    for (class, queued) in queue.classes.iter().filter(|(_, queued)| queued.issued + queued.waiting > 0) {
+        let QueuedStatus { waiting, issued, waited_ms, longest_ms } = queued;
+        let mean = waited_ms / (*issued).max(1) as f64;
+        let issued = counted(*issued, "request");
+        let line = format!(
+            "{issued}, waited {mean:.3} ms on average, at most {longest_ms:.3} ms; {waiting} waiting"
+        );
+        table.row([format!("queue {name} {class}"), line]);
+    }
+}
+
 /// Status as text.
 fn text(status: &Status) -> String {
     let mut table = Table::new(&["", ""]);
@@ -200,6 +217,7 @@ fn text(status: &Status) -> String {
     });
     for device in &status.devices {
         times(&mut table, &format!("device {}", device.name), &device.stats);
+        device.queue.iter().for_each(|queue| waits(&mut table, &device.name, queue));
     }
     for layer in &status.layers {
         table.row([format!("{} dirty", layer.name), bytes(layer.dirty_bytes)]);

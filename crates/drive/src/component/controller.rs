@@ -196,6 +196,9 @@ impl<M: DeviceModel + 'static> Controller<M> {
             });
             if !picked {
                 self.spare.borrow_mut().push(command);
+                if let Some(then) = self.queue.turn_after_yielding() {
+                    runtime::turn_at(then, self.clone());
+                }
                 return;
             }
             self.in_drive.set(self.in_drive.get() + 1);
@@ -300,8 +303,8 @@ impl<M: DeviceModel + 'static> Controller<M> {
             device_queue.borrow_mut().done();
         }
         self.queue.complete(&in_service.command, in_service.took, &mut |at, buffer| {
-            content.apply(in_service.command.op, at, buffer);
-            Ok(())
+            content.apply(in_service.command.op, at, &buffer);
+            Ok(buffer)
         });
         self.spare.borrow_mut().push(in_service.command);
     }

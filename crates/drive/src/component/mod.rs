@@ -53,6 +53,9 @@ pub trait Simulated: BlockDevice {
 
     /// Energy used so far, in joules; `None` if the description does not give power.
     fn joules(&self) -> Option<f64>;
+
+    /// Commands so far that woke it, or one of its arms, from a power state such as standby.
+    fn wakes(&self) -> u64;
 }
 
 /// A simulated drive.
@@ -134,6 +137,10 @@ impl<M: DeviceModel + 'static> Simulated for Component<M> {
 
     fn joules(&self) -> Option<f64> {
         self.arms.iter().map(|arm| arm.meter.borrow().joules(runtime::now())).sum()
+    }
+
+    fn wakes(&self) -> u64 {
+        self.arms.iter().map(|arm| arm.meter.borrow().wakes()).sum()
     }
 }
 

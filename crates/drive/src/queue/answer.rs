@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use seekless_core::{Buffer, Extent, Hints, IoError, Op};
+use seekless_core::{Buffer, Extent, Hints, IoError, Op, Zeroes};
 
 use super::Queue;
 use super::wait_queue::State;
@@ -18,7 +18,7 @@ pub struct Answer<'a> {
 
 /// State of an answer.
 pub(super) enum AnswerState {
-    Unsent(Op, Extent, Buffer, Hints),
+    Unsent(Op, Extent, Buffer, Hints, Zeroes),
     InLine(Slot),
     Taken,
 }
@@ -33,8 +33,8 @@ impl Future for Answer<'_> {
             AnswerState::Taken => return Poll::Pending,
             AnswerState::Unsent(..) => {
                 let unsent = std::mem::replace(&mut self.state, AnswerState::Taken);
-                if let AnswerState::Unsent(op, at, buffer, how) = unsent {
-                    let slot = queue.enter(op, at, buffer, how, context.waker().clone());
+                if let AnswerState::Unsent(op, at, buffer, how, zeroes) = unsent {
+                    let slot = queue.enter((op, at), buffer, how, zeroes, context.waker().clone());
                     self.state = AnswerState::InLine(slot);
                 }
                 return Poll::Pending;

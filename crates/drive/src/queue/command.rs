@@ -1,6 +1,6 @@
 //! A command: requests that go to the device as one.
 
-use seekless_core::{Class, Extent, Op};
+use seekless_core::{Buffer, Class, Extent, Hints, Op, Zeroes};
 
 use crate::scheduler::Slot;
 use crate::work::Sharer;
@@ -22,6 +22,8 @@ pub struct Command {
     pub waiting: usize,
     /// Whether one of its requests was queued while the last command was served.
     pub queued: bool,
+    /// Whether a background command does not yield to the foreground, by its share.
+    pub(super) on_share: bool,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -35,7 +37,21 @@ impl Default for Command {
             sharers: Vec::new(),
             waiting: 0,
             queued: false,
+            on_share: false,
             slots: Vec::new(),
         }
     }
+}
+
+/// A request of a command.
+#[derive(Debug)]
+pub struct Part {
+    /// Sectors.
+    pub at: Extent,
+    /// What a write writes, or where a read puts its data.
+    pub buffer: Buffer,
+    /// Attributes, with the class in force.
+    pub how: Hints,
+    /// How zeroes may be written.
+    pub zeroes: Zeroes,
 }

@@ -6,6 +6,9 @@
 //! one command, as in a kernel. The device and the options limit the commands in the device; a flush that the device
 //! cannot queue is issued alone.
 //!
+//! Where they [yield](Yielding), background and free requests also wait for the foreground requests in the device, and
+//! for a while after those.
+//!
 //! Where the freeblock scheduler ([`crate::freeblock`]) serves free requests, reads and writes of that class are not
 //! queued here, until a ticket promotes them.
 //!
@@ -14,7 +17,9 @@
 
 mod answer;
 mod command;
+mod counts;
 mod wait_queue;
+mod yielding;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -22,15 +27,18 @@ use std::task::Waker;
 
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent, Event};
-use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op};
+use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op, Zeroes};
 
 use crate::freeblock::{FreeOptions, Freeblock};
 use crate::scheduler::{Place, Places, Policy, Positioning, Slot, Waiter};
 use crate::work::Sharer;
+pub(crate) use wait_queue::MERGED_SECTORS;
 use wait_queue::{Entry, State, WaitQueue};
 
 pub use answer::Answer;
-pub use command::Command;
+pub use command::{Command, Part};
+pub use counts::QueueCounts;
+pub use yielding::Yielding;
 
 /// Options of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub struct QueueOptions {
     /// many as it serves at once, and the scheduler here sees the head's position, as if this queue were inside the
     /// device.
     pub depth: Option<u32>,
+    /// How background and free requests yield to the foreground in the device; `None`: only in the queue.
+    pub yielding: Option<Yielding>,
     /// Options of freeblock scheduling; `None`: disabled.
     pub freeblock: Option<FreeOptions>,
 }
@@ -59,6 +69,7 @@ impl Default for QueueOptions {
             background_share_pct: 20,
             starvation_limit: Nanos::from_millis(1_000),
             depth: None,
+            yielding: None,
             freeblock: None,
         }
     }
@@ -106,10 +117,23 @@ impl Queue {
 
     /// Submits a request; its answer returns the buffer. The request is queued when the answer is first polled.
     pub fn submit(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Answer<'_> {
-        Answer { queue: self, state: answer::AnswerState::Unsent(op, at, buffer, how) }
+        Answer { queue: self, state: answer::AnswerState::Unsent(op, at, buffer, how, Zeroes::default()) }
     }
 
-    fn enter(&self, op: Op, at: Extent, buffer: Buffer, how: Hints, waker: Waker) -> Slot {
+    /// As [`Queue::submit`], for zeroes.
+    pub fn submit_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> Answer<'_> {
+        let state = answer::AnswerState::Unsent(Op::WriteZeroes, at, Buffer::default(), how, zeroes);
+        Answer { queue: self, state }
+    }
+
+    fn enter(
+        &self,
+        (op, at): (Op, Extent),
+        buffer: Buffer,
+        how: Hints,
+        zeroes: Zeroes,
+        waker: Waker,
+    ) -> Slot {
         let mut waiting = self.waiting.borrow_mut();
         waiting.arrivals += 1;
         let arrival = waiting.arrivals;
@@ -121,6 +145,9 @@ impl Queue {
             _ => Place::default(),
         };
         let issued_before = waiting.issued;
+        if let Some(options) = &self.options.yielding {
+            waiting.activity.expect(class, runtime::now(), options);
+        }
         let vacant = waiting.entries.vacant_entry();
         let slot = vacant.key();
         let write = matches!(op, Op::Write | Op::WriteZeroes);
@@ -133,6 +160,7 @@ impl Queue {
             how,
             class,
             buffer,
+            zeroes,
             waiter,
             issued_before,
             state,
@@ -163,6 +191,10 @@ impl Queue {
     /// Counts a request that waits to be issued.
     fn to_be_issued(&self, waiting: &mut WaitQueue) {
         waiting.unissued += 1;
+        self.wake(waiting);
+    }
+
+    fn wake(&self, waiting: &mut WaitQueue) {
         if !std::mem::replace(&mut waiting.awake, true) {
             if let Some(agent) = self.agent.upgrade() {
                 runtime::turn_when_quiet(agent);
@@ -181,10 +213,9 @@ impl Queue {
         if !waiting.awake || waiting.waits_for_a_flush() {
             return false;
         }
-        if waiting.flush_is_next() {
-            command.slots.extend(waiting.flushes.drain(..));
-        } else {
-            let class = waiting.next_class();
+        let yielding = self.options.yielding.as_ref();
+        let class = if waiting.flush_is_next() { None } else { waiting.next_class(yielding) };
+        if let Some(class) = class {
             let Some(slot) = waiting.next(class, self.options.starvation_limit, drive) else {
                 return false;
             };
@@ -192,26 +223,61 @@ impl Queue {
             if self.options.merge {
                 waiting.gather(class, &mut command.slots);
             }
+        } else if waiting.flushes.is_empty() {
+            // All yield: the component gets a turn for the next request.
+            waiting.awake = false;
+            return false;
+        } else {
+            command.slots.extend(waiting.flushes.drain(..));
         }
         waiting.issue(command);
+        if yielding.is_some() {
+            waiting.begin_yielding(command, runtime::now());
+        }
         true
     }
 
-    /// Completes a command; `took` counts towards the background's share.
+    /// When to look for a command again since all requests yield; `None` if none does, or a turn is to come already.
+    pub fn turn_after_yielding(&self) -> Option<Nanos> {
+        self.waiting.borrow_mut().turn_after_yielding(runtime::now())
+    }
+
+    /// The requests of a command, in its order; their buffers go to the caller until they are answered.
+    pub fn parts(&self, command: &Command) -> Vec<Part> {
+        let mut waiting = self.waiting.borrow_mut();
+        let parts = command.slots.iter().map(|&slot| {
+            let entry = &mut waiting.entries[slot];
+            let how = Hints { class: entry.class, ..entry.how.clone() };
+            Part { at: entry.at, buffer: std::mem::take(&mut entry.buffer), how, zeroes: entry.zeroes }
+        });
+        parts.collect()
+    }
+
+    /// Waiting and issued requests by class, most urgent first.
+    pub fn counts(&self) -> [QueueCounts; 4] {
+        self.waiting.borrow().counts()
+    }
+
+    /// Completes a command; `took` counts towards the background's share. `results` gives each request's answer, in the
+    /// order of the command, from its buffer.
     pub fn complete(
         &self,
         command: &Command,
         took: Nanos,
-        results: &mut dyn FnMut(Extent, &Buffer) -> Result<(), IoError>,
+        results: &mut dyn FnMut(Extent, Buffer) -> Result<Buffer, IoError>,
     ) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.arrived_before = waiting.arrivals;
         waiting.in_device -= 1;
         waiting.flushing.end();
-        waiting.credit_background(command.class, took, self.options.background_share_pct);
+        let share_pct = self.options.background_share_pct;
+        match &self.options.yielding {
+            Some(options) => waiting.end_yielding(command, took, share_pct, runtime::now(), options),
+            None => waiting.credit_background(command.class, took, share_pct),
+        }
         for &slot in &command.slots {
             let entry = &mut waiting.entries[slot];
-            let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
+            let result = results(entry.at, std::mem::take(&mut entry.buffer));
             waiting.answer(slot, result, self.device, &self.holder);
         }
     }
@@ -250,6 +316,7 @@ impl Queue {
             (_, State::Waiting) if entry.op != Op::Flush => {
                 waiting.waiting[was as usize].remove(at.start, &waiter);
                 waiting.waiting[class as usize].add(at.start, waiter);
+                self.wake(waiting);
             }
             _ => {}
         }

@@ -6,15 +6,16 @@ use std::task::Waker;
 
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Event};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Lba, Nanos, Op};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Lba, Nanos, Op, Zeroes};
 use slab::Slab;
 
-use super::Command;
+use super::yielding::{Activity, Yielding};
+use super::{Command, QueueCounts};
 use crate::scheduler::{Moment, Positioning, Scheduler, Slot, Waiter, Waiting};
 use crate::work::Sharer;
 
 /// The largest command after merging: 1,280 KiB, Linux's limit for disks.
-const MERGED_SECTORS: u64 = 2_560;
+pub(crate) const MERGED_SECTORS: u64 = 2_560;
 
 /// Background work is served in bursts of at least this much head time, in nanoseconds, so that seeks to and fro do not
 /// consume its share. A larger credit (a large share) makes a burst longer, and a foreground request waits for its end.
@@ -47,6 +48,8 @@ pub(super) struct WaitQueue {
     pub(super) bursting: bool,
     /// Whether the component is active, or will look at the queue when it is quiet.
     pub(super) awake: bool,
+    pub(super) activity: Activity,
+    pub(super) counts: [QueueCounts; 4],
 }
 
 /// How a flush is issued.
@@ -82,6 +85,8 @@ pub(super) struct Entry {
     /// The class in force: the request's own or its ticket's.
     pub(super) class: Class,
     pub(super) buffer: Buffer,
+    /// How zeroes may be written.
+    pub(super) zeroes: Zeroes,
     pub(super) waiter: Waiter,
     /// Number of requests issued to the device before its arrival.
     pub(super) issued_before: u64,
@@ -123,6 +128,8 @@ impl WaitQueue {
             background_credit: 0,
             bursting: false,
             awake: false,
+            activity: Activity::default(),
+            counts: Default::default(),
         }
     }
 
@@ -160,13 +167,16 @@ impl WaitQueue {
         self.scheduler.next(waiting, &moment)
     }
 
-    pub(super) fn next_class(&self) -> Class {
+    /// The class of the next command; `None` if none waits, or if those that wait have to yield.
+    pub(super) fn next_class(&self, yielding: Option<&Yielding>) -> Option<Class> {
+        if let Some(options) = yielding {
+            return self.next_class_yielding(runtime::now(), options);
+        }
         let waits = |class: Class| !self.waiting[class as usize].is_empty();
         let background_credit = self.bursting && waits(Class::Background);
         match Class::ALL.into_iter().find(|&class| waits(class)) {
-            Some(Class::Foreground) if background_credit => Class::Background,
-            Some(class) => class,
-            None => Class::Free,
+            Some(Class::Foreground) if background_credit => Some(Class::Background),
+            class => class,
         }
     }
 
@@ -208,9 +218,11 @@ impl WaitQueue {
 
     /// Removes the command's requests from the queue.
     pub(super) fn issue(&mut self, command: &mut Command) {
+        let now = runtime::now();
         for &slot in &command.slots {
             let entry = &mut self.entries[slot];
             entry.state = State::Issued;
+            self.counts[entry.class as usize].add(now.since(entry.waiter.since));
             let sharer =
                 Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
             command.sharers.push(sharer);
@@ -240,15 +252,26 @@ impl WaitQueue {
 
     /// Credits the background with its share of the time that the foreground took while it waited.
     pub(super) fn credit_background(&mut self, class: Class, took: Nanos, share_pct: u8) {
-        let took = i128::from(took.0);
-        if class <= Class::Foreground && !self.waiting[Class::Background as usize].is_empty() {
-            let share = i128::from(share_pct);
-            self.background_credit += took * share / (100 - share);
-            self.bursting |= self.background_credit >= BURST;
+        if class <= Class::Foreground {
+            self.earn_credit(took, share_pct, BURST);
         } else if class == Class::Background && !self.waiting[Class::Foreground as usize].is_empty() {
-            self.background_credit -= took;
-            self.bursting &= self.background_credit > 0;
+            self.spend_credit(took);
         }
+    }
+
+    /// The foreground took this time: if background requests wait, they have their share of it, from `burst` on.
+    pub(super) fn earn_credit(&mut self, took: Nanos, share_pct: u8, burst: i128) {
+        if !self.waiting[Class::Background as usize].is_empty() {
+            let share = i128::from(share_pct);
+            self.background_credit += i128::from(took.0) * share / (100 - share);
+            self.bursting |= self.background_credit >= burst;
+        }
+    }
+
+    /// The background took this time of its share.
+    pub(super) fn spend_credit(&mut self, took: Nanos) {
+        self.background_credit -= i128::from(took.0);
+        self.bursting &= self.background_credit > 0;
     }
 
     pub(super) fn answer(

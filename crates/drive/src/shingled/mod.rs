@@ -252,6 +252,10 @@ impl Simulated for Shingled {
     fn joules(&self) -> Option<f64> {
         self.0.disk.joules()
     }
+
+    fn wakes(&self) -> u64 {
+        self.0.disk.wakes()
+    }
 }
 
 impl BlockDevice for Shingled {

@@ -15,6 +15,11 @@ use super::pace::Throttle;
 use super::policy::Maintenance;
 
 impl Borg {
+    /// Number of dirty pages.
+    pub(crate) fn dirty(&self) -> usize {
+        self.store.dirty()
+    }
+
     /// Writes all dirty pages to the origin, and drops their copies.
     pub async fn drain_all(&self, account: Account) -> Result<(), IoError> {
         self.empty(account, |dirty| dirty).await
@@ -124,7 +129,7 @@ impl Borg {
     }
 
     /// Drains the pages that are dirty now, in the order of their addresses.
-    async fn drain_in_order(self: &Rc<Self>) -> Result<(), IoError> {
+    pub(crate) async fn drain_in_order(self: &Rc<Self>) -> Result<(), IoError> {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         mover.outgoing(&self.store.pages_where(|entry| entry.dirty)).await?;

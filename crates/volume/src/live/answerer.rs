@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::build::{bytes_of, is_read_only};
 use super::component::Live;
-use super::control::{DeviceStatus, HitStatus, LayerStatus, Question, ServedExport, Status};
+use super::control::{DeviceStatus, HitStatus, LayerStatus, Question, QueueStatus, ServedExport, Status};
 use super::error::LiveError;
 use super::events::Event;
 use super::metrics::metrics;
@@ -145,7 +145,9 @@ impl Answerer {
         let description = self.running.description.borrow();
         let names = description.components.keys().chain(description.slices.keys());
         let status = |name: &String| {
-            Some(DeviceStatus { name: name.clone(), stats: IoStats::of(&*self.meter(name)?) })
+            let queue = description.components.get(name).and_then(Live::queue);
+            let queue = queue.map(|queue| QueueStatus::of(&queue));
+            Some(DeviceStatus { name: name.clone(), stats: IoStats::of(&*self.meter(name)?), queue })
         };
         names.filter_map(status).collect()
     }

@@ -5,12 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
-use crate::component::{Component, Keys, TrustKeys, existing_path, memory};
+use crate::component::{Component, Keys, TrustKeys, existing_path, memory, yielding_by_default};
 use crate::description::{Leaf, VolumeError};
 use crate::duration;
 use crate::model::modelled;
 use seekless_core::{BlockDevice, Meter, Nanos, SECTOR_BYTES, Size};
-use seekless_drive::simulated;
+use seekless_drive::{QueueOptions, QueuedDevice, simulated};
 use seekless_layers::Refused;
 use seekless_serve::component::{
     Connected, EmulatedComponent, ExportInfo, FileComponent, FileProbe, MemoryComponent, Opened, Reconnect,
@@ -29,6 +29,10 @@ pub struct Live {
     emulated: Option<Component>,
     /// The drive that layers above take it for, if not for that one.
     model: Option<Component>,
+    /// The queue in front of it, if any.
+    queue: Option<QueueOptions>,
+    /// That queue, once it is built.
+    queued: RefCell<Weak<QueuedDevice>>,
     /// Time limit of a request.
     timeout: Option<Nanos>,
     /// Path of its file.
@@ -189,6 +193,7 @@ impl Live {
         let emulated = keys.emulated(file, name)?;
         let model = keys.modelled(file, name)?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
+        let queue = keys.queue_in_front(file, name)?;
         let store = store(file, name, keys)?;
         let path = match &store {
             Store::File(opened, ..) => opened.borrow().as_ref().map(|opened| opened.probe().path.clone()),
@@ -197,7 +202,8 @@ impl Live {
         let path = path.and_then(|path| std::path::absolute(path).ok());
         let instant = matches!(store, Store::Memory(_)) && emulated.is_none();
         let meter = (!instant).then(Rc::default);
-        let live = Live { store, emulated, model, timeout, path, meter, file: RefCell::default() };
+        let (queued, opened) = Default::default();
+        let live = Live { store, emulated, model, queue, queued, timeout, path, meter, file: opened };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -283,6 +289,11 @@ impl Live {
         }
     }
 
+    /// The queue in front of it, if there is one and it is built.
+    pub fn queue(&self) -> Option<Rc<QueuedDevice>> {
+        self.queued.borrow().upgrade()
+    }
+
     /// What counts and times its requests, if anything does.
     pub fn meter(&self) -> Option<Rc<Meter>> {
         self.meter.clone()
@@ -338,6 +349,16 @@ impl Live {
         };
         let device = match self.timeout {
             Some(limit) => Rc::new(TimedComponent::new(device, name, limit)),
+            None => device,
+        };
+        let device = match self.queue {
+            Some(mut options) => {
+                let rotational = device.geometry().rotational;
+                options.yielding.get_or_insert(yielding_by_default(rotational, options.depth));
+                let queued = Rc::new(QueuedDevice::new(number, device, options));
+                self.queued.replace(Rc::downgrade(&queued));
+                queued
+            }
             None => device,
         };
         let model = self.model.as_ref().or(self.emulated.as_ref());

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
+use seekless_core::{Class, Nanos};
+use seekless_drive::QueuedDevice;
+use seekless_drive::queue::QueueCounts;
 use serde::{Deserialize, Serialize};
 
 use super::attaching::Attach;
@@ -175,6 +178,44 @@ pub struct DeviceStatus {
     pub name: String,
     /// Requests to it, of layers and of clients.
     pub stats: IoStats,
+    /// The queue in front of it, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueStatus>,
+}
+
+/// The queue in front of a component.
+#[derive(JsonSchema, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Commands in the device.
+    pub in_device: u32,
+    /// Requests by class.
+    pub classes: BTreeMap<String, QueuedStatus>,
+}
+
+/// Requests of a class in a queue.
+#[derive(JsonSchema, Serialize, Deserialize)]
+pub struct QueuedStatus {
+    /// Waiting now.
+    pub waiting: u64,
+    /// Issued to the device so far, by the class that they had then.
+    pub issued: u64,
+    /// Sum of the times that these waited, in milliseconds.
+    pub waited_ms: f64,
+    /// The longest of them, in milliseconds.
+    pub longest_ms: f64,
+}
+
+impl QueueStatus {
+    /// That of a queue.
+    pub fn of(queue: &QueuedDevice) -> QueueStatus {
+        let ms = |time: Nanos| time.0 as f64 / 1e6;
+        let classes = Class::ALL.iter().zip(queue.counts()).map(|(class, counts)| {
+            let QueueCounts { waiting, issued, waited, longest } = counts;
+            let status = QueuedStatus { waiting, issued, waited_ms: ms(waited), longest_ms: ms(longest) };
+            (format!("{class:?}").to_lowercase(), status)
+        });
+        QueueStatus { in_device: queue.in_device(), classes: classes.collect() }
+    }
 }
 
 /// Use of a layer's own copies.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::control::Status;
+use super::control::{QueuedStatus, Status};
 use super::stats::{IoStats, KindStats};
 
 /// Upper ends of the buckets of response times: powers of two in nanoseconds, 16 µs to 17 s. There a bucket of a meter
@@ -54,6 +54,7 @@ pub fn metrics(status: &Status) -> String {
         family.add(&[("name", &export.name)], export.bytes);
     }
     layers(out, status);
+    queues(out, status);
     let mut family = Family::new(
         out,
         "seekless_doing_seconds",
@@ -111,6 +112,24 @@ fn requests(out: &mut String, measured: &[(&str, &str, &IoStats)]) {
             family.add_as("_count", &labels, kind.requests);
         }
     }
+}
+
+fn queues(out: &mut String, status: &Status) {
+    let each = |out: &mut String, name: &str, kind: &str, help: &str, value: fn(&QueuedStatus) -> f64| {
+        let mut family = Family::new(out, name, kind, help);
+        for device in &status.devices {
+            for (class, queued) in device.queue.iter().flat_map(|queue| &queue.classes) {
+                family.add(&[("name", &device.name), ("class", class)], value(queued));
+            }
+        }
+    };
+    each(out, "seekless_queue_waiting", "gauge", "Requests that wait in front of a device.", |queued| {
+        queued.waiting as f64
+    });
+    let help = "Requests issued to a device from its queue.";
+    each(out, "seekless_queue_issued_total", "counter", help, |queued| queued.issued as f64);
+    let help = "Time that these waited in the queue.";
+    each(out, "seekless_queue_wait_seconds_total", "counter", help, |queued| queued.waited_ms / 1e3);
 }
 
 fn layers(out: &mut String, status: &Status) {

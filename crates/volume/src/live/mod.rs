@@ -30,8 +30,8 @@ pub mod tools;
 pub use attaching::Attach;
 pub use component::{Live, Probed};
 pub use control::{
-    DeviceStatus, HitStatus, LayerStatus, OnSnapshot, Question, ServedExport, SnapshotStatus, Status,
-    control_path,
+    DeviceStatus, HitStatus, LayerStatus, OnSnapshot, Question, QueueStatus, QueuedStatus, ServedExport,
+    SnapshotStatus, Status, control_path,
 };
 pub use create::{create, upgrade};
 pub use doing::Doing;
