@@ -36,7 +36,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 21] = [
+pub static LAYERS: [Entry; 22] = [
     alis::ENTRY,
     Entry {
         transparent: true,
