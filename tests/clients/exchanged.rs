@@ -173,15 +173,13 @@ fn staged(flash: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     sparse(&at.join("disk.img"), 64 << 20);
-    let mut text = "[component.disk]\nfile = \"disk.img\"\n".to_owned();
     for name in flash.iter().chain(&["new"]) {
         sparse(&at.join(format!("{name}.img")), 16 << 20);
     }
-    for name in flash {
-        text += &format!("[component.{name}]\nfile = \"{name}.img\" # {name}\n");
-    }
+    let file = |name: &&str| format!("[component.{name}]\nfile = \"{name}.img\" # {name}\n");
+    let files: String = std::iter::once(&"disk").chain(flash).map(file).collect();
     let list = flash.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-    text += &format!("[layer.proximal]\nover = \"disk\"\nflash = [{list}]\n");
+    let text = format!("{files}[layer.proximal]\nover = \"disk\"\nflash = [{list}]\n");
     volume(at, &text, &[("proximal", "name = \"home\"")]);
     folder
 }
