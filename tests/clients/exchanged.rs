@@ -38,12 +38,12 @@ fn missing(folder: &Path) -> u64 {
 }
 
 /// The array without one of its old members, on which nothing is needed any more.
-fn whole_without(folder: &Path, member: &str, kind: &str, known: &mut Known) {
+fn whole_without(folder: &Path, export: &str, member: &str, kind: &str, known: &mut Known) {
     let path = folder.join(format!("{member}.img"));
     let held = std::fs::read(&path).unwrap();
     std::fs::write(&path, vec![0; held.len()]).unwrap();
     if let Some(server) = Server::start(folder, kind) {
-        look(&server, "array", known);
+        look(&server, export, known);
         server.kill();
     }
     std::fs::write(&path, held).unwrap();
@@ -85,7 +85,7 @@ fn members_are_replaced_under_load_and_hold_what_the_old_ones_did() {
         look(&server, "array", &mut known);
         server.stop();
         for other in ["new", "large"] {
-            whole_without(folder, other, kind, &mut known);
+            whole_without(folder, "array", other, kind, &mut known);
         }
     }
 }
@@ -129,7 +129,7 @@ fn a_server_that_is_killed_while_it_replaces_a_member_opens_the_array() {
         assert_eq!(missing(folder), 0, "{step}");
         look(&server, "array", &mut known);
         server.stop();
-        whole_without(folder, "p", kind, &mut known);
+        whole_without(folder, "array", "p", kind, &mut known);
     }
 }
 
@@ -199,7 +199,7 @@ fn either_file_of_mirrored_flash_is_lost_and_replaced() {
             refused(folder, &["replace", "disk", "f1.img"], &["expected a member of mirrored flash"]);
         });
         assert!(file(folder).contains("file = \"new.img\" # f1\n"), "{}", file(folder));
-        whole_without(folder, "f0", kind, &mut known);
+        whole_without(folder, "home", "f0", kind, &mut known);
         let Some(server) = Server::start(folder, kind) else { return };
         look(&server, "home", &mut known);
         done(folder, &["tell", "proximal", "rebuild"]);
