@@ -52,7 +52,7 @@ impl Folder {
     /// An empty one.
     pub fn new() -> Folder {
         let folder = tempfile::Builder::new().prefix("page").tempdir().unwrap();
-        for name in ["data", "drives"] {
+        for name in ["data", "drives", "examples"] {
             std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
         }
         Folder { folder, server: None }
