@@ -11,13 +11,16 @@ use seekless_promises as common;
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
         let options = Options { plain: Some(0), states: 1, seed: 3, ..Options::default() };
-        // Each request to an array is eight to its members.
-        let requests = if name.starts_with("raid") { 8 } else { 50 };
+        // A request to an array is several to its members.
+        let is_mirror = name.contains("mirror");
+        let requests = if name.starts_with("raid") || is_mirror { 8 } else { 50 };
         let explored = common::sound(name, "churn:flushes=10%", 4, requests, options);
         let faults = explored.faults;
         println!("{name}: {faults:?}");
-        // Once and for ever, for each request to a component, and clients got the errors.
-        assert!(faults.runs >= 2 * 20 && faults.errors > 0, "{faults:?}");
+        // Once and for ever, for each request to a component. Clients got the errors, except where another member of a
+        // mirror did what the one did not.
+        assert!(faults.runs >= 2 * 20 && (is_mirror || faults.errors > 0), "{faults:?}");
+        assert!(name != "mirror" || faults.errors == 0, "{faults:?}");
     }
 }
 
