@@ -93,6 +93,19 @@ fn a_plan_of_what_comes_again_and_again_is_carried_out_at_the_cost_that_was_fore
     assert!(then * 3 < now, "{now} us, and {then} us as planned");
 }
 
+/// After 1,400 requests nothing is chosen; they count for the next choice, after 2,800.
+#[test]
+fn requests_that_are_too_few_to_judge_on_are_kept() {
+    let rehearsed = played(&reads((0..4_200).map(|i| scattered(i % 200))), volume("", ""));
+    assert_eq!(copied(&rehearsed), [0, 200]);
+    let stages = |number: usize| {
+        let stages = rehearsed.reconfigurations[number].stages.iter();
+        stages.map(|stage| (stage.name.as_str(), stage.pages)).collect::<Vec<_>>()
+    };
+    assert_eq!(stages(0), [("too few requests", 1_400)]);
+    assert_eq!(stages(1)[..2], [("analyse", 2_800), ("rehearse", 2_800)]);
+}
+
 /// Layers believe the model, whatever the drive is.
 #[test]
 fn the_key_model_says_what_layers_take_a_component_for() {

@@ -146,7 +146,7 @@ impl Queue {
         };
         let issued_before = waiting.issued;
         if let Some(options) = &self.options.yielding {
-            waiting.activity.expect(class, runtime::now(), options);
+            waiting.activity.anticipate(class, runtime::now(), options);
         }
         let vacant = waiting.entries.vacant_entry();
         let slot = vacant.key();

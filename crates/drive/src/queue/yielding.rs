@@ -38,7 +38,7 @@ pub(super) struct Activity {
 
 impl Activity {
     /// A foreground request has arrived or is done.
-    pub(super) fn expect(&mut self, class: Class, now: Nanos, options: &Yielding) {
+    pub(super) fn anticipate(&mut self, class: Class, now: Nanos, options: &Yielding) {
         if class <= Class::Foreground {
             self.expected_until = now + options.anticipation;
         }
@@ -92,7 +92,7 @@ impl WaitQueue {
     ) {
         *self.activity.count(command.class) -= 1;
         let since = now.since(std::mem::replace(&mut self.activity.last_done, now));
-        self.activity.expect(command.class, now, options);
+        self.activity.anticipate(command.class, now, options);
         if command.class <= Class::Foreground {
             let took = since.min(took + options.anticipation);
             self.earn_credit(took, share_pct, 1);

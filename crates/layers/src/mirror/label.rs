@@ -57,6 +57,11 @@ impl Bits {
         self.0[(region / 64) as usize] |= 1 << (region % 64);
     }
 
+    /// Removes a region.
+    pub fn remove(&mut self, region: u64) {
+        self.0[(region / 64) as usize] &= !(1 << (region % 64));
+    }
+
     /// Those that the other lacks.
     pub fn without(mut self, other: &Bits) -> Bits {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= !other);

@@ -135,7 +135,7 @@ impl Members {
 
     /// Whether several members are in service.
     pub fn are_several(&self) -> bool {
-        self.serving().len() > 1
+        self.count() as u32 - self.out.get().count_ones() > 1
     }
 
     /// The members that are written: those in service, and the one being rebuilt.
@@ -287,11 +287,7 @@ impl Members {
         for region in clean.each() {
             if self.was_touched(region, flushed) || !self.are_all_written(region) {
                 edge("a region is written while it is being cleaned");
-                clean = clean.without(&{
-                    let mut one = Bits::NONE;
-                    one.set(region);
-                    one
-                });
+                clean.remove(region);
             }
         }
         if clean == Bits::NONE {

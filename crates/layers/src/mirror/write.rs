@@ -41,8 +41,9 @@ impl Mirror {
             }
             return Err(error);
         }
-        for part in at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS) {
-            self.unsettled.remove(part.pages());
+        let whole = at.start.0.div_ceil(PAGE_SECTORS)..at.end().0 / PAGE_SECTORS;
+        if !whole.is_empty() {
+            self.unsettled.remove(whole);
         }
         self.failed.written(at);
         self.members.confirm().await?;

@@ -69,7 +69,7 @@ fn writes_and_flushes_leave_the_disk_alone_until_it_is_read() {
         assert_eq!(disk.all().commands, before, "nothing came to the disk");
         assert!(count(&layer, "flushes_spared") >= 199);
         assert_eq!(count(&layer, "pages_dirty"), 199);
-        // A read that needs the disk: what is dirty follows once it is idle, and no sooner.
+        // A read that needs the disk: dirty pages follow once it is idle, and no sooner.
         read(1_000_000).await;
         let began = now();
         assert_eq!(count(&layer, "destages_after_use"), destaged);
