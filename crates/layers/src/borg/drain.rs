@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
+use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, Ticket, runtime};
 
 use super::Borg;
 use super::mover::{Mover, ROUND};
@@ -28,20 +28,26 @@ impl Borg {
     /// Evicts the pages that `accepts` accepts by their dirty bit. Pages that clients dirty meanwhile are retried;
     /// without holding writers back this may not end.
     async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
-        const TRIES: usize = 16;
+        const TRIES: u32 = 16;
+        /// As a power of two, in ms. Together they wait for 1.3 s.
+        const LONGEST_WAIT: u32 = 7;
         let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
         if self.store.is_empty() {
             // A BOPT that never held a page is not formatted for this.
             return self.store.flush_origin(&mover.with_ticket()).await;
         }
         self.store.begin_mapping(&mover.with_ticket()).await?;
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let left = self.store.pages_where(|entry| accepts(entry.dirty));
             if left.is_empty() {
                 self.store.checkpoint(&mover.with_ticket()).await?;
                 return self.store.flush_origin(&mover.with_ticket()).await;
             }
             mover.outgoing(&left).await?;
+            // A page that is being written stays, and the attempt takes no time if there is no other.
+            if !self.store.pages_where(|entry| accepts(entry.dirty)).is_empty() {
+                runtime::sleep(Nanos::from_millis(1 << attempt.min(LONGEST_WAIT))).await;
+            }
         }
         let left = self.store.pages_where(|entry| accepts(entry.dirty)).len();
         let why =

@@ -389,6 +389,25 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
 }
 
 #[test]
+fn draining_waits_for_a_page_that_is_being_written() {
+    run(1, async {
+        let World { borg, .. } = world(Options::default(), 500).await;
+        let at = Extent::of_pages(7, 1);
+        write(&*borg, at, 1).await;
+        let writing = {
+            let borg = borg.clone();
+            spawn(async move { write(&*borg, at, 2).await })
+        };
+        // The write has locked its page.
+        sleep(Nanos::from_micros(1)).await;
+        borg.drain_all(Account(1)).await.unwrap();
+        assert_eq!(borg.dirty(), 0);
+        writing.await;
+        assert_eq!(read(&*borg, at).await, stamped(at, 2).to_vec());
+    });
+}
+
+#[test]
 fn detaching_leaves_nothing_in_the_bopt() {
     run(1, async {
         let World { borg, .. } = world(Options::default(), 500).await;
