@@ -13,7 +13,7 @@ use seekless_core::names::perhaps;
 use seekless_lab::figure::printed::PrintedFigure;
 use seekless_lab::sweep::Task;
 use seekless_lab::{advise, check, hits, load, outcome, sweep};
-use seekless_volume::live::{SnapshotStatus, Status, tools};
+use seekless_volume::live::{EventLine, SnapshotStatus, Status, tools};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -112,6 +112,7 @@ printed! {
     "volume-damage-kind", "volume damage --list (each)": volume::tools::DamageKind;
     "volume-done", "volume attach, clone, detach, snapshot create, delete": volume::Done;
     "volume-dump", "volume dump": volume::tools::Dumped;
+    "volume-event", "volume events (each)": EventLine;
     "volume-repair", "volume repair": volume::tools::RepairedPages<'_>;
     "volume-replace", "volume replace": volume::Exchanged;
     "volume-rescue", "volume rescue (each)": tools::Rescued;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
-use seekless_volume::live::Question;
+use seekless_volume::live::{EventLine, Question};
 
 use super::status::connect;
 use crate::output;
@@ -33,7 +34,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for line in
         connect(&arguments.volume, &Question::Subscribe, None)?.take(arguments.lines.unwrap_or(usize::MAX))
     {
-        output::print(&(line? + "\n"))?;
+        let line = line?;
+        let event = serde_json::from_str(&line).with_context(|| format!("found '{line}', expected JSON"))?;
+        output::json_as::<EventLine>(&event)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::build::{bytes_of, is_read_only};
 use super::component::Live;
 use super::control::{DeviceStatus, HitStatus, LayerStatus, Question, QueueStatus, ServedExport, Status};
 use super::error::LiveError;
-use super::events::Event;
+use super::events::{Event, EventLine};
 use super::metrics::metrics;
 use super::running::Running;
 use super::stats::{AccessStats, IoStats};
@@ -78,7 +78,9 @@ impl Answerer {
         let subscriber = self.running.log.events.subscribe(first);
         ControlReply::Each(Box::new(move || {
             let subscriber = subscriber.clone();
-            Box::pin(async move { Some(json!({ "event": subscriber.next().await? }).to_string()) })
+            Box::pin(
+                async move { serde_json::to_string(&EventLine { event: subscriber.next().await? }).ok() },
+            )
         }))
     }
 

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::resizing::Resized;
@@ -16,7 +17,7 @@ use super::resizing::Resized;
 const MOST: usize = 256;
 
 /// An event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The subscription has begun.
@@ -62,6 +63,13 @@ pub enum Event {
         /// Seconds since the server started.
         at_s: f64,
     },
+}
+
+/// A line for a subscriber.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct EventLine {
+    /// The event, by its name.
+    pub event: Event,
 }
 
 /// Everyone who subscribed.

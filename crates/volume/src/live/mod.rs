@@ -37,7 +37,7 @@ pub use create::{create, upgrade};
 pub use doing::Doing;
 pub use environment::{Environment, Level, Program};
 pub use error::LiveError;
-pub use events::Event;
+pub use events::{Event, EventLine};
 pub use group::{Member, serve_volumes};
 pub use metrics::metrics;
 pub use replacement::STEPS;
