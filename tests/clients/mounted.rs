@@ -2,8 +2,11 @@
 //! system; with a crash of everything in the middle.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::server::{skipped, succeeds};
 
@@ -132,7 +135,7 @@ impl Bench {
         let device = &record["device"];
         let text = |key: &str| device[key].as_str().unwrap().to_owned();
         for line in [
-            format!("kill -9 {server} {}", device["process"]),
+            format!("kill -9 {server} {} {}", device["process"], device["relay"]),
             "umount -l /mnt/data".to_owned(),
             format!("umount -l {}", text("fuse")),
             format!("losetup -d {}", text("node")),
@@ -164,12 +167,18 @@ fn a_disk_with_data_goes_under_borg_and_back_as_the_book_says() {
     std::fs::write(bench.path().join("data.toml"), bench.here(volume)).unwrap();
     let original = bench.files();
 
-    let (mut crashed, mut seen) = (false, 0);
+    let (mut killed, mut crashed, mut seen) = (false, false, 0);
     for line in lines(&page) {
         if line.starts_with("seekless volume mount") {
             if bench.run("mountpoint -q /mnt/data").status.success() {
-                bench.crash();
-                crashed = true;
+                // First the server ends, the next time the machine stops.
+                if killed {
+                    bench.crash();
+                    crashed = true;
+                } else {
+                    bench.done(&format!("kill -9 {}", bench.status()["process"]));
+                    killed = true;
+                }
             }
             let mounted = bench.run(line);
             let error = String::from_utf8_lossy(&mounted.stderr);
@@ -194,7 +203,7 @@ fn a_disk_with_data_goes_under_borg_and_back_as_the_book_says() {
             );
         }
     }
-    assert!(crashed && seen == 9, "{seen} lines");
+    assert!(crashed && seen == 10, "{seen} lines");
     let files = bench.files();
     assert!(
         original.iter().all(|(file, before)| files.get(file) == Some(before)),
@@ -216,6 +225,70 @@ fn a_disk_with_data_goes_under_borg_and_back_as_the_book_says() {
     assert!(
         String::from_utf8_lossy(&refused.stderr).contains("found nothing that seekless volume mount mounted")
     );
+}
+
+/// Programs write, and sync, while the server under their file system is killed and started again: to them, only time
+/// passes.
+#[test]
+fn a_server_that_is_killed_under_a_mount_is_waited_for() {
+    let Some(bench) = Bench::new() else { return };
+    if succeeds("mkfs.ext4", &["-q", &bench.disk]).is_none() {
+        return;
+    }
+    let volume = bench.here(
+        "[component.disk]\nfile = \"/dev/sdb1\"\n[[export]]\ntop = \"disk\"\nnbd = \"unix:data.sock\"\n",
+    );
+    std::fs::write(bench.path().join("data.toml"), volume).unwrap();
+    let mounted = bench.run("seekless volume mount data.toml /mnt/data");
+    if !mounted.status.success() {
+        let error = String::from_utf8_lossy(&mounted.stderr);
+        assert!(error.contains("missing here"), "{error}");
+        return skipped("seekless volume mount", &error);
+    }
+    bench.done("seekless volume attach data.toml borg --device bopt=/dev/sdc1");
+    let refused = bench.run("seekless volume mount data.toml /mnt/data");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("found a file system mounted on it"));
+
+    let ends = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut number = 0;
+            while !ends.load(Ordering::SeqCst) {
+                let path = bench.path().join(format!("mnt/file-{}", number % 60));
+                let bytes = crate::noise(1000 + 777 * (number as usize % 90), number);
+                let mut file = std::fs::File::create(path).unwrap();
+                file.write_all(&bytes).unwrap();
+                if number % 7 == 0 {
+                    file.sync_all().unwrap();
+                }
+                number += 1;
+            }
+            number
+        });
+        for round in 0..4_u64 {
+            std::thread::sleep(Duration::from_millis(300 + 150 * round));
+            let server = bench.status()["process"].as_u64().unwrap();
+            bench.done(&format!("kill -9 {server}"));
+            std::thread::sleep(Duration::from_millis(100 * round));
+            let said = bench.done("seekless volume mount data.toml /mnt/data");
+            assert!(said.contains("is served again"), "{said}");
+        }
+        ends.store(true, Ordering::SeqCst);
+        writer.join().unwrap()
+    });
+    assert!(written > 60, "{written} files");
+    // Killed once more, and not started: the file system is unmounted all the same, with all that was written.
+    let server = bench.status()["process"].as_u64().unwrap();
+    bench.done(&format!("kill -9 {server}"));
+    bench.done("seekless volume umount /mnt/data");
+    bench.done("e2fsck -fn /dev/sdb1");
+    bench.done("seekless volume mount data.toml /mnt/data");
+    for last in written.saturating_sub(60)..written {
+        let expected = crate::noise(1000 + 777 * (last as usize % 90), last);
+        let found = std::fs::read(bench.path().join(format!("mnt/file-{}", last % 60))).unwrap();
+        assert!(found == expected, "file {last}");
+    }
+    bench.done("seekless volume umount /mnt/data");
 }
 
 /// Checks that a server has what a server under a mount needs, or has reported what it is not allowed.

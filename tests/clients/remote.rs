@@ -13,6 +13,7 @@ use crate::raw::{FUA, Raw};
 use crate::server::{KINDS, Server, skipped, succeeds, volume};
 
 const EIO: u32 = 5;
+const WRITE_ZEROES: u16 = 6;
 
 #[test]
 fn a_mapper_lies_over_the_export_of_another_server() {
@@ -298,6 +299,82 @@ fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_reported()
             "{kind}"
         );
         server.stop();
+        other.stop();
+    }
+}
+
+/// Unflushed writes of a server that is killed are lost: its cache is in its memory. Those that its client sends again are
+/// all there, before the next read and the next flush.
+#[test]
+fn what_was_not_flushed_is_sent_again() {
+    const PAGES: u64 = 48;
+    for kind in KINDS {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        crate::sparse(&far.path().join("disk.img"), 8 << 20);
+        let cached =
+            "[component.disk]\nfile = \"disk.img\"\n[layer.cache]\nover = \"disk\"\nsize = \"4MiB\"\n";
+        volume(far.path(), cached, &[("cache", "")]);
+        let Some(mut other) = Server::start(far.path(), kind) else { continue };
+        let far_away = format!("[component.far]\nnbd = \"{}\"\nreconnect = \"60s\"\n", other.uri("cache"));
+        volume(near.path(), &format!("{far_away}resend = \"96KiB\"\n"), &[("far", "")]);
+        let Some(server) = Server::start(near.path(), kind) else { continue };
+        let (mut raw, mut beside) = (Raw::open(near.path(), "far"), Raw::open(near.path(), "far"));
+        let mut expected = vec![0_u8; (PAGES << 12) as usize];
+        let mut state = 7_u64;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % below
+        };
+        for round in 0..12_u8 {
+            for step in 0..random(60) {
+                let start = random(PAGES * 8) * 512;
+                let bytes = (1 + random(40)).min(PAGES * 8 - start / 512) * 512;
+                let range = start as usize..(start + bytes) as usize;
+                let client = if step % 2 == 0 { &mut raw } else { &mut beside };
+                match random(12) {
+                    0 => assert_eq!(client.flush().unwrap(), 0),
+                    1 => {
+                        client.ask(WRITE_ZEROES, 0, step, start, bytes as u32).unwrap();
+                        assert_eq!(client.reply().unwrap(), (step, 0));
+                        expected[range].fill(0);
+                    }
+                    flags => {
+                        let value = round * 16 + step as u8 % 13;
+                        let flags = if flags == 2 { FUA } else { 0 };
+                        assert_eq!(client.write(flags, start, &vec![value; bytes as usize]).unwrap(), 0);
+                        expected[range].fill(value);
+                    }
+                }
+            }
+            other.kill();
+            // Asked while there is no server.
+            let waits = random(2) == 0;
+            if waits {
+                raw.ask(crate::raw::READ, 0, 99, 0, (PAGES << 12) as u32).unwrap();
+            }
+            other = Server::start(far.path(), kind).unwrap();
+            let read = if waits {
+                assert_eq!(raw.reply().unwrap(), (99, 0));
+                raw.take((PAGES << 12) as usize).unwrap()
+            } else {
+                beside.read(0, (PAGES << 12) as u32).unwrap()
+            };
+            assert!(read == expected, "{kind}, round {round}");
+            if random(2) == 0 {
+                assert_eq!(
+                    (raw.flush().unwrap(), beside.flush().unwrap()),
+                    (0, 0),
+                    "{kind}: nothing is lost"
+                );
+            }
+        }
+        server.stop();
+        other.kill();
+        let other = Server::start(far.path(), kind).unwrap();
+        let read = Raw::open(far.path(), "cache").read(0, (PAGES << 12) as u32).unwrap();
+        assert!(read == expected, "{kind}: a stop flushes");
         other.stop();
     }
 }

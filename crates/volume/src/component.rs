@@ -57,6 +57,8 @@ pub struct Keys {
     pub timeout: Option<String>,
     /// How long another server is sought when it is gone.
     pub reconnect: Option<String>,
+    /// Memory for unflushed writes, which are sent again after a reconnect.
+    pub resend: Option<String>,
     /// How another server is known, and we to it.
     pub tls: Option<TrustKeys>,
 }
@@ -241,15 +243,15 @@ fn invalid_in(file: &str, name: &str) -> impl Fn(&str, String, &str) -> VolumeEr
     }
 }
 
-/// A size of memory in sectors.
+/// A size of memory in sectors, of this key.
 ///
 /// # Errors
 /// The text as found, if it is not a size of whole sectors.
-pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
+pub fn memory(file: &str, name: &str, key: &str, text: &str) -> Result<u64, VolumeError> {
     match text.parse::<Size>() {
         Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => Ok(bytes / SECTOR_BYTES),
         _ => Err(VolumeError {
-            place: format!("{file}: component.{name}.ram"),
+            place: format!("{file}: component.{name}.{key}"),
             found: format!("'{text}'"),
             expected: "a size of whole sectors such as 64MiB".to_owned(),
         }),
@@ -326,7 +328,7 @@ impl Leaf for Component {
                 })?;
                 Some(size)
             }
-            (None, Some(text), None) => Some(memory(file, name, text)?),
+            (None, Some(text), None) => Some(memory(file, name, "ram", text)?),
             (None, None, Some(_)) => {
                 let expected = "file or ram: the laboratory connects to no server, and asks for a size";
                 return Err(invalid(".nbd", "another server's export", expected));

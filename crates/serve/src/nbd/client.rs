@@ -29,6 +29,29 @@ impl ExportInfo {
     pub fn is_read_only(&self) -> bool {
         self.flags & c::FLAG_READ_ONLY != 0
     }
+
+    /// Whether requests that were right for `before` are right for this export too: it has the same size, the same
+    /// durability, and at least its commands and its range of request sizes.
+    pub fn can_replace(&self, before: &ExportInfo) -> bool {
+        const SAME: u16 = c::FLAG_READ_ONLY | c::FLAG_SEND_FLUSH;
+        const COMMANDS: u16 = c::FLAG_SEND_FUA
+            | c::FLAG_SEND_TRIM
+            | c::FLAG_SEND_WRITE_ZEROES
+            | c::FLAG_SEND_CACHE
+            | c::FLAG_SEND_FAST_ZERO;
+        let takes = match (self.blocks, before.blocks) {
+            (Some([least, _, most]), Some([least_before, _, most_before])) => {
+                least <= least_before && most >= most_before
+            }
+            (now, before) => now == before,
+        };
+        takes
+            && self.bytes == before.bytes
+            && (self.flags ^ before.flags) & SAME == 0
+            && before.flags & COMMANDS & !self.flags == 0
+            && self.structured == before.structured
+            && self.allocation.is_some() >= before.allocation.is_some()
+    }
 }
 
 /// A server's reply to an option.
@@ -215,6 +238,38 @@ pub fn part(kind: u16, payload: &[u8]) -> Option<Part> {
 mod tests {
     use super::*;
     use crate::nbd::{Encryption, Errno, Export, GREETING, Handshake, Replies, Step, Style, request};
+
+    #[test]
+    fn an_export_is_replaced_by_one_that_can_do_as_much() {
+        let flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA;
+        let before = ExportInfo {
+            bytes: 1 << 20,
+            flags,
+            blocks: Some([512, 4096, 1 << 25]),
+            structured: true,
+            allocation: None,
+        };
+        let wider = ExportInfo {
+            flags: flags | c::FLAG_SEND_TRIM | c::FLAG_ROTATIONAL,
+            blocks: Some([1, 65536, 1 << 25]),
+            allocation: Some(3),
+            ..before
+        };
+        assert!(before.can_replace(&before) && wider.can_replace(&before));
+        assert!(!before.can_replace(&wider), "it lacks a command");
+        for other in [
+            ExportInfo { bytes: 1 << 21, ..before },
+            ExportInfo { flags: flags | c::FLAG_READ_ONLY, ..before },
+            // Its writes would be taken for durable.
+            ExportInfo { flags: flags & !c::FLAG_SEND_FLUSH, ..before },
+            ExportInfo { blocks: Some([4096, 4096, 1 << 25]), ..before },
+            ExportInfo { blocks: Some([512, 4096, 1 << 24]), ..before },
+            ExportInfo { blocks: None, ..before },
+            ExportInfo { structured: false, ..before },
+        ] {
+            assert!(!other.can_replace(&before), "{other:?}");
+        }
+    }
 
     #[test]
     fn client_and_server_understand_each_other() {

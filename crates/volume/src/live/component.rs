@@ -101,6 +101,11 @@ fn size_text(sectors: u64) -> Size {
     Size(sectors * SECTOR_BYTES)
 }
 
+/// Bytes of unflushed writes to keep, to be sent again.
+fn resend(file: &str, name: &str, text: Option<&str>) -> Result<u64, VolumeError> {
+    text.map_or(Ok(0), |text| Ok(memory(file, name, "resend", text)? * SECTOR_BYTES))
+}
+
 /// Opens the storage that the keys describe.
 fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
     let invalid = |key: &str, found: String, expected: &str| VolumeError {
@@ -115,6 +120,10 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         let found = "reconnect without nbd".to_owned();
         return Err(invalid(".reconnect", found, "it with another server's export only"));
     }
+    if keys.resend.is_some() && keys.reconnect.is_none() {
+        let found = "resend without reconnect".to_owned();
+        return Err(invalid(".resend", found, "both, or neither: it is for the time after a reconnect"));
+    }
     match (keys.file, keys.ram, keys.nbd) {
         (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
             let trust = keys.tls.map(|keys| trust(file, keys)).transpose();
@@ -125,7 +134,8 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
                 invalid(".nbd", format!("{uri}: {error}"), "an export that can be reached")
             })?;
             let info = connected.info();
-            let again = limit.map(|limit| Reconnect { uri, trust, limit });
+            let resend = resend(file, name, keys.resend.as_deref())?;
+            let again = limit.map(|limit| Reconnect { uri, trust, limit, resend });
             Ok(Store::Remote(RefCell::new(Some(connected)), info, again))
         }
         (Some(path), None, None) => {
@@ -140,7 +150,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         (None, _, _) if keys.cached || keys.read_only => {
             Err(invalid("", "cached or read_only without a file".to_owned(), "these with a file only"))
         }
-        (None, Some(text), None) => memory(file, name, &text).map(Store::Memory),
+        (None, Some(text), None) => memory(file, name, "ram", &text).map(Store::Memory),
         (None, None, None) => Err(invalid("", "neither file nor ram nor nbd".to_owned(), "one of them")),
         _ => Err(invalid("", "several of file, ram and nbd".to_owned(), "one of them")),
     }
@@ -223,6 +233,7 @@ impl Live {
     pub fn from_recording(file: &str, name: &str, keys: Keys, probed: Probed) -> Result<Live, VolumeError> {
         Live::over(file, name, keys, |file, name, keys| {
             let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
+            let resend = resend(file, name, keys.resend.as_deref())?;
             let store = match probed {
                 Probed::Memory(sectors) => Ok(Store::Memory(sectors)),
                 Probed::File(facts) => {
@@ -231,7 +242,8 @@ impl Live {
                         .map(|opened| Store::File(RefCell::new(Some(opened)), Cell::new(sectors), read_only))
                 }
                 Probed::Remote(info) => Connected::from_recording(info).map(|connected| {
-                    let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
+                    let again =
+                        limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit, resend });
                     Store::Remote(RefCell::new(Some(connected)), info, again)
                 }),
             };

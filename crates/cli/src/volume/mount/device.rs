@@ -1,4 +1,4 @@
-//! A block device of an export: a file by nbdfuse, and a loop device over it.
+//! A block device of an export: a file by nbdfuse, over a relay, and a loop device over it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use seekless_volume::live::ServedExport;
 use serde::{Deserialize, Serialize};
 
 use super::record::place;
-use super::{APPEARS, now, pause, succeed};
+use super::{APPEARS, is_server, now, pause, relay, stop, succeed};
 
 /// A block device, and what it is made of.
 #[derive(Clone, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub struct Device {
     fuse: PathBuf,
     /// Process number of nbdfuse.
     process: u32,
+    /// Process number of the relay.
+    relay: u32,
 }
 
 /// Checks that everything is there that a block device is made of.
@@ -87,14 +89,28 @@ impl Device {
             Address::Unix(path) => Address::Unix(std::path::absolute(volume)?.with_file_name("").join(path)),
             tcp @ Address::Tcp(_) => tcp,
         };
-        let file = fuse.join("disk.raw");
+        let (relay, uri) = relay::start(&place, &address.uri(&export.name, false))?;
+        let mut device = Device { node: PathBuf::new(), fuse, process: 0, relay };
+        let made = device.make(&place, &uri, export.read_only);
+        match made {
+            Ok(()) => Ok(device),
+            Err(error) => {
+                device.detach()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts nbdfuse on the relay, and makes a loop device of its file.
+    fn make(&mut self, place: &Path, uri: &str, read_only: bool) -> anyhow::Result<()> {
+        let file = self.fuse.join("disk.raw");
         let log =
             std::fs::File::create(place.join("nbdfuse.log")).with_context(|| place.display().to_string())?;
         let mut command = Command::new("nbdfuse");
-        if export.read_only {
+        if read_only {
             command.arg("--readonly");
         }
-        command.arg(&file).arg(address.uri(&export.name, false));
+        command.arg(&file).arg(uri);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn().context("nbdfuse")?;
         let begun = now();
@@ -109,23 +125,18 @@ impl Device {
             }
             pause();
         }
-        let mut device = Device { node: PathBuf::new(), fuse, process: child.id() };
+        self.process = child.id();
         let mut losetup = Command::new("losetup");
         losetup.args(["--find", "--show", "--direct-io=on"]);
-        if export.read_only {
+        if read_only {
             losetup.arg("--read-only");
         }
-        device.node = match succeed(losetup.arg(&file)) {
-            Ok(node) => node.into(),
-            Err(error) => {
-                device.detach()?;
-                return Err(error);
-            }
-        };
-        Ok(device)
+        self.node = succeed(losetup.arg(&file))?.into();
+        Ok(())
     }
 
-    /// Detaches the loop device and unmounts nbdfuse, as far as they are still there, and waits for its end.
+    /// Detaches the loop device, unmounts nbdfuse and stops the relay, as far as they are still there, and waits for
+    /// their ends. The volume's server has to answer: they write to it what it has not got yet.
     pub fn detach(&self) -> anyhow::Result<()> {
         if self.node.exists() && self.is_ours() {
             succeed(Command::new("losetup").arg("--detach").arg(&self.node))?;
@@ -141,7 +152,16 @@ impl Device {
             }
             pause();
         }
-        Ok(())
+        stop(self.relay)
+    }
+
+    /// Ends the relay, with the writes that it keeps: requests fail from then on.
+    pub fn give_up(&self) -> anyhow::Result<()> {
+        if is_server(self.relay) {
+            succeed(Command::new("kill").args(["-9", &self.relay.to_string()])).map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the loop device still shows the file of nbdfuse.

@@ -5,6 +5,7 @@
 
 mod device;
 mod record;
+mod relay;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ Examples:
 
 Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
 messages in home.log beside home.toml, and umount stops it: a clean stop, which writes everything back. A server that runs \
-already stays; start it with --mounted.";
+already stays; start it with --mounted. If the server ends meanwhile, programs wait until it runs again: mount once more \
+starts it.";
 
 /// Time for a program or device to appear.
 const APPEARS: Duration = Duration::from_secs(60);
@@ -65,6 +67,9 @@ pub struct Umount {
     /// Folder that seekless volume mount mounted on
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+    /// Lose what the server has not got yet, if it cannot be started
+    #[arg(long)]
+    give_up: bool,
 }
 
 /// Serves the volume if needed, makes a block device of an export, and mounts it.
@@ -73,20 +78,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folder =
         std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
     device::check()?;
+    // The programs that are started inherit it; what is not allowed, a server says itself.
+    mounted::protect();
     if device::is_mounted(&folder)? {
-        bail!("{}: found a file system mounted on it, expected a folder without one", folder.display());
+        return serve_again(volume, &folder);
     }
+    let (served, started) = match status(volume).and_then(parsed) {
+        Ok(served) => (served, None),
+        Err(_) => serve(volume).map(|(served, child)| (served, Some(child)))?,
+    };
     if let Some(before) = Record::of(&folder)? {
         // Unmounted by other means.
         before.device.detach()?;
         Record::remove(&folder)?;
     }
-    // The programs that are started inherit it; what is not allowed, a server says itself.
-    mounted::protect();
-    let (served, started) = match status(volume).and_then(parsed) {
-        Ok(served) => (served, None),
-        Err(_) => serve(volume).map(|(served, child)| (served, Some(child)))?,
-    };
     match mount(arguments, &folder, &served, started.is_some()) {
         Ok(record) => {
             let Record { device, .. } = &record;
@@ -100,6 +105,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Err(error)
         }
     }
+}
+
+/// Serves the volume of a mounted file system again, after its server has ended: requests have waited for it.
+fn serve_again(volume: &Path, folder: &Path) -> anyhow::Result<()> {
+    let record = Record::of(folder)?
+        .filter(|record| std::path::absolute(volume).is_ok_and(|volume| volume == record.volume));
+    let Some(record) = record.filter(|_| status(volume).is_err()) else {
+        bail!("{}: found a file system mounted on it, expected a folder without one", folder.display());
+    };
+    let (served, _) = serve(volume)?;
+    Record { server: Some(served.process), ..record }.write(folder)?;
+    output::print(&format!("{} is served again, for {}\n", volume.display(), folder.display()))
 }
 
 fn mount(arguments: &Arguments, folder: &Path, served: &Status, started: bool) -> anyhow::Result<Record> {
@@ -171,9 +188,17 @@ fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
 pub fn umount(arguments: &Umount) -> anyhow::Result<()> {
     let folder =
         std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
-    let Some(record) = Record::of(&folder)? else {
+    let Some(mut record) = Record::of(&folder)? else {
         bail!("{}: found nothing that seekless volume mount mounted there", folder.display());
     };
+    if arguments.give_up {
+        record.device.give_up()?;
+    } else if status(&record.volume).is_err() {
+        // It has to get what was not written yet.
+        let served = serve(&record.volume).context("umount needs the server: start it, or use --give-up")?.0;
+        record.server = Some(served.process);
+        record.write(&folder)?;
+    }
     if device::is_mounted(&folder)? {
         succeed(Command::new("umount").arg(&folder))?;
     }
@@ -186,23 +211,24 @@ pub fn umount(arguments: &Umount) -> anyhow::Result<()> {
 
 /// Stops a server, and waits until it has ended.
 fn stop(server: u32) -> anyhow::Result<()> {
-    let is_there = || {
-        // The number may be another program's by now.
-        let name = std::fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap_or_default();
-        name.contains("volume\0serve")
-    };
-    if !is_there() {
+    if !is_server(server) {
         return Ok(());
     }
     succeed(Command::new("kill").arg(server.to_string()))?;
     let begun = now();
-    while is_there() {
+    while is_server(server) {
         if now() - begun > STOPS {
             bail!("the server (process {server}) still stops: it is left to itself");
         }
         pause();
     }
     Ok(())
+}
+
+/// Whether this process is a server: the number may be another program's by now.
+fn is_server(process: u32) -> bool {
+    let words = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    words.contains("volume\0serve")
 }
 
 /// Runs a program; its standard output.

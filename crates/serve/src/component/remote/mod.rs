@@ -9,12 +9,15 @@
 mod connect;
 mod connection;
 mod link;
+mod unflushed;
 
 use std::rc::Rc;
 
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
+use seekless_core::lock::Guard;
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, RangeLocks, SECTOR_BYTES,
+    Zeroes,
 };
 
 use crate::nbd::{Command, constants as c};
@@ -23,6 +26,7 @@ pub use connect::Connected;
 use connection::{Failure, GONE, Reply};
 use link::Link;
 pub use link::Reconnect;
+use unflushed::Written;
 
 /// Sectors of a block status request, at most: what fits a compact request.
 const STATUS_SECTORS: u64 = 1 << 22;
@@ -36,6 +40,8 @@ pub struct RemoteComponent {
     flags: u16,
     /// Whether block status is available.
     has_allocation: bool,
+    /// Where writes are sent again: one that overlaps another waits for it, so that it is known which of them counts.
+    order: RangeLocks,
 }
 
 impl RemoteComponent {
@@ -59,8 +65,18 @@ impl RemoteComponent {
             discard_sectors: if flags & c::FLAG_SEND_TRIM == 0 { 0 } else { sectors(preferred) },
             largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
         };
-        let (link, name, bytes) = (Link::new(reactor, connected, reconnect), name.to_owned(), info.bytes);
-        RemoteComponent { link, name, bytes, geometry, flags, has_allocation: info.allocation.is_some() }
+        // Without a cache there are no unflushed writes.
+        let resend = |again: Reconnect| if geometry.volatile_cache { again.resend } else { 0 };
+        let reconnect = reconnect.map(|again| Reconnect { resend: resend(again.clone()), ..again });
+        RemoteComponent {
+            link: Link::new(reactor, connected, reconnect),
+            name: name.to_owned(),
+            bytes: info.bytes,
+            geometry,
+            flags,
+            has_allocation: info.allocation.is_some(),
+            order: RangeLocks::new(),
+        }
     }
 
     fn has(&self, flag: u16) -> bool {
@@ -95,6 +111,28 @@ impl RemoteComponent {
         };
         let reply = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
         reply.map_err(|failure| self.error(place, failure))
+    }
+
+    /// As [`Self::ask`], for a request that changes sectors, and that may wait for others.
+    async fn change(
+        &self,
+        command: Command,
+        flags: u16,
+        at: Extent,
+        from: Option<&Buffer>,
+    ) -> Result<(), IoError> {
+        let flush = self.link.ask(Command::Flush, 0, 0, 0, |_| {});
+        self.link.make_room(flush).await.map_err(|failure| self.error(Some(at), failure))?;
+        let done = self.ask(command, flags, at, from).await;
+        if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Medium) {
+            self.link.failed();
+        }
+        done.map(drop)
+    }
+
+    /// Waits for requests that change the same sectors, where the order counts.
+    async fn in_order(&self, at: Extent, how: &Hints) -> Option<Guard> {
+        if self.link.resends() { Some(self.order.exclusive(at, how).await) } else { None }
     }
 
     /// Bytes of these sectors within the export: the last sector may be partial.
@@ -133,11 +171,16 @@ impl BlockDevice for RemoteComponent {
         io(async move {
             self.check(at)?;
             let flags = if how.fua && self.has(c::FLAG_SEND_FUA) { c::CMD_FLAG_FUA } else { 0 };
+            let _order = self.in_order(at, &how).await;
             for (part, bytes) in from.split(at, self.geometry.largest_sectors) {
-                self.ask(Command::Write, flags, part, Some(&bytes)).await?;
+                self.change(Command::Write, flags, part, Some(&bytes)).await?;
                 // At once: the server may be gone before the next part is answered.
                 if flags == 0 {
-                    self.link.wrote(how.origin.stream);
+                    // A copy: the client may use its memory again.
+                    let data = || Written::Data(Buffer::from_vec(bytes.to_vec()));
+                    self.link.wrote(how.origin.stream, part, data);
+                } else {
+                    self.link.wrote_durably(part);
                 }
             }
             if how.fua && flags == 0 { self.flush(how).await } else { Ok(()) }
@@ -155,12 +198,14 @@ impl BlockDevice for RemoteComponent {
         })
     }
 
-    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at)?;
             if self.has(c::FLAG_SEND_TRIM) {
+                let _order = self.in_order(at, &how).await;
                 for part in self.parts(at) {
-                    self.ask(Command::Trim, 0, part, None).await?;
+                    self.change(Command::Trim, 0, part, None).await?;
+                    self.link.discarded(part);
                 }
             }
             Ok(())
@@ -191,9 +236,10 @@ impl BlockDevice for RemoteComponent {
             }
             let mut flags = if zeroes.may_unmap { 0 } else { c::CMD_FLAG_NO_HOLE };
             flags |= if zeroes.only_if_fast { c::CMD_FLAG_FAST_ZERO } else { 0 };
+            let _order = self.in_order(at, &how).await;
             for part in self.parts(at) {
-                self.ask(Command::WriteZeroes, flags, part, None).await?;
-                self.link.wrote(how.origin.stream);
+                self.change(Command::WriteZeroes, flags, part, None).await?;
+                self.link.wrote(how.origin.stream, part, || Written::Zeroes(flags & !c::CMD_FLAG_FAST_ZERO));
             }
             if how.fua { self.flush(how).await } else { Ok(()) }
         })

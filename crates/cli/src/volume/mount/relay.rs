@@ -1,0 +1,31 @@
+//! The relay between nbdfuse, which does not reconnect, and the volume's server: a server of ours, of that server's export.
+//! It waits for the volume's server when that is gone, and sends it again what was not flushed.
+
+use std::path::Path;
+
+use anyhow::Context;
+use toml::Value;
+
+use super::serve;
+use crate::output;
+
+/// How long requests wait for the volume's server.
+const WAITS: &str = "1d";
+/// Memory for writes that are not flushed yet.
+const KEEPS: &str = "64MiB";
+
+/// Starts one in this folder for the export at `uri`: its process number, and the URI of its own export.
+pub fn start(place: &Path, uri: &str) -> anyhow::Result<(u32, String)> {
+    let socket = place.join("relay.sock");
+    let far = Value::String(uri.to_owned());
+    let near = Value::String(format!("unix:{}", socket.display()));
+    let text = format!(
+        "# Between nbdfuse and the server of the volume.\n\
+         [component.disk]\nnbd = {far}\nreconnect = \"{WAITS}\"\nresend = \"{KEEPS}\"\n\n\
+         [[export]]\ntop = \"disk\"\nnbd = {near}\n"
+    );
+    let volume = place.join("relay.toml");
+    output::file(&volume, &text)?;
+    let (served, _) = serve(&volume).context("the relay below nbdfuse")?;
+    Ok((served.process, format!("nbd+unix:///disk?socket={}", socket.display())))
+}
