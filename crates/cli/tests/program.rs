@@ -234,16 +234,52 @@ fn an_installed_program_has_what_belongs_to_it() {
     units_are_valid(&prefix.join("lib/systemd/system"));
 }
 
-/// Checks units as systemd reads them; skipped, with a message, where it is not installed.
+#[test]
+fn a_unit_for_a_mount_is_ordered_behind_its_server_and_valid() {
+    let unit = |volume: &str, at: &str, more: &[&str]| {
+        quietly(&[&["volume", "mount", volume, at, "--unit"], more].concat())
+    };
+    let text = unit("/etc/seekless/home.toml", "/srv/home", &["--export", "home", "--option", "noatime"]);
+    for line in [
+        "Wants=seekless@home.service",
+        "After=seekless@home.service",
+        "RequiresMountsFor=/etc/seekless/home.toml /srv",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert!(
+        text.contains(" volume mount /etc/seekless/home.toml /srv/home --export home --option noatime\n"),
+        "{text}"
+    );
+    assert!(text.contains(" volume umount /srv/home\n"), "{text}");
+    assert!(text.starts_with("# /etc/systemd/system/seekless-srv-home.service: "), "{text}");
+    // One that is served elsewhere is served by the mount itself.
+    let other = unit("/data/my disk.toml", "/srv/100%", &[]);
+    assert!(!other.contains("seekless@"), "{other}");
+    assert!(other.contains(" volume mount \"/data/my disk.toml\" /srv/100%%\n"), "{other}");
+    let folder = folder().join("units");
+    std::fs::create_dir_all(&folder).unwrap();
+    let names = ["seekless-srv-home.service", "seekless-srv-100-.service"];
+    for (name, text) in names.iter().zip([text, other]) {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    verified(&names.map(|name| folder.join(name)));
+}
+
+/// Checks the installed units.
 fn units_are_valid(folder: &std::path::Path) {
     let names = ["seekless@home.service", "seekless@home.socket"];
     for (name, template) in names.iter().zip(["seekless@.service", "seekless@.socket"]) {
         std::os::unix::fs::symlink(folder.join(template), folder.join(name)).unwrap();
     }
-    let paths = names.map(|name| folder.join(name));
+    verified(&names.map(|name| folder.join(name)));
+}
+
+/// Checks units as systemd reads them; skipped, with a message, where it is not installed.
+fn verified(paths: &[std::path::PathBuf]) {
     match Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])
-        .args(&paths)
+        .args(paths)
         .output()
     {
         Ok(verified) => {

@@ -6,6 +6,7 @@
 mod device;
 mod record;
 mod relay;
+mod unit;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ Examples:
   seekless volume mount home.toml /mnt/home
   seekless volume mount home.toml /mnt/home --export disk --option noatime
   seekless volume umount /mnt/home
+  seekless volume mount home.toml /mnt/home --unit
 
 Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
 messages in home.log beside home.toml, and umount stops it: a clean stop, which writes everything back. A server that runs \
@@ -59,6 +61,9 @@ pub struct Arguments {
     /// Option of mount; may be repeated
     #[arg(long = "option", value_name = "OPTION")]
     options: Vec<String>,
+    /// Print a systemd unit that does this at each start of the machine, and mount nothing
+    #[arg(long)]
+    unit: bool,
 }
 
 /// Arguments of `volume umount`.
@@ -75,6 +80,9 @@ pub struct Umount {
 /// Serves the volume if needed, makes a block device of an export, and mounts it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { volume, .. } = arguments;
+    if arguments.unit {
+        return output::print(&unit::text(arguments)?);
+    }
     let folder =
         std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
     device::check()?;

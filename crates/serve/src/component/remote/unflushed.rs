@@ -201,8 +201,11 @@ mod tests {
                 match kind {
                     0 => {
                         // Flushed but for the last three writes.
-                        kept.flushed(number - 3.min(number));
-                        model.iter_mut().for_each(|sector| *sector = sector.filter(|(of, _)| *of > number - 3.min(number)));
+                        let durable = number - 3.min(number);
+                        kept.flushed(durable);
+                        for sector in &mut model {
+                            *sector = sector.filter(|(of, _)| *of > durable);
+                        }
                     }
                     1 => {
                         kept.remove(at);
