@@ -100,7 +100,7 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
     };
     moving.left_out(left_out);
     reader.left_out(left_out);
-    spec.sectors = crate::disk::layout::capacity(&spec).unwrap_or(1).max(1);
+    spec.sectors = crate::disk::layout::capacity(&spec).max(1);
     Ok(spec)
 }
 

@@ -149,7 +149,6 @@ fn errors_give_file_and_line() {
         ),
         ("small.model", MODEL, "scheme = 1", "scheme = 9", ["line 10", "= 9", "0, 1 or 2"]),
         ("small.model", MODEL, "Zones = [", "Zones = {", ["small.model", "found", "expected"]),
-        ("small.model", MODEL, "spares = 4", "spares = 1", ["zone 1", "2 slips and 1 spares", "no more"]),
         ("small.model", MODEL, "number = 20", "number = 5", ["zone 2", "found 5", "overlap"]),
         (
             "small.seek",

@@ -87,7 +87,8 @@ impl Mapping {
     }
 }
 
-/// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit.
+/// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit. A unit with fewer
+/// spares than slips and remaps holds fewer sectors. After a zone's last whole unit there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sparing {
