@@ -32,6 +32,10 @@ pub struct Fitted {
 /// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1, and ends the fit early by
 /// returning false.
 pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64) -> bool) -> Fitted {
+    // A real drive may read out of order while it holds the bus, which a description of DiskSim's does not.
+    let mut ours = spec.clone();
+    ours.cache.in_order_when_held = false;
+    let spec = &ours;
     let think = phase::think_side(spec, measured);
     let described = Drive::new(spec).mechanics().revolution().0 as f64;
     let readings = phase::readings(spec, measured, think);

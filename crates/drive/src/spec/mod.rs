@@ -187,6 +187,11 @@ pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
     Ok(spec)
 }
 
+/// Why a description cannot be a drive, if it cannot: the key, the value found and the values expected.
+pub(crate) fn fault(spec: &Spec) -> Option<(String, String, String)> {
+    check::check(spec).err().map(|fault| (fault.key, fault.found, fault.expected))
+}
+
 /// Parses the description of a flash drive, if it is one.
 fn flash_of(file: &str, text: &str) -> Result<Option<FlashSpec>, SpecError> {
     let table: toml::Table = read(file, text)?;
