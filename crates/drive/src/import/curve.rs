@@ -123,7 +123,7 @@ fn points(file: &Path, named: &Place, left_out: &mut Vec<String>) -> Result<Vec<
     // DiskSim's curve begins at no distance and no time.
     match points.first() {
         Some(&(first, time)) if first > 1 => {
-            points.insert(0, (1, (time / f64::from(first) * 1e3).round() / 1e3))
+            points.insert(0, (1, (time / f64::from(first) * 1e3).round() / 1e3));
         }
         _ => {}
     }

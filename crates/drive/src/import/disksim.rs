@@ -10,7 +10,7 @@ use super::curve::{self, micros};
 use super::language::{self, Block, Document, Node, Place};
 use super::reader::Reader;
 use super::zones::{self, Laid};
-use super::{ImportError, Imported};
+use super::{ImportError, Imported, index, map};
 use crate::spec::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, FIGURES, QueueSpec, ReadAhead, Spec, WriteBack, Zone,
 };
@@ -87,9 +87,11 @@ fn drive(
     }
     // The zones are more precise; the block count is the host's view, or not even that.
     reader.ignore(&["Block count", "Number of cylinders"]);
-    let Laid { layout, zones: zone, mut places } = match layout.kind.as_str() {
+    let Laid { layout, zones: zone, mut places, most } = match layout.kind.as_str() {
         "dm_layout_g1" => zones::zones(layout, heads, left_out)?,
-        other => return Err(ImportError::new(&layout.place, other, "dm_layout_g1")),
+        "dm_layout_g2" => map::mapped(layout, heads, root, left_out)?,
+        "dm_layout_g4" => index::indexed(layout, heads, reader.number("Block count")?, left_out)?,
+        other => return Err(ImportError::new(&layout.place, other, "dm_layout_g1, g2 or g4")),
     };
     let cylinders = zone.last().map_or(1, |zone: &Zone| zone.first_cylinder.unwrap_or(0) + zone.cylinders);
     let moving = Reader::new(mechanics);
@@ -131,7 +133,7 @@ fn drive(
     moving.left_out(left_out);
     reader.left_out(left_out);
     if small_enough(&spec) {
-        spec.sectors = crate::disk::layout::capacity(&spec).max(1);
+        spec.sectors = crate::disk::layout::capacity(&spec).min(most.unwrap_or(u64::MAX)).max(1);
     }
     Ok((spec, places))
 }

@@ -35,6 +35,16 @@ pub enum Value {
     Block(Block),
 }
 
+impl Value {
+    /// Its word, if it is one.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Value::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
 /// Keys and their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {

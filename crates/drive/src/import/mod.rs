@@ -4,8 +4,11 @@
 
 mod curve;
 mod disksim;
+mod index;
 mod language;
+mod map;
 mod reader;
+mod tracks;
 mod zones;
 
 use std::path::{Path, PathBuf};

@@ -108,6 +108,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A list of lists.
+    pub fn lists(&self, key: &str) -> Result<Vec<&'a Vec<Value>>, ImportError> {
+        let entry = self.needed(key)?;
+        let lists = match &entry.value {
+            Value::List(values) => values
+                .iter()
+                .map(|value| match value {
+                    Value::List(list) => Some(list),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+        lists.ok_or_else(|| ImportError::new(&entry.place, &format!("{key} otherwise"), "[ [ ... ] ... ]"))
+    }
+
     /// A list of whole numbers.
     pub fn wholes(&self, key: &str) -> Result<Vec<u64>, ImportError> {
         let numbers = self.numbers(key)?;

@@ -16,6 +16,8 @@ pub struct Laid {
     pub zones: Vec<Zone>,
     /// (The key of a value as a check names it, its place.)
     pub places: Vec<(String, Place)>,
+    /// The most sectors, if the model says so.
+    pub most: Option<u64>,
 }
 
 /// How DiskSim places spares.
@@ -55,6 +57,7 @@ pub fn zones(layout: &Block, heads: u32, left_out: &mut Vec<String>) -> Result<L
         layout: LayoutSpec { mapping, sparing, range_cylinders, ..LayoutSpec::default() },
         zones: Vec::new(),
         places: vec![("layout".to_owned(), reader.place("Rangesize for sparing"))],
+        most: None,
     };
     let mut free = 0;
     for block in reader.blocks("Zones")? {
@@ -153,7 +156,7 @@ fn one_zone(
 }
 
 /// A skew or offset in sectors, less than a track. DiskSim takes whole sectors only.
-fn skew(
+pub fn skew(
     reader: &Reader,
     key: &str,
     per_track: u32,
