@@ -44,11 +44,11 @@ struct Entry {
     child: Child,
 }
 
-/// A track of the drive: its sectors are counted with those that are slipped.
+/// A track of the drive: its sectors are counted with those that are slipped. Its `width` is its number of sectors.
 #[derive(Clone, Copy, Debug)]
 struct Track {
     stretch: Stretch,
-    per_track: u64,
+    width: u64,
     /// Of its sector 0, in revolutions.
     angle: f64,
 }
@@ -68,7 +68,7 @@ pub fn indexed(
     let root = nodes.len().checked_sub(1).ok_or_else(|| reader.wrong("IDX", "no nodes", "a root"))?;
     let from = Track {
         stretch: Stretch { lba: 0, sectors: u64::MAX, at: Position { cylinder: 0, head: 0, sector: 0 } },
-        per_track: 0,
+        width: 0,
         angle: 0.0,
     };
     tree.expand(root, from, 0, &mut tracks)?;
@@ -150,6 +150,11 @@ fn entry(words: &[&str]) -> Option<(Entry, usize)> {
     Some((entry, read))
 }
 
+/// A number that is at most 2^33 here, as all of a file are.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// The tree being expanded into tracks.
 struct Tree<'a> {
     reader: &'a Reader<'a>,
@@ -172,8 +177,8 @@ impl Tree<'_> {
         for entry in &self.nodes[node] {
             let sectors = entry.sectors.min(from.stretch.sectors.saturating_sub(entry.lba));
             for instance in 0..sectors.div_ceil(entry.each) {
-                let step = instance as i64 * entry.each_cylinders * entry.cylinders.signum();
-                let cylinder = from.stretch.at.cylinder as i64 + entry.cylinder + step;
+                let step = signed(instance) * entry.each_cylinders * entry.cylinders.signum();
+                let cylinder = signed(from.stretch.at.cylinder) + entry.cylinder + step;
                 if cylinder < 0 || tracks.len() >= MOST_TRACKS {
                     let expected = format!("cylinders from 0 on, and at most {MOST_TRACKS} tracks");
                     return Err(self.reader.wrong("IDX", &format!("cylinder {cylinder}"), &expected));
@@ -205,7 +210,7 @@ impl Tree<'_> {
         }
         let at = Position { head, sector: low, ..from.stretch.at };
         let stretch = Stretch { sectors: from.stretch.sectors.min(high - low + 1), at, ..from.stretch };
-        Ok(Track { stretch, per_track, angle: from.angle - low as f64 / per_track as f64 })
+        Ok(Track { stretch, width: per_track, angle: from.angle - low as f64 / per_track as f64 })
     }
 }
 
@@ -214,9 +219,9 @@ fn zones(tracks: &[Track], starts: &BTreeSet<u64>) -> Result<Vec<Zone>, String> 
     let mut cylinders: BTreeMap<u64, u64> = BTreeMap::new();
     for track in tracks {
         let cylinder = track.stretch.at.cylinder;
-        let there = *cylinders.entry(cylinder).or_insert(track.per_track);
-        if there != track.per_track {
-            return Err(format!("{there} and {} sectors per track on cylinder {cylinder}", track.per_track));
+        let there = *cylinders.entry(cylinder).or_insert(track.width);
+        if there != track.width {
+            return Err(format!("{there} and {} sectors per track on cylinder {cylinder}", track.width));
         }
     }
     let mut zones: Vec<Zone> = Vec::new();
@@ -228,7 +233,7 @@ fn zones(tracks: &[Track], starts: &BTreeSet<u64>) -> Result<Vec<Zone>, String> 
                     && u64::from(zone.sectors_per_track) == per_track
                     && !starts.contains(&cylinder) =>
             {
-                zone.cylinders += 1
+                zone.cylinders += 1;
             }
             _ => zones.push(Zone {
                 first_cylinder: Some(u32::try_from(cylinder).map_err(|_| format!("cylinder {cylinder}"))?),

@@ -109,9 +109,7 @@ fn ascending(stretches: &[Stretch], places: &[u64]) -> Vec<usize> {
         while let Some((&farther, _)) = best.range(place..).next().filter(|(_, worse)| worse.0 <= sectors) {
             best.remove(&farther);
         }
-        if best.get(&place).is_none() {
-            best.insert(place, (sectors, number));
-        }
+        best.entry(place).or_insert((sectors, number));
     }
     let mut chosen = Vec::new();
     let mut next = best.last_key_value().map(|(_, &(_, number))| number);
