@@ -58,7 +58,9 @@ fn drawn(random: &mut Lcg) -> (Spec, Spec) {
     real.head_switch_us = about(random, real.head_switch_us, 0.1);
     if let SeekCurve::Table { points } = &mut real.seek {
         let by = 1.0 + 0.05 * (random.below(2_001) as f64 / 1_000.0 - 1.0);
-        points.iter_mut().for_each(|(_, time)| *time *= by);
+        for (_, time) in points {
+            *time *= by;
+        }
     }
     // Typical errors of described skews: wrong by whole sectors, equal in zones described as equal.
     let mut errors: BTreeMap<(u64, u64), f64> = BTreeMap::new();

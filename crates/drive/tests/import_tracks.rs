@@ -156,7 +156,7 @@ fn tree(spec: &Spec) -> String {
                     "{}, {from}, {angle:.9}, {per_track}, 1, {cylinder:.9}, {}, {}, TRACK, {number}, {head}",
                     head * cylinders * per_track,
                     cylinders * per_track,
-                    way * cylinders as i64,
+                    way * i64::from(zone.cylinders),
                 ));
             }
             root.push(format!(
