@@ -79,11 +79,19 @@ fn score(seed: u64, many: usize) -> [(Fidelity, Fidelity); 2] {
     let (described, real) = drawn(&mut random);
     let mut measured = requests(&mut random, described.sectors, many);
     let think = if random.below(2) == 0 { Think::Before } else { Think::After };
-    let took = drive_as_measured(&mut Drive::new(&real), &measured, think);
-    for (request, took) in measured.iter_mut().zip(took) {
-        // Timed from outside, one in fifty disturbed.
-        let noise = random.below(80_000) + if random.below(50) == 0 { random.below(3_000_000) } else { 0 };
-        request.service = Nanos((took.0 + noise) / 1_000 * 1_000);
+    let (mut drive, mut now) = (Drive::new(&real), Nanos::ZERO);
+    for request in &mut measured {
+        if think == Think::Before {
+            now += request.think;
+        }
+        // Timed from outside, where an answer is seen late, one in fifty much so; the next request waits for it.
+        let took = drive.serve(request.op, request.at, now, false).total().0;
+        let late = random.below(80_000) + if random.below(50) == 0 { random.below(3_000_000) } else { 0 };
+        request.service = Nanos((took + late) / 1_000 * 1_000);
+        now += request.service;
+        if think == Think::After {
+            now += request.think;
+        }
     }
     let half = many / 2;
     let fitted = fit(&described, &measured[..half], &mut |_| true);
@@ -100,9 +108,10 @@ fn fits_of_drawn_drives_are_near_on_the_half_that_they_have_not_seen() {
     let mut shares = Vec::new();
     for seed in 1..=drives {
         let [(before, after), (_, unseen)] = score(seed, 10_000);
-        // On the half that was fitted to, nothing gets worse.
+        // On the half that was fitted to, nothing gets worse; a share, by no more than what a bound on the whole costs.
         let mean = |fidelity: &Fidelity| (fidelity.mean_simulated_ms - fidelity.mean_measured_ms).abs();
-        assert!(after.within_half_ms_pct > before.within_half_ms_pct, "{seed}: {before:?} {after:?}");
+        assert!(after.median_error_ms <= before.median_error_ms, "{seed}: {before:?} {after:?}");
+        assert!(after.within_half_ms_pct > before.within_half_ms_pct - 1.0, "{seed}: {before:?} {after:?}");
         assert!(after.qq_rms_ms <= before.qq_rms_ms + 0.005, "{seed}: {before:?} {after:?}");
         assert!(mean(&after) <= mean(&before) + 0.005, "{seed}: {before:?} {after:?}");
         println!("drive {seed}: {:.1} % within 0.5 ms", unseen.within_half_ms_pct);
@@ -111,5 +120,5 @@ fn fits_of_drawn_drives_are_near_on_the_half_that_they_have_not_seen() {
     shares.sort_by(f64::total_cmp);
     let (median, tenth) = (shares[shares.len() / 2], shares[shares.len() / 10]);
     println!("{drives} drives: median {median:.1} %, tenth percentile {tenth:.1} % within 0.5 ms");
-    assert!(median > 60.0 && tenth > 50.0, "{shares:?}");
+    assert!(median > 88.0 && tenth > 80.0, "{shares:?}");
 }
