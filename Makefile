@@ -124,6 +124,7 @@ soak: toolchain-check build agree ## run property tests with 20,000 cases, a swe
 	cargo test --workspace --locked $(BUGS) --test clients browser -- --nocapture
 	SEEKLESS_WATCH=3600 cargo test --workspace --locked $(BUGS) --test clients a_page_that_is_watched -- --nocapture
 	SEEKLESS_LONG=all cargo test --workspace --locked $(BUGS) --test pages printed -- --nocapture
+	SEEKLESS_FITS=50 cargo test --workspace --locked $(BUGS) --test fit_drawn -- --nocapture
 	scripts/sweep "$(CARGO_TARGET_DIR)/release/seekless"
 	scripts/python wheel
 	scripts/fuzz 600

@@ -191,7 +191,7 @@ fn output(mining: &Mining, mined: &Mined, alone: &Mined) -> Output {
         foreground_same: mined.hash == alone.hash,
         free_mb_s: free / 1e6 / seconds,
         potential_mb_s: freed.potential_bytes as f64 / 1e6 / seconds,
-        share_pct: 100.0 * free / freed.potential_bytes.max(1) as f64,
+        share_pct: 100.0 * freed.share(),
         scans,
         scans_per_day: scans * 86_400.0 / seconds,
         blocks: mined.blocks,

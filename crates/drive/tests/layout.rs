@@ -137,3 +137,62 @@ fn a_band_is_filled_surface_by_surface_before_the_next() {
     let error = parse("made", &narrow).unwrap_err().to_string();
     assert!(error.contains("layout.band_cylinders: found 3 with this mapping, expected 0"), "{error}");
 }
+
+/// A cylinder of two tracks of ten sectors, repeated, with spares, slips and remaps; the places in order.
+fn places(sparing: Sparing, cylinders: u32, zone: Zone) -> Vec<u64> {
+    let mut spec = find("quantum-atlas-10k").unwrap();
+    spec.heads = 2;
+    spec.layout = LayoutSpec { sparing, range_cylinders: 2, ..LayoutSpec::default() };
+    spec.zone = vec![Zone { cylinders, sectors_per_track: 10, ..zone }];
+    spec.sectors = 1 << 40;
+    let error = parse("made", &toml::to_string(&spec).unwrap()).unwrap_err().to_string();
+    spec.sectors = error.rsplit("hold, ").next().unwrap().trim().parse().unwrap();
+    let layout = Layout::new(&spec, 6_000_000);
+    let place = |lba| {
+        let at = layout.position(Lba(lba));
+        (at.cylinder * 2 + at.head) * 10 + at.sector
+    };
+    (0..spec.sectors).map(place).collect()
+}
+
+fn defects(spares: u32, slips: &[u64], remaps: &[(u64, u64)]) -> Zone {
+    Zone { spares, slips: slips.to_vec(), remaps: remaps.to_vec(), ..Zone::default() }
+}
+
+#[test]
+fn defects_without_spares_shorten_their_unit() {
+    // Two slips and a remap, and one spare: the remapped sector has place 39, and sectors up to 38 are there.
+    let found = places(Sparing::Zone, 2, defects(1, &[3, 4], &[(7, 39)]));
+    let expected: Vec<u64> = [0, 1, 2, 5, 6, 39].into_iter().chain(8..39).collect();
+    assert_eq!(found, expected);
+    // Without spares a remap in the middle takes the place of the sector that would be there.
+    let found = places(Sparing::None, 1, defects(0, &[], &[(2, 9)]));
+    let expected: Vec<u64> = [0, 1, 9].into_iter().chain(3..9).chain(10..20).collect();
+    assert_eq!(found, expected);
+    // By cylinder, each is as long as it can be.
+    let found = places(Sparing::Cylinder, 2, defects(1, &[0, 1, 20], &[]));
+    let expected: Vec<u64> = (2..20).chain(21..40).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn spares_at_the_front_are_used_from_the_last_on() {
+    let found = places(Sparing::CylinderFront, 2, defects(3, &[2, 8, 15, 21, 33], &[]));
+    let expected: Vec<u64> = [1]
+        .into_iter()
+        .chain(3..8)
+        .chain(9..15)
+        .chain(16..20)
+        .chain([22])
+        .chain(23..33)
+        .chain(34..40)
+        .collect();
+    assert_eq!(found, [0].into_iter().chain(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_rest_of_a_zone_after_its_last_range_has_no_spares() {
+    let found = places(Sparing::Range, 3, defects(4, &[45], &[]));
+    let expected: Vec<u64> = (0..36).chain(40..45).chain(46..60).collect();
+    assert_eq!(found, expected);
+}

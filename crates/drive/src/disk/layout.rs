@@ -82,16 +82,24 @@ pub struct Layout {
     revolution: u64,
 }
 
-/// Capacity of the zones in sectors; on error, the zone's number and the reason.
-pub(crate) fn capacity(spec: &Spec) -> Result<u64, (usize, String)> {
-    let runs = runs::of(spec)?;
-    Ok(runs.last().map_or(0, |run| run.lba + run.sectors))
+/// Capacity of each zone in sectors.
+pub(crate) fn capacities(spec: &Spec) -> Vec<u64> {
+    let mut held = vec![0; spec.zone.len()];
+    for run in runs::of(spec) {
+        held[run.zone as usize] += run.sectors;
+    }
+    held
+}
+
+/// Capacity of all zones in sectors.
+pub(crate) fn capacity(spec: &Spec) -> u64 {
+    capacities(spec).iter().sum()
 }
 
 impl Layout {
     /// The layout of a checked description; `revolution` is in nanoseconds.
     pub fn new(spec: &Spec, revolution: u64) -> Layout {
-        let runs = runs::of(spec).unwrap_or_default();
+        let runs = runs::of(spec);
         let mut by_place: Vec<u32> = (0..runs.len() as u32).collect();
         by_place.sort_unstable_by_key(|&run| (runs[run as usize].zone, runs[run as usize].place));
         let zone = |(zone, first_cylinder): (&crate::spec::Zone, u64)| {

@@ -243,7 +243,7 @@ impl Drive {
             let wait = self.mechanics.wait(piece.angle, now);
             let pass = self.mechanics.pass(piece.at.sectors, piece.per_track);
             let revolution = self.mechanics.revolution().0;
-            let any_order = self.policy.zero_latency_read || self.policy.read_on_arrival;
+            let any_order = self.policy.reads_any_order(self.timing.holds_read);
             let to = Head { cylinder: piece.cylinder, head: piece.head };
             let step = Step {
                 from: self.head,

@@ -1,8 +1,8 @@
 //! Conversion of zones with spares, slips and remaps into runs of sectors.
 //!
 //! A zone's sectors are assigned in order: each sparing unit (a cylinder, say) takes its places less its spares,
-//! leaving out the slipped ones; then remapped sectors are moved. Errors: more slips in a unit than it has spares; a
-//! remap to the place of another sector.
+//! leaving out the slipped ones and those that remapped sectors have; then remapped sectors are moved. A unit with
+//! fewer spares than slips and remaps holds fewer sectors.
 
 use std::collections::BTreeMap;
 
@@ -24,29 +24,17 @@ pub struct Run {
 }
 
 /// The runs of a drive, in the order of their sectors.
-pub fn of(spec: &Spec) -> Result<Vec<Run>, (usize, String)> {
+pub fn of(spec: &Spec) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut lba = 0;
     for (number, zone) in spec.zone.iter().enumerate() {
-        let filled = Filling::new(spec, zone).fill().map_err(|found| (number, found))?;
-        if let Some(place) = held_twice(&filled) {
-            return Err((number, format!("a remap to place {place}, which holds another sector")));
-        }
-        for (place, sectors) in filled {
+        for (place, sectors) in Filling::new(spec, zone).fill() {
             let shift = shift(spec, zone, place);
             runs.push(Run { lba, sectors, place, shift, zone: number as u32 });
             lba += sectors;
         }
     }
-    Ok(runs)
-}
-
-/// A place that two runs hold.
-fn held_twice(filled: &[(u64, u64)]) -> Option<u64> {
-    let mut sorted = filled.to_vec();
-    sorted.sort_unstable();
-    let twice = sorted.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
-    twice.map(|pair| pair[1].0)
+    runs
 }
 
 /// Number of slips that displace the track of a place: with spares by cylinder all slips of earlier cylinders, by track
@@ -65,8 +53,9 @@ fn shift(spec: &Spec, zone: &Zone, place: u64) -> u32 {
 }
 
 /// A zone being filled.
-struct Filling<'a> {
-    zone: &'a Zone,
+struct Filling {
+    /// Sectors at the zone's front that hold nothing.
+    dead: u64,
     /// Places of a unit, and of all.
     unit: u64,
     all: u64,
@@ -75,13 +64,14 @@ struct Filling<'a> {
     end: u64,
     /// Whether slips of one unit push sectors into the next.
     overflows: bool,
-    /// Places that hold nothing or something else.
-    slips: Vec<u64>,
+    /// Slipped places, and those of remapped sectors, ascending.
+    taken: Vec<u64>,
+    /// Remapped sectors: from, to.
     remaps: BTreeMap<u64, u64>,
 }
 
-impl<'a> Filling<'a> {
-    fn new(spec: &Spec, zone: &'a Zone) -> Filling<'a> {
+impl Filling {
+    fn new(spec: &Spec, zone: &Zone) -> Filling {
         let per_track = u64::from(zone.sectors_per_track);
         let cylinder = per_track * u64::from(spec.heads);
         let all = cylinder * u64::from(zone.cylinders);
@@ -100,46 +90,57 @@ impl<'a> Filling<'a> {
             let (first, count) = if tracks { (unit * per_track, per_track) } else { (unit, 1) };
             first..first + count
         };
-        let mut slips: Vec<u64> = zone.slips.iter().flat_map(|&slip| places(slip)).collect();
-        slips.sort_unstable();
         let moved = zone.remaps.iter().filter(|(from, to)| from != to);
-        let remaps = moved.flat_map(|&(from, to)| places(from).zip(places(to))).collect();
+        let remaps: BTreeMap<u64, u64> = moved.flat_map(|&(from, to)| places(from).zip(places(to))).collect();
+        let slips = zone.slips.iter().flat_map(|&slip| places(slip));
+        let mut taken: Vec<u64> = slips.chain(remaps.values().copied()).collect();
+        taken.sort_unstable();
         let overflows = matches!(spec.layout.sparing, Sparing::CylinderToEnd | Sparing::CylinderFrontToEnd);
-        Filling { zone, unit, all, front, end, overflows, slips, remaps }
+        Filling { dead: u64::from(zone.front), unit, all, front, end, overflows, taken, remaps }
     }
 
     /// (Place, sectors) in the order of sectors.
-    fn fill(&self) -> Result<Vec<(u64, u64)>, String> {
+    fn fill(&self) -> Vec<(u64, u64)> {
         let mut filled: Vec<(u64, u64)> = Vec::new();
-        let mut slips = self.slips.iter().copied().peekable();
+        let mut taken = self.taken.iter().copied().peekable();
         // Sectors that slips of earlier units have pushed on.
         let mut pushed = 0;
         let mut start = 0;
         while start < self.all {
             let end = (start + self.unit).min(self.all);
-            let spares = self.front + self.end;
-            // The last unit of a zone may be short; it has its spares all the same.
-            let holds = (end - start).saturating_sub(spares) + if self.overflows { pushed } else { 0 };
-            let limit = if self.overflows { end - self.end.min(end - start) } else { end };
-            let mut left = holds;
-            let mut place = start + self.front;
+            // What is left of a zone after its last whole unit has no spares.
+            let whole = end - start == self.unit;
+            let (front, behind) = if whole { (self.front, self.end) } else { (0, 0) };
+            let mut left = (end - start).saturating_sub(front + behind) + pushed;
+            let limit = if self.overflows { end.saturating_sub(behind) } else { end };
+            let mut place = if self.overflows { start + front } else { self.begin(start, front, end) };
             while left > 0 && place < limit {
-                while slips.next_if(|&slip| slip < place).is_some() {}
-                let next = slips.peek().copied().unwrap_or(u64::MAX).min(limit);
+                while taken.next_if(|&taken| taken < place).is_some() {}
+                let next = taken.peek().copied().unwrap_or(u64::MAX).min(limit);
                 let sectors = (next - place).min(left);
                 self.put(&mut filled, place, sectors);
                 (place, left) = (place + sectors, left - sectors);
-                if slips.next_if_eq(&place).is_some() {
+                if place < limit && taken.next_if_eq(&place).is_some() {
                     place += 1;
                 }
             }
-            if left > 0 && !self.overflows {
-                return Err(format!("{} slips and {} spares", self.slips.len(), self.zone.spares));
-            }
-            pushed = left;
+            // Without enough spares, the unit holds fewer.
+            pushed = if self.overflows { left } else { 0 };
             start = end;
         }
-        Ok(self.without_front(filled))
+        self.without_front(filled)
+    }
+
+    /// The first place of a unit with `front` spares at its front: slips use the last of these.
+    fn begin(&self, start: u64, front: u64, end: u64) -> u64 {
+        let taken = |place: u64| self.taken.partition_point(|&taken| taken < place);
+        let mut lacking = taken(end) - taken(start + front);
+        let mut place = start + front;
+        while lacking > 0 && place > start {
+            place -= 1;
+            lacking -= usize::from(self.taken.binary_search(&place).is_err());
+        }
+        place
     }
 
     /// Adds a run, split where a sector is remapped.
@@ -162,7 +163,7 @@ impl<'a> Filling<'a> {
 
     /// Leaves out the zone's first sectors, which hold nothing.
     fn without_front(&self, filled: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-        let mut left_out = u64::from(self.zone.front);
+        let mut left_out = self.dead;
         let mut rest = Vec::new();
         for (place, sectors) in filled {
             let out = left_out.min(sectors);

@@ -75,7 +75,7 @@ impl Timing {
             write_disconnect: nanos(letting_go(bus.write_disconnect_us)),
             first_reselect: nanos(letting_go(bus.first_reselect_us)),
             other_reselect: nanos(letting_go(bus.other_reselect_us)),
-            holds_read: bus.hold_read || bus.never_disconnect,
+            holds_read: bus.holds_read(),
             extra: bus.extra_write_disconnect.filter(|_| !bus.never_disconnect).map(extra),
         }
     }

@@ -117,6 +117,7 @@ fn ways() -> Vec<Knob> {
         flag!(cache.partial_hit_at_once),
         flag!(cache.read_ahead_on_hit),
         flag!(cache.zero_latency_read),
+        flag!(cache.in_order_when_held),
         flag!(cache.stop_in_sector),
         flag!(cache.combine_writes),
         flag!(cache.separate_write_segment),

@@ -3,7 +3,8 @@
 //!
 //! First the platter's angles are found by the phase of read misses (`phase`, `skews`), and shifts that the description
 //! does not list (`slips`, `split`); then everything else by coordinate descent: one figure after another is tried at
-//! other values, and changes that bring the model nearer to the real drive are kept (`descent`). The result is
+//! other values, and changes that bring the model nearer to the real drive are kept (`descent`), but none by which the
+//! mean or the distribution of all times gets worse than the description's. The result is
 //! deterministic.
 
 mod clock;
@@ -17,6 +18,7 @@ mod split;
 use crate::disk::Drive;
 use crate::spec::Spec;
 use crate::validate::{Measured, Think};
+use descent::Objective;
 
 /// A fitted drive.
 #[derive(Clone, Debug)]
@@ -32,6 +34,11 @@ pub struct Fitted {
 /// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1, and ends the fit early by
 /// returning false.
 pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64) -> bool) -> Fitted {
+    let given = spec;
+    // A real drive may read out of order while it holds the bus, which a description of DiskSim's does not.
+    let mut ours = spec.clone();
+    ours.cache.in_order_when_held = false;
+    let spec = &ours;
     let think = phase::think_side(spec, measured);
     let described = Drive::new(spec).mechanics().revolution().0 as f64;
     let readings = phase::readings(spec, measured, think);
@@ -40,11 +47,20 @@ pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64) -> 
     let cut = split::cut(&phased, &readings, turn);
     let slipped = slips::find(spec, measured, think, turn);
     // Skews without information may do harm.
-    let cost = |spec: &Spec| descent::cost(spec, measured, think);
+    let objective = Objective::new(given, measured, think);
+    let cost = |spec: &Spec| objective.cost(spec);
     let tried = [Some(phased), cut, slipped, Some(spec.clone())];
     let best = tried.into_iter().flatten().min_by(|one, other| cost(one).total_cmp(&cost(other)));
     let mut best = best.unwrap_or_else(|| spec.clone());
-    let changes = descent::descend(&mut best, measured, think, progress);
+    let start = best.clone();
+    let mut changes = descent::descend(&mut best, &objective, &mut |done| progress(done / 2.0));
+    if objective.is_farther(&best) {
+        // From there on, back to a mean and a distribution as near as the description's.
+        let bounded = objective.bounded();
+        descent::descend(&mut best, &bounded, &mut |done| progress(0.5 + done / 2.0));
+        changes = descent::changes(&start, &best);
+    }
+    progress(1.0);
     mark_sources(&mut best);
     Fitted { spec: best, think, changes }
 }

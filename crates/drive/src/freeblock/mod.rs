@@ -108,6 +108,14 @@ impl FreeStats {
         }
     }
 
+    /// Share of the potential that was used, 0 to 1: pending bytes that were transferred, of these and what would have
+    /// passed in the unused parts of the waits.
+    pub fn share(&self) -> f64 {
+        let taken = (self.bytes + self.foreground_bytes) as f64;
+        let unused = self.potential.since(self.transfer).seconds() / self.potential.seconds().max(1e-9);
+        taken / (taken + unused * self.potential_bytes as f64).max(1.0)
+    }
+
     /// Sum with another arm's.
     #[must_use]
     pub fn plus(&self, other: &FreeStats) -> FreeStats {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
+use super::FreeStats;
 use super::direction::Direction;
 use super::plan::{Plan, Planner, StopCount};
 use super::search::{Gap, PlanInputs, Search};
@@ -365,4 +366,22 @@ fn a_set_that_is_removed_leaves_the_counts_of_the_others() {
     let [after, _] = &world.directions;
     assert_eq!((after.counts().len(), after.counts()), (tracks, &counts[..]));
     assert!(found(after) == before && after.sets.contains(stays) && !after.sets.contains(goes));
+}
+
+#[test]
+fn a_share_of_the_potential_is_at_most_all_of_it() {
+    let half = FreeStats {
+        potential: Nanos(2_000_000),
+        potential_bytes: 20_000,
+        transfer: Nanos(1_000_000),
+        bytes: 10_000,
+        ..FreeStats::default()
+    };
+    assert!((half.share() - 0.5).abs() < 1e-9, "{}", half.share());
+    // The foreground transfers more than the waits could, or a faster track passes in them.
+    for (foreground_bytes, bytes, transfer) in [(90_000, 10_000, 1_000_000), (0, 40_000, 2_000_000)] {
+        let more = FreeStats { foreground_bytes, bytes, transfer: Nanos(transfer), ..half };
+        assert!(more.share() > half.share() && more.share() <= 1.0, "{}", more.share());
+    }
+    assert!(FreeStats::default().share() == 0.0);
 }

@@ -6,25 +6,27 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::curve::{self, micros};
 use super::language::{self, Block, Document, Node, Place};
 use super::reader::Reader;
-use super::{ImportError, Imported};
+use super::zones::{self, Laid};
+use super::{ImportError, Imported, index, map};
 use crate::spec::{
-    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, FIGURES, LayoutSpec, Mapping, QueueSpec, ReadAhead,
-    SeekCurve, Sparing, Spec, WriteBack, Zone,
+    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, FIGURES, QueueSpec, ReadAhead, Spec, WriteBack, Zone,
 };
 
 /// The drive described by these files.
 pub fn import(path: &Path, name: &str) -> Result<Imported, ImportError> {
     let document = language::read(path)?;
     let mut left_out = Vec::new();
-    let disk = document.blocks.iter().find(|block| block.kind == "disksim_disk");
+    let disk = document.disk();
     let model = document.blocks.iter().find(|block| block.kind == "dm_disk");
     let (model, command, mut bus, cache) = match (disk, model) {
         (Some(disk), _) => {
             let reader = Reader::new(disk);
             let model = reader.block("Model")?;
-            let parts = (model, command(&reader)?, interface(&reader)?, cache(&reader, &mut left_out)?);
+            let bus = interface(&reader)?;
+            let parts = (model, command(&reader)?, bus, cache(&reader, &bus, &mut left_out)?);
             unmodelled(&reader, &mut left_out)?;
             reader.left_out(&mut left_out);
             parts
@@ -46,35 +48,65 @@ pub fn import(path: &Path, name: &str) -> Result<Imported, ImportError> {
         None => (0.0, 0.0),
     };
     (bus.read_sector_us, bus.write_sector_us) = (Some(bulk.max(read)), Some(bulk.max(write)));
-    let spec = drive(model, name, &(command, bus, cache), &mut left_out)?;
-    let text = toml::to_string(&spec).unwrap_or_default();
-    let spec = crate::spec::parse(&path.display().to_string(), &text)?;
+    let (spec, places) = drive(model, name, language::folder(path), &(command, bus, cache), &mut left_out)?;
+    if let Some((key, found, expected)) = crate::spec::fault(&spec) {
+        let place = match key.as_str() {
+            key if key.starts_with("command") || key.starts_with("bus") || key.starts_with("cache") => {
+                disk.map_or(&model.place, |disk| &disk.place)
+            }
+            key => place_of(key, &places).unwrap_or(&model.place),
+        };
+        return Err(ImportError::new(place, &format!("{key}: {found}"), &expected));
+    }
     Ok(Imported { spec, left_out })
 }
 
-type Parts = (CommandSpec, BusSpec, CacheSpec);
+/// The place of a key, as a check names it: that of the longest key that begins it.
+fn place_of<'a>(key: &str, places: &'a [(String, Place)]) -> Option<&'a Place> {
+    let begins = places.iter().filter(|(begin, _)| key.starts_with(begin.as_str()));
+    begins.max_by_key(|(begin, _)| begin.len()).map(|(_, place)| place)
+}
 
-fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -> Result<Spec, ImportError> {
+type Parts = (CommandSpec, BusSpec, CacheSpec);
+type Places = Vec<(String, Place)>;
+
+/// The drive of a model, and where its values are.
+fn drive(
+    model: &Block,
+    name: &str,
+    root: &Path,
+    parts: &Parts,
+    left_out: &mut Vec<String>,
+) -> Result<(Spec, Places), ImportError> {
     let reader = Reader::new(model);
     let mechanics = reader.block("Mechanical Model")?;
     let layout = reader.block("Layout Model")?;
     let heads = reader.whole("Number of data surfaces")?;
+    if heads == 0 {
+        return Err(reader.wrong("Number of data surfaces", "none", "1 or more"));
+    }
     // The zones are more precise; the block count is the host's view, or not even that.
     reader.ignore(&["Block count", "Number of cylinders"]);
-    let (mapping, zone) = zones(layout, left_out)?;
+    let Laid { layout, zones: zone, mut places, most } = match layout.kind.as_str() {
+        "dm_layout_g1" => zones::zones(layout, heads, left_out)?,
+        "dm_layout_g2" => map::mapped(layout, heads, root, left_out)?,
+        "dm_layout_g4" => index::indexed(layout, heads, reader.number("Block count")?, left_out)?,
+        other => return Err(ImportError::new(&layout.place, other, "dm_layout_g1, g2 or g4")),
+    };
     let cylinders = zone.last().map_or(1, |zone: &Zone| zone.first_cylinder.unwrap_or(0) + zone.cylinders);
     let moving = Reader::new(mechanics);
     if mechanics.kind != "dm_mech_g1" {
         return Err(ImportError::new(&mechanics.place, &mechanics.kind, "dm_mech_g1"));
     }
-    let seek = seek(&moving, cylinders)?;
-    let access = moving.word("Access time type")?.unwrap_or_default();
-    if access != "trackSwitchPlusRotation" {
-        return Err(moving.wrong("Access time type", &access, "trackSwitchPlusRotation"));
-    }
-    if moving.number_or_zero("Percent error in rpms")? != 0.0 {
-        moving.report("Percent error in rpms", "the given speed is exact", left_out);
-    }
+    let (seek, curve) = curve::seek(&moving, root, cylinders, left_out)?;
+    places.extend([
+        ("seek".to_owned(), curve),
+        ("rpm".to_owned(), moving.place("Rotation speed (in rpms)")),
+        ("head_switch_us".to_owned(), moving.place("Head switch time")),
+        ("write_settle_us".to_owned(), moving.place("Add. write settling delay")),
+        ("heads".to_owned(), reader.place("Number of data surfaces")),
+    ]);
+    access(&moving, left_out)?;
     let (command, bus, cache) = *parts;
     let mut spec = Spec {
         name: name.to_owned(),
@@ -94,14 +126,39 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         power: None,
         seek,
         write_seek: None,
-        layout: mapping,
+        layout,
         zone,
         source: sources(model),
     };
     moving.left_out(left_out);
     reader.left_out(left_out);
-    spec.sectors = crate::disk::layout::capacity(&spec).unwrap_or(1).max(1);
-    Ok(spec)
+    if small_enough(&spec) {
+        spec.sectors = crate::disk::layout::capacity(&spec).min(most.unwrap_or(u64::MAX)).max(1);
+    }
+    Ok((spec, places))
+}
+
+/// Whether a layout can be laid out before it is checked: no list of runs is too long.
+fn small_enough(spec: &Spec) -> bool {
+    spec.heads <= 64 && spec.zone.iter().all(|zone| zone.cylinders <= 1 << 24 && zone.sectors_per_track > 0)
+}
+
+/// How DiskSim computes access times: here, they always are.
+fn access(moving: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportError> {
+    let key = "Access time type";
+    match moving.word(key)?.unwrap_or_default().as_str() {
+        "trackSwitchPlusRotation" => {}
+        "constant" | "averageRotation" => moving.report(key, "access times are computed", left_out),
+        other => {
+            let known = "constant, averageRotation or trackSwitchPlusRotation";
+            return Err(moving.wrong(key, other, known));
+        }
+    }
+    moving.ignore(&["Constant access time"]);
+    if moving.number_or_zero("Percent error in rpms")? != 0.0 {
+        moving.report("Percent error in rpms", "the given speed is exact", left_out);
+    }
+    Ok(())
 }
 
 fn sources(model: &Block) -> BTreeMap<String, String> {
@@ -109,154 +166,6 @@ fn sources(model: &Block) -> BTreeMap<String, String> {
         model.place.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let source = format!("extracted: {file} and the files that belong to it, of DiskSim");
     FIGURES.into_iter().map(|figure| (figure.to_owned(), source.clone())).collect()
-}
-
-/// DiskSim's milliseconds in microseconds, without binary rounding noise.
-fn micros(millis: f64) -> f64 {
-    (millis * 1e6).round() / 1e3
-}
-
-fn seek(reader: &Reader, cylinders: u32) -> Result<SeekCurve, ImportError> {
-    let time = |key: &str| reader.some_number(key).map(micros);
-    let kind = reader.word("Seek type")?.unwrap_or_default();
-    let curve = match kind.as_str() {
-        "extracted" => {
-            let Some(file) = reader.file("Full seek curve")? else {
-                return Err(reader.wrong("Seek type", "extracted", "a Full seek curve with it"));
-            };
-            SeekCurve::Table { points: points(&file)? }
-        }
-        "hpl" | "hplplus10" => {
-            let values = reader.numbers("HPL seek equation values")?;
-            let [divide, short, root, long, each, single] = values[..] else {
-                let found = format!("{} numbers", values.len());
-                return Err(reader.wrong("HPL seek equation values", &found, "six"));
-            };
-            let first = if kind == "hpl" { Vec::new() } else { reader.numbers("First ten seek times")? };
-            SeekCurve::Hp {
-                divide: divide as u32,
-                short_us: micros(short),
-                short_root_us: micros(root),
-                long_us: micros(long),
-                long_each_us: micros(each),
-                single_us: (single >= 0.0 && first.is_empty()).then_some(micros(single)),
-                first_us: first.into_iter().map(micros).collect(),
-            }
-        }
-        "linear" => {
-            let third = (cylinders / 3).max(2);
-            let points = vec![
-                (1, time("Single cylinder seek time")?),
-                (third, time("Average seek time")?),
-                (cylinders.max(third + 1), time("Full strobe seek time")?),
-            ];
-            SeekCurve::Table { points }
-        }
-        "curve" => SeekCurve::ThreePoint {
-            track_us: time("Single cylinder seek time")?,
-            average_us: time("Average seek time")?,
-            full_us: time("Full strobe seek time")?,
-        },
-        "constant" => SeekCurve::Constant { us: time("Average seek time")? },
-        other => {
-            let known = "extracted, hpl, hplplus10, linear, curve or constant";
-            return Err(reader.wrong("Seek type", other, known));
-        }
-    };
-    // Keys that the curve does not use.
-    reader.ignore(&[
-        "Full seek curve",
-        "HPL seek equation values",
-        "First ten seek times",
-        "Single cylinder seek time",
-        "Average seek time",
-        "Full strobe seek time",
-    ]);
-    Ok(curve)
-}
-
-/// `cylinders, milliseconds` per line, after a line with the number of lines.
-fn points(file: &Path) -> Result<Vec<(u32, f64)>, ImportError> {
-    let text = language::load(file)?;
-    let mut points = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') || (number == 0 && line.contains(':')) {
-            continue;
-        }
-        let wrong = || {
-            let place = Place { file: file.to_owned(), line: number + 1 };
-            ImportError::new(&place, &format!("\"{line}\""), "cylinders, milliseconds")
-        };
-        let (distance, time) = line.split_once(',').ok_or_else(wrong)?;
-        let distance = distance.trim().parse().map_err(|_| wrong())?;
-        let time: f64 = time.trim().parse().map_err(|_| wrong())?;
-        if !time.is_finite() {
-            return Err(wrong());
-        }
-        points.push((distance, micros(time)));
-    }
-    Ok(points)
-}
-
-fn zones(layout: &Block, left_out: &mut Vec<String>) -> Result<(LayoutSpec, Vec<Zone>), ImportError> {
-    if layout.kind != "dm_layout_g1" {
-        return Err(ImportError::new(&layout.place, &layout.kind, "dm_layout_g1"));
-    }
-    let reader = Reader::new(layout);
-    let mapping = match reader.whole("LBN-to-PBN mapping scheme")? {
-        0 => Mapping::Cylinder,
-        1 => Mapping::SerpentineZone,
-        2 => Mapping::Serpentine,
-        other => return Err(reader.wrong("LBN-to-PBN mapping scheme", &other.to_string(), "0, 1 or 2")),
-    };
-    let sparing = match reader.whole("Sparing scheme used")? {
-        0 => Sparing::None,
-        1 => Sparing::Tracks,
-        2 => Sparing::Cylinder,
-        3 => Sparing::Track,
-        4 => Sparing::CylinderToEnd,
-        5 => Sparing::CylinderFront,
-        6 => Sparing::CylinderFrontToEnd,
-        8 => Sparing::Range,
-        7 | 9 | 10 => Sparing::Zone,
-        other => return Err(reader.wrong("Sparing scheme used", &other.to_string(), "0 to 10")),
-    };
-    let range_cylinders = reader.whole("Rangesize for sparing")?.max(1);
-    let zones = reader.blocks("Zones")?;
-    let zones = zones.into_iter().map(|zone| one_zone(zone, left_out)).collect::<Result<_, _>>()?;
-    reader.left_out(left_out);
-    Ok((LayoutSpec { mapping, sparing, range_cylinders, ..LayoutSpec::default() }, zones))
-}
-
-fn one_zone(zone: &Block, left_out: &mut Vec<String>) -> Result<Zone, ImportError> {
-    let reader = Reader::new(zone);
-    let (first, last) = (reader.whole("First cylinder number")?, reader.whole("Last cylinder number")?);
-    if last < first {
-        let found = format!("{last}, after First cylinder number = {first}");
-        return Err(reader.wrong("Last cylinder number", &found, "no less than the first"));
-    }
-    let mut slips = reader.wholes("slips")?;
-    slips.sort_unstable();
-    let defects = reader.wholes("defects")?;
-    if defects.len() % 2 != 0 {
-        return Err(reader.wrong("defects", &format!("{} numbers", defects.len()), "pairs: from, to"));
-    }
-    let taken = Zone {
-        first_cylinder: Some(first),
-        cylinders: last - first + 1,
-        sectors_per_track: reader.some_number("Blocks per track")? as u32,
-        track_skew: reader.number_or_zero("Skew for track switch")?,
-        cylinder_skew: reader.number_or_zero("Skew for cylinder switch")?,
-        range_skew: 0.0,
-        offset: reader.number_or_zero("Offset of first block")?,
-        front: reader.whole("Empty space at zone front")?,
-        spares: reader.whole("Number of spares")?,
-        slips,
-        remaps: defects.chunks(2).map(|pair| (pair[0], pair[1])).collect(),
-    };
-    reader.left_out(left_out);
-    Ok(taken)
 }
 
 fn command(reader: &Reader) -> Result<CommandSpec, ImportError> {
@@ -307,7 +216,7 @@ fn interface(reader: &Reader) -> Result<BusSpec, ImportError> {
     })
 }
 
-fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, ImportError> {
+fn cache(reader: &Reader, bus: &BusSpec, left_out: &mut Vec<String>) -> Result<CacheSpec, ImportError> {
     let read_ahead = match reader.whole("Buffer continuous read")? {
         0 => ReadAhead::None,
         1 => ReadAhead::Track,
@@ -338,8 +247,18 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
         }
         _ => reader.flag(key),
     };
+    let read_on_arrival = reader.flag("Read any free blocks")?;
+    let zero_latency_read = up_to_two("Immediate buffer read")?;
+    let in_order_when_held = bus.holds_read() && (read_on_arrival || zero_latency_read);
+    let enabled = up_to_two("Enable caching in buffer")?;
+    let zero_latency_write = up_to_two("Immediate buffer write")?;
+    if in_order_when_held {
+        let key = if bus.hold_read { "Hold bus entire read xfer" } else { "Never disconnect" };
+        let why = "sectors are read in order while the bus is held, as in DiskSim (in_order_when_held)";
+        reader.report(key, why, left_out);
+    }
     Ok(CacheSpec {
-        enabled: up_to_two("Enable caching in buffer")?,
+        enabled,
         segments,
         segment_sectors: reader.whole("Segment size (in blks)")?,
         separate_write_segment: reader.flag("Use separate write segment")?,
@@ -349,9 +268,10 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
         read_ahead_over_request: over_requested != 0.0,
         forget_requested: over_requested < 0.0,
         read_ahead_on_hit: reader.flag("Read-ahead on idle hit")?,
-        read_on_arrival: reader.flag("Read any free blocks")?,
-        zero_latency_read: up_to_two("Immediate buffer read")?,
-        zero_latency_write: up_to_two("Immediate buffer write")?,
+        read_on_arrival,
+        zero_latency_read,
+        in_order_when_held,
+        zero_latency_write,
         read_hits_on_writes: reader.flag("Allow read hits on write data")?,
         write_back,
         combine_writes: reader.flag("Combine seq writes")?,
@@ -399,22 +319,48 @@ fn unmodelled(reader: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportE
     Ok(())
 }
 
-/// Bus times of a block for the disk, in microseconds: to read, to write.
+impl Document {
+    /// The disk: the first one that is used, if any is.
+    fn disk(&self) -> Option<&Block> {
+        let used = |block: &&Block| self.instances.iter().any(|(_, of)| *of == block.name);
+        let disks = || self.blocks.iter().filter(|block| block.kind == "disksim_disk");
+        disks().find(used).or_else(|| disks().next())
+    }
+
+    /// Whether a part of the topology is an instance of a block.
+    fn is(&self, node: &Node, block: &Block) -> bool {
+        self.instances.iter().any(|(name, of)| *name == node.name && *of == block.name)
+    }
+}
+
+/// Times of a sector for the disk, in microseconds, to read and to write: the longest of those of the buses and
+/// controllers to which it is attached.
 fn bus_times(document: &Document, disk: &Block) -> Result<(f64, f64), ImportError> {
-    let is = |instance: &str, block: &str| {
-        document.instances.iter().any(|(name, of)| name == instance && of == block)
-    };
-    let hangs = |bus: &Block| {
-        let on = |node: &Node| {
-            is(&node.name, &bus.name) && node.below.iter().any(|below| is(&below.name, &disk.name))
+    let (mut read, mut write) = (0.0_f64, 0.0_f64);
+    for block in &document.blocks {
+        let keys = match block.kind.as_str() {
+            "disksim_bus" => ["Read block transfer time", "Write block transfer time"],
+            "disksim_ctlr" => ["Bulk sector transfer time"; 2],
+            _ => continue,
         };
-        any(&document.topology, &on)
-    };
-    let mut buses = document.blocks.iter().filter(|block| block.kind == "disksim_bus");
-    let Some(bus) = buses.find(|bus| hangs(bus)) else { return Ok((0.0, 0.0)) };
-    let reader = Reader::new(bus);
-    let time = |key: &str| reader.number_or_zero(key).map(micros);
-    Ok((time("Read block transfer time")?, time("Write block transfer time")?))
+        let above = |node: &Node| {
+            let disk = |below: &Node| document.is(below, disk);
+            document.is(node, block) && any(&node.below, &disk)
+        };
+        // The bus of the disk itself; further up, transfers overlap.
+        let bus =
+            |node: &Node| document.is(node, block) && node.below.iter().any(|below| document.is(below, disk));
+        let counts = match block.kind.as_str() {
+            "disksim_bus" => any(&document.topology, &bus),
+            _ => any(&document.topology, &above),
+        };
+        if counts {
+            let reader = Reader::new(block);
+            let time = |key: &str| reader.number_or_zero(key).map(micros);
+            (read, write) = (read.max(time(keys[0])?), write.max(time(keys[1])?));
+        }
+    }
+    Ok((read, write))
 }
 
 fn any(nodes: &[Node], matches: &dyn Fn(&Node) -> bool) -> bool {

@@ -20,12 +20,29 @@ pub struct Place {
     pub line: usize,
 }
 
+impl Place {
+    /// As errors name it.
+    pub fn shown(&self) -> String {
+        format!("{}, line {}", self.file.display(), self.line)
+    }
+}
+
 /// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Word(String),
     List(Vec<Value>),
     Block(Block),
+}
+
+impl Value {
+    /// Its word, if it is one.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Value::Word(word) => Some(word),
+            _ => None,
+        }
+    }
 }
 
 /// Keys and their values.
@@ -62,22 +79,39 @@ pub struct Document {
     pub topology: Vec<Node>,
 }
 
+impl Document {
+    /// A block of the kind of an earlier one has that one's entries before its own.
+    fn derived(&self, block: Block) -> Block {
+        let Some(parent) = self.blocks.iter().find(|parent| parent.name == block.kind) else { return block };
+        let entries = parent.entries.iter().cloned().chain(block.entries).collect();
+        Block { kind: parent.kind.clone(), entries, ..block }
+    }
+}
+
 /// Reads a file and those that it includes.
 pub fn read(path: &Path) -> Result<Document, ImportError> {
     let mut document = Document::default();
-    read_into(path, 0, &mut document)?;
+    let parser = Parser { text: "", at: 0, line: 1, path, root: folder(path), depth: 0 };
+    parser.read_into(path, None, &mut document)?;
     Ok(document)
 }
 
-fn read_into(path: &Path, depth: usize, document: &mut Document) -> Result<(), ImportError> {
-    let text = load(path)?;
-    let mut parser = Parser { text: &text, at: 0, line: 1, path, depth };
-    parser.document(document)
+/// The folder of a file.
+pub fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
-/// The text of a file.
-pub fn load(path: &Path) -> Result<String, ImportError> {
-    let io = |source| ImportError::Io { file: path.to_owned(), source };
+/// A file that `from` names: relative to that, or else to `root`.
+pub fn relative_path(from: &Path, root: &Path, name: &str) -> PathBuf {
+    let near = folder(from).join(name);
+    let far = root.join(name);
+    if !near.exists() && far.exists() { far } else { near }
+}
+
+/// The text of a file, and where it was named.
+pub fn load(path: &Path, named: Option<&Place>) -> Result<String, ImportError> {
+    let named_at = named.map(|named| format!(" (named in {})", named.shown())).unwrap_or_default();
+    let io = |source| ImportError::Io { file: path.to_owned(), source, named: named_at.clone() };
     if fs::metadata(path).map_err(io)?.len() > LONGEST {
         let place = Place { file: path.to_owned(), line: 1 };
         return Err(ImportError::new(&place, "a longer file", "at most 16 MiB"));
@@ -91,10 +125,35 @@ struct Parser<'a> {
     at: usize,
     line: usize,
     path: &'a Path,
+    /// The folder of the first file.
+    root: &'a Path,
     depth: usize,
 }
 
 impl Parser<'_> {
+    /// Reads a file that is named here.
+    fn read_into(
+        &self,
+        path: &Path,
+        named: Option<&Place>,
+        document: &mut Document,
+    ) -> Result<(), ImportError> {
+        let text = load(path, named)?;
+        let depth = self.depth + usize::from(named.is_some());
+        let mut parser = Parser { text: &text, at: 0, line: 1, path, root: self.root, depth };
+        parser.document(document)
+    }
+
+    /// Reads the file of this name.
+    fn source(&mut self, document: &mut Document) -> Result<PathBuf, ImportError> {
+        let name = self.word()?;
+        self.deeper()?;
+        let path = relative_path(self.path, self.root, &name);
+        let named = self.place();
+        self.read_into(&path, Some(&named), document)?;
+        Ok(path)
+    }
+
     fn place(&self) -> Place {
         Place { file: self.path.to_owned(), line: self.line }
     }
@@ -155,11 +214,7 @@ impl Parser<'_> {
             let place = self.place();
             let word = self.word()?;
             match word.as_str() {
-                "source" => {
-                    let file = self.word()?;
-                    self.deeper()?;
-                    read_into(&self.relative_path(&file), self.depth + 1, document)?;
-                }
+                "source" => drop(self.source(document)?),
                 "instantiate" => {
                     let Value::List(instances) = self.value()? else {
                         return self.wrong("[ names ] as NAME");
@@ -177,7 +232,8 @@ impl Parser<'_> {
                 kind => {
                     let name = self.word()?;
                     let entries = self.entries()?;
-                    document.blocks.push(Block { kind: kind.to_owned(), name, place, entries });
+                    let block = Block { kind: kind.to_owned(), name, place, entries };
+                    document.blocks.push(document.derived(block));
                 }
             }
         }
@@ -189,10 +245,6 @@ impl Parser<'_> {
             return Ok(());
         }
         Err(ImportError::new(&self.place(), "files that include each other", "at most eight deep"))
-    }
-
-    fn relative_path(&self, file: &str) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(file)
     }
 
     fn node(&mut self) -> Result<Node, ImportError> {
@@ -260,27 +312,36 @@ impl Parser<'_> {
             self.depth -= 1;
             return Ok(Value::List(values));
         }
+        self.peek();
         let place = self.place();
         let word = self.word()?;
         if word == "source" {
-            let file = self.word()?;
-            return self.included(&file);
+            return self.included();
         }
+        // A block may have a name.
+        let name = if self.named_block() { self.word()? } else { String::new() };
         if self.peek() == Some('{') {
             let entries = self.entries()?;
-            return Ok(Value::Block(Block { kind: word, name: String::new(), place, entries }));
+            return Ok(Value::Block(Block { kind: word, name, place, entries }));
         }
         Ok(Value::Word(word))
     }
 
+    /// Whether a name and a block follow.
+    fn named_block(&mut self) -> bool {
+        let (at, line) = (self.at, self.line);
+        let follow = self.word().is_ok() && self.peek() == Some('{');
+        (self.at, self.line) = (at, line);
+        follow
+    }
+
     /// The single block of a file.
-    fn included(&self, file: &str) -> Result<Value, ImportError> {
-        self.deeper()?;
+    fn included(&mut self) -> Result<Value, ImportError> {
         let mut document = Document::default();
-        read_into(&self.relative_path(file), self.depth + 1, &mut document)?;
+        let file = self.source(&mut document)?;
         match document.blocks.pop() {
             Some(block) => Ok(Value::Block(block)),
-            None => Err(ImportError::new(&self.place(), &format!("no block in {file}"), "one")),
+            None => Err(ImportError::new(&Place { file, line: 1 }, "no block", "one")),
         }
     }
 }

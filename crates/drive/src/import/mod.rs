@@ -2,9 +2,14 @@
 //!
 //! Every key of the drive's blocks is converted, is known to have no effect, or is reported as not modelled.
 
+mod curve;
 mod disksim;
+mod index;
 mod language;
+mod map;
 mod reader;
+mod tracks;
+mod zones;
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +29,14 @@ pub struct Imported {
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file could not be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {source}{named}", file.display())]
     Io {
         /// The file.
         file: PathBuf,
         /// The error.
         source: std::io::Error,
+        /// Where another file names it.
+        named: String,
     },
     /// A file holds something unexpected.
     #[error("{}, line {line}: found {found}, expected {expected}", file.display())]
@@ -43,9 +50,6 @@ pub enum ImportError {
         /// The values expected.
         expected: String,
     },
-    /// The result is not a valid drive.
-    #[error(transparent)]
-    Spec(#[from] crate::SpecError),
 }
 
 impl ImportError {

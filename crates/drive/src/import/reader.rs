@@ -1,10 +1,10 @@
 //! Reads values from a block, and records which keys were read.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::ImportError;
-use super::language::{Block, Entry, Value};
+use super::language::{Block, Entry, Place, Value, relative_path};
 
 /// A reader of a block.
 pub struct Reader<'a> {
@@ -63,6 +63,12 @@ impl<'a> Reader<'a> {
         Err(ImportError::new(&entry.place, &format!("{key} = {value}"), "a whole number from 0 on"))
     }
 
+    /// As `whole`, for a key that has to be there.
+    pub fn needed_whole(&self, key: &str) -> Result<u32, ImportError> {
+        self.needed(key)?;
+        self.whole(key)
+    }
+
     /// Whether a flag is set.
     pub fn flag(&self, key: &str) -> Result<bool, ImportError> {
         let Some(entry) = self.entry(key) else { return Ok(false) };
@@ -82,14 +88,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A file, relative to the one that names it.
-    pub fn file(&self, key: &str) -> Result<Option<PathBuf>, ImportError> {
+    /// A file, relative to the one that names it, or to the folder `root`.
+    pub fn file(&self, key: &str, root: &Path) -> Result<Option<PathBuf>, ImportError> {
         let word = self.word(key)?;
-        let relative_path = |word: String| {
-            let folder = self.entry(key).and_then(|entry| entry.place.file.parent());
-            folder.map_or_else(|| PathBuf::from(&word), |folder| folder.join(&word))
-        };
-        Ok(word.map(relative_path))
+        Ok(word.map(|word| relative_path(&self.place(key).file, root, &word)))
+    }
+
+    /// The place of a key, or of the block that lacks it.
+    pub fn place(&self, key: &str) -> Place {
+        self.entry(key).map_or(&self.block.place, |entry| &entry.place).clone()
     }
 
     /// A list of numbers.
@@ -99,6 +106,22 @@ impl<'a> Reader<'a> {
             Value::List(values) => values.iter().map(|value| number(entry, value)).collect(),
             _ => Err(ImportError::new(&entry.place, &format!("{key} without brackets"), "[ numbers ]")),
         }
+    }
+
+    /// A list of lists.
+    pub fn lists(&self, key: &str) -> Result<Vec<&'a Vec<Value>>, ImportError> {
+        let entry = self.needed(key)?;
+        let lists = match &entry.value {
+            Value::List(values) => values
+                .iter()
+                .map(|value| match value {
+                    Value::List(list) => Some(list),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+        lists.ok_or_else(|| ImportError::new(&entry.place, &format!("{key} otherwise"), "[ [ ... ] ... ]"))
     }
 
     /// A list of whole numbers.
@@ -155,6 +178,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reports one value of a list.
+    pub fn report_value(&self, key: &str, value: &str, why: &str, left_out: &mut Vec<String>) {
+        left_out.push(format!("{}: {key} = {value}: {why}", self.place(key).shown()));
+    }
+
     /// Reports keys that were not read.
     pub fn left_out(&self, left_out: &mut Vec<String>) {
         let taken = self.taken.borrow();
@@ -169,14 +197,15 @@ fn unmodelled_key(entry: &Entry, why: &str) -> String {
         Value::List(_) => "[...]",
         Value::Block(_) => "{...}",
     };
-    let (file, line, key) = (entry.place.file.display(), entry.place.line, &entry.key);
-    format!("{file}, line {line}: {key} = {value}: {why}")
+    format!("{}: {} = {value}: {why}", entry.place.shown(), entry.key)
 }
 
 fn number(entry: &Entry, value: &Value) -> Result<f64, ImportError> {
     let Value::Word(word) = value else {
         return Err(ImportError::new(&entry.place, &format!("{} = a list or block", entry.key), "a number"));
     };
-    let number = word.parse::<f64>().ok().filter(|number| number.is_finite());
+    let hexadecimal = word.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let decimal = || word.parse::<f64>().ok().filter(|number| number.is_finite());
+    let number = hexadecimal.map(f64::from).or_else(decimal);
     number.ok_or_else(|| ImportError::new(&entry.place, &format!("{} = \"{word}\"", entry.key), "a number"))
 }

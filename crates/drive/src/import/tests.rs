@@ -101,7 +101,9 @@ fn every_piece_is_taken_over() {
         reports(&["small.diskspecs, line 10", "Preseeking level = 2", "the end of a command"]),
         "{left_out:?}"
     );
-    assert!(reports(&["small.diskspecs, line 12", "Colour = red", "not known"]) && left_out.len() == 2);
+    assert!(reports(&["small.diskspecs, line 12", "Colour = red", "not known"]) && left_out.len() == 3);
+    assert!(reports(&["small.model, line 14", "track switch = 3.5", "taken as 3"]), "{left_out:?}");
+    assert!((spec.zone[0].track_skew - 3.0).abs() < 1e-9);
 }
 
 #[test]
@@ -140,17 +142,52 @@ fn slips_and_remaps_are_placed_as_in_the_file() {
 fn errors_give_file_and_line() {
     let reports = |name: &str, file: &str, text: &str| import(name, &[(file, text)]).unwrap_err().to_string();
     for (number, (file, text, from, to, words)) in [
+        ("small.model", MODEL, "track = 20", "track = x", ["small.model, line 13", "\"x\"", "a number"]),
+        ("small.model", MODEL, "track = 20", "track = 0", ["small.model, line 13", "track = 0", "1 or more"]),
+        ("small.model", MODEL, "scheme = 1", "scheme = 9", ["line 10", "= 9", "0, 1 or 2"]),
+        ("small.model", MODEL, "used = 9", "used = 11", ["line 10", "used = 11", "0 to 10"]),
+        ("small.model", MODEL, "Zones = [", "Zones = {", ["small.model", "found", "expected"]),
         (
             "small.model",
             MODEL,
-            "Blocks per track = 20",
-            "Blocks per track = x",
-            ["line 13", "\"x\"", "a number"],
+            "number = 20",
+            "number = 5",
+            ["small.model, line 17", "number = 5,", "10 or more: zones in ascending order"],
         ),
-        ("small.model", MODEL, "scheme = 1", "scheme = 9", ["line 10", "= 9", "0, 1 or 2"]),
-        ("small.model", MODEL, "Zones = [", "Zones = {", ["small.model", "found", "expected"]),
-        ("small.model", MODEL, "spares = 4", "spares = 1", ["zone 1", "2 slips and 1 spares", "no more"]),
-        ("small.model", MODEL, "number = 20", "number = 5", ["zone 2", "found 5", "overlap"]),
+        (
+            "small.model",
+            MODEL,
+            "Last cylinder number = 9",
+            "Last cylinder number = -9",
+            ["line 13", "-9", "0"],
+        ),
+        ("small.model", MODEL, "= 3.5", "= -1", ["small.model, line 14", "track switch = -1", "0 or more"]),
+        ("small.model", MODEL, "switch = 5", "switch = -5", ["line 14", "cylinder switch = -5", "0 or more"]),
+        (
+            "small.model",
+            MODEL,
+            "used = 9",
+            "used = 1",
+            ["line 15", "1 of them, and 0 remaps", "than the spare tracks, 0"],
+        ),
+        (
+            "small.model",
+            MODEL,
+            "30, 398 ",
+            "30 ",
+            ["small.model, line 15", "defects = 1 numbers", "pairs: from, to"],
+        ),
+        ("small.model", MODEL, "6000", "60", ["small.model, line 7", "rpm: 60", "300 to 60000"]),
+        ("small.model", MODEL, "surfaces = 2", "surfaces = 0", ["small.model, line 2", "none", "1 or more"]),
+        ("small.model", MODEL, "surfaces = 2", "surfaces = 99", ["small.model, line 2", "99", "1 to 64"]),
+        (
+            "small.model",
+            MODEL,
+            "dm_layout_g1 {",
+            "dm_layout_g9 {",
+            ["line 9", "dm_layout_g9", "dm_layout_g1"],
+        ),
+        ("small.model", MODEL, "small.seek", "none.seek", ["none.seek", "named in", "small.model, line 6"]),
         (
             "small.seek",
             SEEK,
@@ -158,17 +195,124 @@ fn errors_give_file_and_line() {
             "3 2.0",
             ["small.seek, line 4", "\"3 2.0\"", "cylinders, milliseconds"],
         ),
+        ("small.seek", SEEK, "2.0", "2e9", ["small.seek, line 1", "seek.points: 2", "0 to 1000000"]),
         ("small.diskspecs", SPECS, "level = 2,", "level = 7,", ["line 9", "= 7", "0, 1 or 2"]),
-        ("small.parv", PARV, "source small", "source none", ["none.diskspecs", "No such file", ""]),
+        (
+            "small.diskspecs",
+            SPECS,
+            "read = 0.607730",
+            "read = -1",
+            ["small.diskspecs, line 1:", "command.read_miss_after_read_us: -1000", "0 to 1000000"],
+        ),
+        (
+            "small.diskspecs",
+            SPECS,
+            "small.model",
+            "none.model",
+            ["none.model", "diskspecs, line 2", "named in"],
+        ),
+        ("small.parv", PARV, "source small", "source none", ["none.diskspecs", "No such file", "line 6)"]),
         ("small.parv", PARV, "small.diskspecs", "small.parv", ["line 6", "include each other", "eight deep"]),
         ("small.parv", PARV, "source small.diskspecs", "", ["line 1", "no drive", "disksim_disk"]),
     ]
     .into_iter()
     .enumerate()
     {
-        let error = reports(&format!("wrong-{number}"), file, &text.replacen(from, to, 1));
+        let mut text = text.replacen(from, to, 1);
+        if to == "used = 1" {
+            text = text.replacen("spares = 4", "spares = 0", 1).replacen("30, 398", "", 1);
+        }
+        let error = reports(&format!("wrong-{number}"), file, &text);
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
+}
+
+#[test]
+fn more_slips_than_sectors_are_refused_where_they_are() {
+    let slips: Vec<String> = (0..400).map(|slip| slip.to_string()).collect();
+    let text = MODEL.replacen("slips = [ 77, 12 ]", &format!("\nslips = [ {} ]", slips.join(", ")), 1);
+    let error = import("slips", &[("small.model", &text)]).unwrap_err().to_string();
+    let words = ["small.model, line 16", "slips = 400 of them", "fewer than the zone's 400 sectors"];
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+}
+
+#[test]
+fn defects_that_disksim_passes_over_are_reported() {
+    let text =
+        MODEL.replacen("77, 12 ]", "77, 12, 77, 4000 ]", 1).replacen("30, 398", "30, 398, 5, 5, 6, 12", 1);
+    let Imported { spec, left_out } = import("odd", &[("small.model", &text)]).unwrap();
+    assert_eq!((&spec.zone[0].slips, &spec.zone[0].remaps), (&vec![12, 77], &vec![(30, 398), (5, 5)]));
+    for value in ["slips = 77", "slips = 4000", "defects = 6, 12"] {
+        assert!(left_out.iter().any(|line| line.contains(value) && line.contains("line 15")), "{left_out:?}");
+    }
+}
+
+#[test]
+fn skews_may_be_parts_of_a_revolution() {
+    let text = MODEL.replacen("used = 9,", "used = 9, Skew units = revolutions,", 1);
+    let text = text.replacen("switch = 3.5", "switch = 1.25", 1).replacen("switch = 5", "switch = 0.5", 1);
+    let text = text.replacen("switch = 2,", "switch = 2, Skew units = sectors,", 1);
+    let spec = import("turns", &[("small.model", &text)]).unwrap().spec;
+    let skews = |zone: usize| (spec.zone[zone].track_skew, spec.zone[zone].cylinder_skew);
+    assert_eq!((skews(0), skews(1)), ((5.0, 10.0), (2.0, 3.0)));
+}
+
+#[test]
+fn a_seek_curve_is_read_as_disksim_reads_it() {
+    let curve = "2, 1.0, 0.1\n4, 2.0, 0.3\nmeasured twice:\n3, 9.0\n8, 3.0\n";
+    let Imported { spec, left_out } = import("curve", &[("small.seek", curve)]).unwrap();
+    let points = vec![(1, 500.0), (2, 1000.0), (4, 2000.0), (8, 3000.0)];
+    assert_eq!(spec.seek, SeekCurve::Table { points });
+    for line in ["small.seek, line 3: \"measured twice:\"", "small.seek, line 4: \"3, 9.0\""] {
+        assert!(left_out.iter().any(|found| found.contains(line)), "{left_out:?}");
+    }
+    let constant = MODEL.replacen("extracted", "constant, Constant seek time = 2.5", 1);
+    let spec = import("constant", &[("small.model", &constant)]).unwrap().spec;
+    assert_eq!(spec.seek, SeekCurve::Constant { us: 2500.0 });
+}
+
+#[test]
+fn blocks_may_have_names_and_parents() {
+    let specs = SPECS.replacen("Segment size (in blks) = 100", "Segment size (in blks) = 0x64", 1).replacen(
+        "source small.model",
+        MODEL.replacen("dm_disk SMALL_model", "dm_disk named", 1).trim_end(),
+        1,
+    );
+    let child = format!("{specs}\nSMALL CHILD {{ Segment size (in blks) = 50 }}\n");
+    let parv = PARV.replacen("as SMALL", "as CHILD", 1);
+    let own = import("parent", &[("small.diskspecs", &specs)]).unwrap().spec;
+    let derived = import("child", &[("small.diskspecs", &child), ("small.parv", &parv)]).unwrap().spec;
+    assert_eq!((own.cache.segment_sectors, derived.cache.segment_sectors), (100, 50));
+    assert_eq!((own.sectors, own.title.as_str()), (derived.sectors, "named"));
+}
+
+#[test]
+fn a_controller_may_be_slower_than_the_bus() {
+    let parv = format!("disksim_ctlr CTLR0 {{ Bulk sector transfer time = 0.15 }}\n{PARV}").replacen(
+        "instantiate [ bus1 ]",
+        "instantiate [ ctlr0 ] as CTLR0 instantiate [ bus1 ]",
+        1,
+    );
+    let bus = import("slow", &[("small.parv", &parv)]).unwrap().spec.bus;
+    assert_eq!((bus.read_sector_us, bus.write_sector_us), (Some(200.0), Some(150.0)));
+}
+
+#[test]
+fn reads_on_a_held_bus_are_in_order() {
+    let specs = SPECS.replacen("Colour = red", "Immediate buffer read = 1", 1);
+    let Imported { spec, left_out } = import("held", &[("small.diskspecs", &specs)]).unwrap();
+    assert!(spec.cache.zero_latency_read && !spec.cache.reads_any_order(spec.bus.holds_read()));
+    assert!(left_out.iter().any(|line| line.contains("in_order_when_held")), "{left_out:?}");
+    // A track, from any angle.
+    let took = |in_order: bool, start: u64| {
+        let mut spec = spec.clone();
+        spec.cache.in_order_when_held = in_order;
+        let (at, start) = (seekless_core::Extent::new(396, 10), seekless_core::Nanos(start));
+        crate::disk::Drive::new(&spec).serve(seekless_core::Op::Read, at, start, false).total().0
+    };
+    let more = (0..10).map(|ms| took(true, ms * 1_000_000).saturating_sub(took(false, ms * 1_000_000)));
+    let more: Vec<u64> = more.collect();
+    assert!(more.iter().max() > Some(&4_000_000), "{more:?}");
 }
 
 proptest! {

@@ -163,11 +163,15 @@ fn zones(spec: &Spec) -> Checked {
             "at most 256 TiB, 2^26 cylinders",
         );
     }
-    let held = crate::disk::layout::capacity(spec).map_err(|(zone, found)| SpecFault {
-        key: format!("zone {}", zone + 1),
-        found,
-        expected: "no more slips and remaps than spares".to_owned(),
-    })?;
+    let held = crate::disk::layout::capacities(spec);
+    if let Some(number) = held.iter().position(|&held| held == 0) {
+        let (zone, places) = (&spec.zone[number], physical(&spec.zone[number]));
+        let (slips, remaps, spares) = (zone.slips.len(), zone.remaps.len(), zone.spares);
+        let found = format!("{slips} slips, {remaps} remaps, {spares} spares, {} at the front", zone.front);
+        let expected = format!("fewer than use up its {places} sectors");
+        return fault(format!("zone {}: slips, remaps", number + 1), found, expected);
+    }
+    let held: u64 = held.iter().sum();
     let cache = spec.shingled.map_or(0, |shingled| shingled.media_cache_sectors);
     if spec.sectors == 0 || spec.sectors + cache > held {
         return fault(

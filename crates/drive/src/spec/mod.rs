@@ -187,6 +187,11 @@ pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
     Ok(spec)
 }
 
+/// Why a description cannot be a drive, if it cannot: the key, the value found and the values expected.
+pub(crate) fn fault(spec: &Spec) -> Option<(String, String, String)> {
+    check::check(spec).err().map(|fault| (fault.key, fault.found, fault.expected))
+}
+
 /// Parses the description of a flash drive, if it is one.
 fn flash_of(file: &str, text: &str) -> Result<Option<FlashSpec>, SpecError> {
     let table: toml::Table = read(file, text)?;
@@ -242,7 +247,7 @@ impl Spec {
         for zone in &mut spec.zone {
             (zone.slips, zone.remaps) = (Vec::new(), Vec::new());
         }
-        spec.sectors = crate::disk::layout::capacity(&spec).unwrap_or(0);
+        spec.sectors = crate::disk::layout::capacity(&spec);
         check::check(&spec).ok().map(|()| spec)
     }
 
@@ -405,7 +410,16 @@ mod tests {
                 "[layout]\nband_cylinders = 65\n[source]",
                 ["layout.band_cylinders", "found 65 with this mapping", "surface-serpentine"],
             ),
-            ("cylinder_skew = 307", "cylinder_skew = 307\nslips = [1, 2]", ["zone 1", "slips", "spares"]),
+            (
+                "cylinder_skew = 307",
+                "cylinder_skew = 307\nslips = [1, 1]",
+                ["zone 1: slips", "found 1 twice", "each place once"],
+            ),
+            (
+                "cylinder_skew = 307",
+                "cylinder_skew = 307\nfront = 4294967295",
+                ["zone 1: slips, remaps", "0 slips, 0 remaps, 0 spares, 4294967295 at", "fewer than use up"],
+            ),
         ] {
             let error = check_sources(&good.replacen(from, to, 1));
             assert!(words.iter().all(|word| error.contains(word)), "{error}");

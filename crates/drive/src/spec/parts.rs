@@ -87,7 +87,8 @@ impl Mapping {
     }
 }
 
-/// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit.
+/// Placement of spare sectors; defective ones are slipped (later sectors move on) within that unit. A unit with fewer
+/// spares than slips and remaps holds fewer sectors. After a zone's last whole unit there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sparing {
@@ -186,6 +187,11 @@ fn is_zero(value: &f64) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 pub(super) fn none(value: &u32) -> bool {
     *value == 0
 }
@@ -256,6 +262,13 @@ pub struct BusSpec {
     /// Further release in a write that follows a write elsewhere, on drives that do so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_write_disconnect: Option<ExtraDisconnect>,
+}
+
+impl BusSpec {
+    /// Whether the bus is held from the first sector of a read to the last.
+    pub fn holds_read(&self) -> bool {
+        self.hold_read || self.never_disconnect
+    }
 }
 
 /// Times of a write that releases the bus before its data arrive.
@@ -331,6 +344,9 @@ pub struct CacheSpec {
     pub read_on_arrival: bool,
     /// Whether a read takes its sectors in the order in which they pass.
     pub zero_latency_read: bool,
+    /// Whether it does not while the drive holds the bus for the whole read, as DiskSim has it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub in_order_when_held: bool,
     /// Whether a write does.
     pub zero_latency_write: bool,
     /// Whether reads hit written data.
@@ -372,6 +388,11 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
+    /// Whether a read takes sectors in the order in which they pass, on a drive whose bus is `held` meanwhile or not.
+    pub fn reads_any_order(&self, held: bool) -> bool {
+        (self.zero_latency_read || self.read_on_arrival) && !(self.in_order_when_held && held)
+    }
+
     /// How far the write buffer is reordered.
     pub fn destage_limits(&self) -> Limits {
         Limits {
@@ -397,6 +418,7 @@ impl Default for CacheSpec {
             read_ahead_on_hit: false,
             read_on_arrival: false,
             zero_latency_read: false,
+            in_order_when_held: false,
             zero_latency_write: false,
             read_hits_on_writes: true,
             write_back: WriteBack::None,

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::validate::Measured;
 
-/// Their folder; prints a note if it is missing.
+/// Their folder, that of the variable `SEEKLESS_DRIVES` if it is set; prints a note if it is missing.
 pub fn shared() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
+    let folder = std::env::var_os("SEEKLESS_DRIVES").map_or_else(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }

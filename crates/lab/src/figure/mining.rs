@@ -164,7 +164,7 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
                     let about = |says, unit, theirs, ours, within| {
                         Statement::about("section 6.3", says, unit, theirs, ours, Within::Percent(within))
                     };
-                    let share = 100.0 * free_mb_s(&mined) / potential_mb_s(&mined);
+                    let share = 100.0 * mined.freed.share();
                     paper.push(about("level 7, FCFS: free bandwidth", "MB/s", 4.9, free_mb_s(&mined), 6.0));
                     paper.push(about("level 7, FCFS: scans a day", "", 47.0, scans, 6.0));
                     paper.push(about("level 7, FCFS: of the potential, half", "%", 50.0, share, 20.0));
@@ -187,7 +187,8 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
         ALONE,
         BUFFERS,
         "Free MB/s includes pending blocks that the foreground itself reads or writes. The potential is what passes \
-         under the head on its track during waits. Seek, rotation and transfer are shares of all time, free work \
+         under the head on its track during waits; its share is that of the free bytes in these and what passes in \
+         unused waits. Seek, rotation and transfer are shares of all time, free work \
          included.",
         "Foreground ns is the increase of the sum of its response times over the same run without free work.",
     ];
@@ -219,7 +220,7 @@ fn row_8(
         percent(work.transfer.0 + freed.transfer.0).into(),
         percent(mined.elapsed.0.saturating_sub(work.busy().0)).into(),
         percent(freed.transfer.0).into(),
-        (100.0 * free_mb_s(mined) / potential_mb_s(mined)).into(),
+        (100.0 * mined.freed.share()).into(),
         theirs,
     ]
 }
@@ -303,13 +304,7 @@ fn figure_10(job: &Job) -> Result<Shown, LabError> {
         job.progress(done, KINDS.len());
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
         let Pair { mined, .. } = pair(job, Policy::Fcfs, 7, options(kind))?;
-        let efficiency = |to: usize| {
-            100.0
-                * mined.mean(|scan| {
-                    let freed = &mined.freed_at[scan][to];
-                    (freed.bytes + freed.foreground_bytes) as f64 / freed.potential_bytes.max(1) as f64
-                })
-        };
+        let efficiency = |to: usize| 100.0 * mined.mean(|scan| mined.freed_at[scan][to].share());
         for to in (5..=100).step_by(5) {
             let bytes = mined.mean(|scan| {
                 (mined.freed_at[scan][to].bytes + mined.freed_at[scan][to].foreground_bytes) as f64
