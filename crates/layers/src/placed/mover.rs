@@ -144,17 +144,17 @@ impl Placed {
     /// The next unit to move to a free fast slot. As many of the hottest as there are such slots follow each other in the
     /// order of the volume, so that they lie in it.
     fn in_order(&self, heat: &Heat, free: usize) -> Option<u32> {
-        let mut batch = self.batch.borrow_mut();
-        while free > 0 {
-            if batch.is_empty() {
-                batch.extend(heat.hot().take(free));
-            }
-            let unit = batch.pop_first()?;
-            if heat.is_hot(unit) {
-                return Some(unit);
-            }
+        if free == 0 {
+            return None;
         }
-        None
+        let mut batch = self.batch.borrow_mut();
+        // Those of the last choice, as far as they are still hot.
+        let next = std::iter::from_fn(|| batch.pop_first()).find(|unit| heat.is_hot(*unit));
+        if next.is_some() {
+            return next;
+        }
+        batch.extend(heat.hot().take(free));
+        batch.pop_first()
     }
 
     /// Moves a unit to a free slot.
