@@ -26,6 +26,7 @@ macro_rules! found {
 found! {
     borg: early_reuse dropped_by_a_relocate repaired_from_home_though_newer;
     cache: missing_flush forgotten_on_its_way stale_prefetch lost_overwrite;
+    hot: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;

@@ -20,7 +20,7 @@ pub const COMMANDS: u64 = 40;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 22] = [
+pub const VOLUMES: [&str; 23] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -28,6 +28,7 @@ pub const VOLUMES: [&str; 22] = [
     "cache-ahead",
     "dcd",
     "flash-mirror",
+    "hot",
     "hybrid",
     "launch",
     "lld",

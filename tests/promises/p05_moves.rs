@@ -46,7 +46,7 @@ fn parts_of_a_hybrid_drive_move_while_clients_write() {
     let options = Options { plain: Some(30), states: 6_000, each: 24, goes_on: 60, ..Options::default() };
     let explored = common::sound("hybrid", "churn:reads=40%", 4, 0, options);
     let edges = &explored.tally.edges;
-    for edge in ["a unit moves to the fast device", "a unit moves away from the fast device"] {
+    for edge in ["a unit moves to a fast slot", "a unit moves away from a fast slot"] {
         assert!(edges.get(edge).is_some_and(|times| *times > 50), "{edge}: {edges:?}");
     }
 }

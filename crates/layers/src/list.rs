@@ -15,6 +15,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::hot;
 use crate::hybrid;
 use crate::launch;
 use crate::lld::{self, Lld};
@@ -36,7 +37,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 22] = [
+pub static LAYERS: [Entry; 23] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -127,6 +128,7 @@ pub static LAYERS: [Entry; 22] = [
             })
         })
     },
+    hot::ENTRY,
     hybrid::ENTRY,
     launch::ENTRY,
     Entry {

@@ -48,12 +48,14 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
          [layer.borg]\nover = \"small\"\nbopt = \"bopt\"\nsegment = \"64KiB\"\nwrite_buffer = 0.1\nidle_after = \"1ms\""
     );
     let cache = "[layer.cache]\nover = \"small\"\nsize = \"512KiB\"\nprewrite = true\nsettle = \"1ms\"\nexpire = \"4ms\"";
+    let hot = "[layer.hot]\nover = \"small\"\nzone = \"512KiB\"\nunit = \"16KiB\"\nidle = \"0s\"\nleast = 1";
     vec![
         text("disk", 0, ""),
         text("cache", 0, cache),
         text("mapper", 512, &mapper),
         text("lld", 200 * (mebibytes + 1), &lld),
         text("borg", 0, &borg),
+        text("hot", 1 << 10, hot),
         several("hybrid", &hybrid(mebibytes)),
         several("proximal", &proximal(mebibytes)),
         several("raid4", &raid4(mebibytes)),

@@ -3,9 +3,11 @@
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::format::Shape;
 use crate::Refused;
 use crate::canary::Canary;
+#[cfg(feature = "canaries")]
+use crate::placed;
+use crate::placed::Shape;
 use crate::registry::Sizes;
 use crate::units::{Bytes, time, time_in_ns};
 
@@ -64,33 +66,6 @@ impl Default for Options {
     }
 }
 
-/// Rare code paths that an exploration has to reach.
-pub const EDGES: &[&str] = &[
-    "a request on both devices",
-    "a unit moves to the fast device",
-    "a unit moves away from the fast device",
-    "slots ran out: the map is written to free some",
-    "a write with FUA writes the map",
-    "a unit moves while the map is written",
-    "a move failed: its unit stays",
-    "a flush failed: all later ones fail",
-    "the copies of a sector of the map differ: the newer one counts",
-];
-
-/// Canaries of the layer.
-pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
-    &[
-        "a move without its lock",
-        "a map before its data",
-        "stale read",
-        "early reuse",
-        "unflushed opening",
-        "unforced write",
-    ]
-} else {
-    &[]
-};
-
 impl Options {
     /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
@@ -103,8 +78,8 @@ impl Options {
             return Err(Refused::new("pin", format!("{} parts", self.pin.len()), expected));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));
         }
         Ok(())
     }
@@ -112,7 +87,7 @@ impl Options {
     /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(crate::canary::of(self.canary.as_deref(), "hybrid"), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "hybrid"), placed::CANARIES);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }

@@ -2,8 +2,9 @@
 //! `tests/promises`.
 
 use proptest::prelude::*;
+use seekless_core::device::Place;
 use seekless_core::runtime::{Runtime, sleep};
-use seekless_core::{PAGE_SECTORS, SECTOR_BYTES, Slice};
+use seekless_core::{Class, ErrorKind, Hints, Nanos, PAGE_SECTORS, SECTOR_BYTES, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
@@ -21,18 +22,18 @@ fn devices() -> Devices {
     (device(0, 4 + 8), device(1, 1 + 64))
 }
 
-async fn open((fast, over): &Devices, options: &str) -> Result<Rc<Hybrid>, IoError> {
+async fn open((fast, over): &Devices, options: &str) -> Result<Rc<Placed>, IoError> {
     let options: Options = toml::from_str(&format!("unit = '4KiB'\nidle = '1ms'\n{options}")).unwrap();
     options.check().unwrap();
-    Hybrid::open(fast.clone(), over.clone(), &options, true, false).await
+    super::open(fast.clone(), over.clone(), &options, true, false).await
 }
 
-fn count(volume: &Hybrid, name: &str) -> u64 {
+fn count(volume: &Placed, name: &str) -> u64 {
     volume.counters().into_iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| count)
 }
 
 /// The component that holds each page.
-fn components(volume: &Hybrid) -> Vec<u32> {
+fn components(volume: &Placed) -> Vec<u32> {
     let mut all = Vec::new();
     volume.places(Extent::new(0, volume.geometry().sectors), &mut |part, place| {
         let Place::On { component, .. } = place else { panic!("a page is nowhere") };
@@ -41,7 +42,7 @@ fn components(volume: &Hybrid) -> Vec<u32> {
     all
 }
 
-async fn read_pages(volume: &Hybrid, pages: impl Iterator<Item = u64>) {
+async fn read_pages(volume: &Placed, pages: impl Iterator<Item = u64>) {
     for page in pages {
         values(volume, Extent::of_pages(page, 1)).await.unwrap();
     }
@@ -86,7 +87,7 @@ fn the_hottest_and_the_pinned_pages_move_to_the_fast_device_with_their_data() {
             read_pages(&volume, 20..23).await;
         }
         sleep(Nanos::from_millis(5_000)).await;
-        let check = async |volume: &Hybrid, hot: &[usize]| {
+        let check = async |volume: &Placed, hot: &[usize]| {
             let on = components(volume);
             assert!(hot.iter().all(|page| on[*page] == 0), "{on:?}");
             for page in 0..70 {
@@ -142,9 +143,9 @@ fn a_move_that_fails_leaves_its_page_and_ends() {
             };
             let fast = failing(&devices.0, fast);
             let options: Options = toml::from_str(&format!("unit = '4KiB'\nidle = '1ms'\n{pinned}")).unwrap();
-            let volume = Hybrid::open(fast, over, &options, false, false).await.unwrap();
+            let volume = super::open(fast, over, &options, false, false).await.unwrap();
             sleep(Nanos::from_millis(5_000)).await;
-            assert_eq!((count(&volume, "units_promoted"), volume.moving.get()), (0, false));
+            assert_eq!((count(&volume, "units_promoted"), volume.is_moving()), (0, false));
             let expected: Vec<u32> = (0..70).map(|page| u32::from(page >= 7)).collect();
             assert_eq!(components(&volume), expected);
         });
@@ -161,7 +162,7 @@ fn a_volume_is_opened_with_both_of_its_devices_or_refused() {
             volume.stop().await.unwrap();
         }
         assert_eq!(values(&*open(&one, "").await.unwrap(), Extent::new(8, 8)).await.unwrap(), [7; 8]);
-        let error = |opened: Result<Rc<Hybrid>, IoError>| opened.map(drop).unwrap_err().to_string();
+        let error = |opened: Result<Rc<Placed>, IoError>| opened.map(drop).unwrap_err().to_string();
         let mixed = error(open(&(one.0.clone(), other.1.clone()), "").await);
         assert!(mixed.contains("without this volume's label"), "{mixed}");
         let short: Rc<dyn BlockDevice> = Rc::new(Slice::new(one.1.clone(), Extent::of_pages(0, 50)).unwrap());
@@ -173,7 +174,7 @@ fn a_volume_is_opened_with_both_of_its_devices_or_refused() {
         assert!(outside.contains("pin: found 8192 bytes at 282624"), "{outside}");
         let many = error(open(&one, "pin = [{ at = '0B', size = '32KiB' }]").await);
         assert!(many.contains("at most the 7 that fit on `fast`"), "{many}");
-        let blank = Hybrid::open(device(0, 12), one.1.clone(), &Options::default(), false, false).await;
+        let blank = super::open(device(0, 12), one.1.clone(), &Options::default(), false, false).await;
         let blank = error(blank);
         assert!(blank.contains("volume create"), "{blank}");
     });
@@ -255,6 +256,6 @@ proptest! {
 
 #[test]
 fn a_sector_holds_the_entries_of_whole_units() {
-    assert_eq!(format::ENTRIES * 4 + 16, SECTOR_BYTES as usize);
+    assert_eq!(crate::durable::table::ENTRIES * 4 + 16, SECTOR_BYTES as usize);
     const { assert!(SECTORS <= 15 * PAGE_SECTORS, "the volume of the steps has 15 pages") };
 }

@@ -57,6 +57,11 @@ fn source(name: &str) -> String {
     let folder = [src.join(name), src.join("fault").join(name)].into_iter().find(|folder| folder.is_dir());
     let mut text = String::new();
     all(&folder.expect("a layer has a folder of its name"), &mut text);
+    // Two layers are volumes of one kind of map.
+    if text.contains("placed::EDGES") {
+        all(&src.join("placed"), &mut text);
+        text.push_str(&std::fs::read_to_string(src.join("durable/table.rs")).unwrap());
+    }
     text
 }
 

@@ -1,15 +1,16 @@
-//! Moves units, one at a time: the hottest of the other device to the fast one, and from there the coldest.
+//! Moves units, one at a time: the hottest of the others to a fast slot, and from there the coldest.
 //!
 //! A unit is locked while it is copied, so that no write is missed and no read finds a slot that is about to be released; a
 //! request that waits for it promotes the copy to its own class. The new slot counts at once, and becomes durable with the
 //! next flush, of clients or of the mover. Invariant: after each wait, what to move is chosen anew.
 
 use seekless_core::runtime::{self, edge, now};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Nanos, Ticket};
+use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Nanos, Reconfigured, Stage, Ticket};
 
-use super::Hybrid;
+use super::Placed;
+use super::heat::Heat;
 
-/// Units that leave the fast device before the map is written, which frees their slots.
+/// Units that leave fast slots before the map is written, which frees their slots.
 const AT_ONCE: usize = 64;
 
 /// What the mover does next.
@@ -20,45 +21,78 @@ enum Next {
     Nothing,
 }
 
-impl Hybrid {
+/// What a step of the mover leaves to do.
+enum Left {
+    More,
+    Later(Nanos),
+    Nothing,
+}
+
+impl Placed {
     /// Has units moved, if any should be.
     pub(super) fn move_later(&self) {
-        if !self.can_improve() || self.moving.replace(true) {
+        if self.idle.is_none() || !self.can_improve() || self.moving.replace(true) {
             return;
         }
         let me = self.me.clone();
         runtime::spawn(async move {
-            while let Some(hybrid) = me.upgrade() {
-                let next = hybrid.next();
-                let wait = match next {
-                    Next::Nothing => {
-                        hybrid.moving.set(false);
+            while let Some(placed) = me.upgrade() {
+                // If the map cannot be written, that fails all later flushes, and nothing moves any more.
+                let left = placed.step(false, placed.payer.get()).await.unwrap_or(Left::Nothing);
+                let wait = match left {
+                    Left::Nothing => {
+                        placed.moving.set(false);
                         return;
                     }
-                    Next::Wait(time) => time,
-                    Next::Move { unit, to } => {
-                        hybrid.relocate(unit, to).await;
-                        continue;
-                    }
-                    Next::Commit => {
-                        // If it fails, all later ones do, and nothing moves any more.
-                        drop(hybrid.commit(&hybrid.background()).await);
-                        continue;
-                    }
+                    Left::Later(time) => time,
+                    Left::More => continue,
                 };
-                drop(hybrid);
+                drop(placed);
                 runtime::sleep(wait).await;
             }
         })
         .detach();
     }
 
-    fn background(&self) -> Hints {
-        Hints { class: Class::Background, account: self.payer.get(), ..Hints::default() }
+    /// Moves all that should be, beside clients. It ends, even if they go on making other units hot.
+    pub(super) async fn move_now(&self, account: Account) -> Result<Reconfigured, IoError> {
+        let (start, before) = (now(), self.moved());
+        let (most, unit) = {
+            let shape = self.map.borrow().shape;
+            (2 * u64::from(shape.fast), shape.unit)
+        };
+        self.requests.set(0);
+        while self.moved() - before < most {
+            let Left::More = self.step(true, account).await? else { break };
+        }
+        self.commit(&Hints { account, ..Hints::default() }).await?;
+        let pages = (self.moved() - before) * unit;
+        let stages = vec![Stage { name: "move", took: now().since(start), pages }];
+        let nothing = Reconfigured { start, stages, ..Reconfigured::default() };
+        Ok(Reconfigured { planned_pages: pages, copied_pages: pages, ..nothing })
     }
 
-    /// Whether a unit should be on the other device.
-    fn can_improve(&self) -> bool {
+    /// Units moved.
+    fn moved(&self) -> u64 {
+        self.promoted.get() + self.demoted.get()
+    }
+
+    /// Does what is next; `asked` does not wait for a pause.
+    async fn step(&self, asked: bool, account: Account) -> Result<Left, IoError> {
+        let ticket = Some(Ticket::new());
+        let how = Hints { class: Class::Background, account, ticket, ..Hints::default() };
+        let _turn = self.relocating.exclusive(Extent::new(0, 1), &how).await;
+        match self.next(asked) {
+            Next::Nothing => return Ok(Left::Nothing),
+            Next::Wait(time) => return Ok(Left::Later(time)),
+            Next::Move { unit, to } => self.relocate(unit, to, &how).await,
+            Next::Commit => self.commit(&Hints { ticket: None, ..how }).await?,
+        }
+        Ok(Left::More)
+    }
+
+    /// Whether a unit should be moved.
+    pub(super) fn can_improve(&self) -> bool {
         let (heat, map) = (self.heat.borrow(), self.map.borrow());
         let hot = heat.as_ref().and_then(|heat| Some((heat, heat.hottest(0)?.0)));
         hot.is_some_and(|(heat, count)| map.counts().0 > 0 || heat.colder(count).is_some())
@@ -66,34 +100,36 @@ impl Hybrid {
             && !self.stopping.get()
     }
 
-    fn next(&self) -> Next {
+    fn next(&self, asked: bool) -> Next {
         let quiet = now().since(self.last.get());
         let mut map = self.map.borrow_mut();
         if self.stopping.get() || map.has_failed() {
             return Next::Nothing;
         }
-        if self.idle > Nanos::ZERO && (self.in_flight.get() > 0 || quiet < self.idle) {
-            return Next::Wait(self.idle);
+        if let Some(idle) = self.idle.filter(|idle| !asked && *idle > Nanos::ZERO)
+            && (self.in_flight.get() > 0 || quiet < idle)
+        {
+            return Next::Wait(idle);
         }
         let heat = self.heat.borrow();
         let Some(heat) = heat.as_ref() else { return Next::Nothing };
-        let (free, leaving, _) = map.counts();
-        if let Some((_, unit)) = heat.hottest(0)
-            && let Some(to) = map.take(true)
+        let (free, leaving) = map.counts();
+        if let Some(unit) = self.in_order(heat, free)
+            && let Some(to) = map.take(unit, true)
         {
             return Next::Move { unit, to };
         }
         // Those that leave make room for as many of the hottest.
         let hot = heat.hottest(leaving).filter(|_| leaving < AT_ONCE);
         if let Some(unit) = hot.and_then(|(count, _)| heat.colder(count))
-            && let Some(to) = map.take(false)
+            && let Some(to) = map.take(unit, false)
         {
             return Next::Move { unit, to };
         }
         // Then room for those that become hot next.
         if free + leaving < map.shape.spare as usize
             && let Some(unit) = heat.unused()
-            && let Some(to) = map.take(false)
+            && let Some(to) = map.take(unit, false)
         {
             return Next::Move { unit, to };
         }
@@ -105,11 +141,24 @@ impl Hybrid {
         if map.has_unwritten() { Next::Commit } else { Next::Nothing }
     }
 
+    /// The next unit to move to a free fast slot. As many of the hottest as there are such slots follow each other in the
+    /// order of the volume, so that they lie in it.
+    fn in_order(&self, heat: &Heat, free: usize) -> Option<u32> {
+        if free == 0 {
+            return None;
+        }
+        let mut batch = self.batch.borrow_mut();
+        // Those of the last choice, as far as they are still hot.
+        let next = std::iter::from_fn(|| batch.pop_first()).find(|unit| heat.is_hot(*unit));
+        if next.is_some() {
+            return next;
+        }
+        batch.extend(heat.hot().take(free));
+        batch.pop_first()
+    }
+
     /// Moves a unit to a free slot.
-    async fn relocate(&self, unit: u32, to: u32) {
-        let ticket = Some(Ticket::new());
-        let how = Hints { ticket, ..self.background() };
-        let _working = self.relocating.exclusive(Extent::new(0, 1), &how).await;
+    async fn relocate(&self, unit: u32, to: u32, how: &Hints) {
         let (sectors, at) = {
             let map = self.map.borrow();
             let sectors = map.shape.unit_sectors();
@@ -118,7 +167,7 @@ impl Hybrid {
         let _held = if self.canary.is("a move without its lock") {
             None
         } else {
-            Some(self.locks.exclusive(at, &how).await)
+            Some(self.locks.exclusive(at, how).await)
         };
         let copied = async {
             let bytes =
@@ -149,9 +198,9 @@ impl Hybrid {
         let count = if is_fast { &self.promoted } else { &self.demoted };
         count.set(count.get() + 1);
         if is_fast {
-            edge("a unit moves to the fast device");
+            edge("a unit moves to a fast slot");
         } else {
-            edge("a unit moves away from the fast device");
+            edge("a unit moves away from a fast slot");
         }
     }
 

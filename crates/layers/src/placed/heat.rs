@@ -1,7 +1,7 @@
-//! How often units were accessed lately, and which of them should be on the other device.
+//! How often units were accessed lately, and which of them should be in another slot.
 //!
 //! A count for each unit, up to [`MOST`]; all are halved from time to time, so that old accesses weigh less. Invariants: the
-//! units on the fast device that are not pinned are ranked by their counts, and of the others the hottest ones, as many as
+//! units in fast slots that are not pinned are ranked by their counts, and of the others the hottest ones, as many as
 //! there are slots; so memory is bounded by the sizes of the devices.
 
 use std::cmp::Reverse;
@@ -11,26 +11,26 @@ use std::collections::BTreeSet;
 pub const PINNED: u8 = u8::MAX;
 /// The highest count of others: a pinned one exceeds it by more than a step.
 pub const MOST: u8 = PINNED - 2;
-/// The least count of a unit that moves to the fast device.
-const LEAST: u8 = 1;
-/// Accesses for each slot of the fast device after which counts are halved.
+/// Accesses for each slot that are fast after which counts are halved.
 const AGED_AFTER: u64 = 16;
 
 /// The counts.
 pub struct Heat {
     counts: Vec<u8>,
-    /// On the other device: count, and unit, so that of equal ones the first is the hottest: a disk reads them in order.
+    /// In another slot: count, and unit, so that of equal ones the first is the hottest: a disk reads them in order.
     hot: BTreeSet<(u8, Reverse<u32>)>,
-    /// On the fast device and not pinned.
+    /// In a fast slot and not pinned.
     cold: BTreeSet<(u8, u32)>,
-    /// Slots of the fast device.
+    /// Slots that are fast.
     slots: usize,
+    /// The least count of a unit that moves to one.
+    least: u8,
     accesses: u64,
 }
 
 impl Heat {
-    /// No unit was accessed yet; those `pinned` are, and of others those on the fast device are listed.
-    pub fn new(units: u32, slots: u32, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
+    /// No unit was accessed yet; those `pinned` are, and of others those in fast slots are listed.
+    pub fn new(units: u32, slots: u32, least: u8, pinned: &[u32], is_fast: impl Fn(u32) -> bool) -> Heat {
         let mut counts = vec![0; units as usize];
         for unit in pinned {
             counts[*unit as usize] = PINNED;
@@ -38,7 +38,8 @@ impl Heat {
         let hot =
             pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
         let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);
-        Heat { hot, cold: cold.map(|unit| (0, unit)).collect(), counts, slots: slots as usize, accesses: 0 }
+        let cold = cold.map(|unit| (0, unit)).collect();
+        Heat { hot, cold, counts, slots: slots as usize, least, accesses: 0 }
     }
 
     /// Its count.
@@ -68,7 +69,7 @@ impl Heat {
         if self.of(unit) == PINNED {
             self.hot.remove(&(PINNED, Reverse(unit)));
         } else {
-            // From the fast device others are tried first.
+            // From fast slots others are tried first.
             self.set(unit, if is_fast { MOST } else { 0 }, is_fast);
         }
     }
@@ -79,7 +80,7 @@ impl Heat {
         self.cold.remove(&(old, unit));
         if is_fast {
             self.cold.extend((count != PINNED).then_some((count, unit)));
-        } else if count >= LEAST {
+        } else if count >= self.least {
             self.hot.insert((count, Reverse(unit)));
             if self.hot.len() > self.slots {
                 self.hot.pop_first();
@@ -87,17 +88,27 @@ impl Heat {
         }
     }
 
-    /// The hottest unit on the other device, after the `nth` that are hotter still: count and unit.
+    /// The hottest unit in another slot, after the `nth` that are hotter still: count and unit.
     pub fn hottest(&self, nth: usize) -> Option<(u8, u32)> {
         self.hot.iter().rev().nth(nth).map(|(count, Reverse(unit))| (*count, *unit))
     }
 
-    /// A unit on the fast device that was not accessed lately.
+    /// The units in other slots that should be in fast ones, the hottest first.
+    pub fn hot(&self) -> impl Iterator<Item = u32> {
+        self.hot.iter().rev().map(|(_, Reverse(unit))| *unit)
+    }
+
+    /// Whether a unit is one of those.
+    pub fn is_hot(&self, unit: u32) -> bool {
+        self.hot.contains(&(self.of(unit), Reverse(unit)))
+    }
+
+    /// A unit in a fast slot that was not accessed lately.
     pub fn unused(&self) -> Option<u32> {
         self.cold.first().filter(|(count, _)| *count == 0).map(|(_, unit)| *unit)
     }
 
-    /// The coldest unit on the fast device, if the count of another is so much higher that it pays to exchange them.
+    /// The coldest unit in a fast slot, if the count of another is so much higher that it pays to exchange them.
     pub fn colder(&self, than: u8) -> Option<u32> {
         let pays = |count: u8| count + u8::from(count > 0) < than;
         self.cold.first().filter(|(count, _)| pays(*count)).map(|(_, unit)| *unit)
@@ -109,7 +120,7 @@ impl Heat {
         let halved = |count: u8| if count == PINNED { PINNED } else { count / 2 };
         self.cold = self.cold.iter().map(|(count, unit)| (halved(*count), *unit)).collect();
         let hot = self.hot.iter().map(|(count, unit)| (halved(*count), *unit));
-        self.hot = hot.filter(|(count, _)| *count >= LEAST).collect();
+        self.hot = hot.filter(|(count, _)| *count >= self.least).collect();
     }
 }
 
@@ -129,10 +140,11 @@ mod tests {
         fn exchanges_end_with_the_hottest_and_the_pinned_on_the_fast_device(
             touched in proptest::collection::vec(0..UNITS, 0..400),
             pinned in proptest::collection::btree_set(0..UNITS, 0..SLOTS as usize),
+            least in 1..6_u8,
         ) {
             let pinned: Vec<u32> = pinned.into_iter().collect();
             let mut fast: Vec<bool> = (0..UNITS).map(|unit| unit < SLOTS).collect();
-            let mut heat = Heat::new(UNITS, SLOTS, &pinned, |unit| fast[unit as usize]);
+            let mut heat = Heat::new(UNITS, SLOTS, least, &pinned, |unit| fast[unit as usize]);
             for unit in touched {
                 heat.touch(unit, fast[unit as usize]);
             }
@@ -150,13 +162,13 @@ mod tests {
             prop_assert!(pinned.iter().all(|unit| fast[*unit as usize]));
             let of = |is_fast| (0..UNITS).filter(move |unit| fast[*unit as usize] == is_fast).map(|unit| heat.of(unit));
             let (coldest, hottest) = (of.clone()(true).min().unwrap(), of(false).max().unwrap());
-            prop_assert!(hottest < LEAST || hottest <= coldest + 1, "{hottest} and {coldest}");
+            prop_assert!(hottest < least || hottest <= coldest + 1, "{hottest} and {coldest}");
         }
     }
 
     #[test]
     fn old_accesses_weigh_less() {
-        let mut heat = Heat::new(4, 1, &[], |unit| unit == 0);
+        let mut heat = Heat::new(4, 1, 1, &[], |unit| unit == 0);
         (0..10).for_each(|_| heat.touch(1, false));
         assert_eq!(heat.of(1), 10);
         (0..6).for_each(|_| heat.touch(2, false));

@@ -1,0 +1,119 @@
+//! Options of the layer.
+
+use seekless_core::{Nanos, PAGE_BYTES, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+
+use crate::Refused;
+use crate::canary::Canary;
+#[cfg(feature = "canaries")]
+use crate::placed;
+use crate::placed::Shape;
+use crate::units::{Bytes, time, time_in_ns};
+
+/// Part of the device that is the zone, unless its size is given.
+const PART: u64 = 32;
+/// The highest count that a unit has to reach.
+const LEAST: std::ops::RangeInclusive<u8> = 1..=100;
+
+/// The options of hot-data clustering.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Size of the zone; by default a 32nd of the device. Used at creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Bytes>,
+    /// Where the zone is. Used at creation.
+    pub at: Zone,
+    /// Size of the parts that are moved, 4KiB to 1MiB in steps of 4KiB. Used at creation.
+    pub unit: Bytes,
+    /// When parts are moved.
+    pub when: When,
+    /// Time without requests of clients before a part is moved; 0 to move beside them.
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
+    pub idle: Nanos,
+    /// Accesses after which a part is hot, 1 to 100.
+    pub least: u8,
+    /// Requests of this size and more do not heat the parts that they touch.
+    pub sequential: Bytes,
+    /// The canary to enable.
+    #[cfg(feature = "canaries")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<String>,
+}
+
+/// Where the zone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Zone {
+    /// First: on a disk, in its outer tracks.
+    Outer,
+    /// In the middle of the addresses.
+    Middle,
+}
+
+/// When parts are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// In pauses of the clients.
+    Idle,
+    /// When the layer is asked to, by its command or its schedule.
+    Asked,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            zone: None,
+            at: Zone::Middle,
+            unit: Bytes(64 << 10),
+            when: When::Idle,
+            idle: Nanos::from_millis(100),
+            least: 16,
+            sequential: Bytes(512 << 10),
+            #[cfg(feature = "canaries")]
+            canary: None,
+        }
+    }
+}
+
+impl Options {
+    /// Checks options that are invalid on any device.
+    pub fn check(&self) -> Result<(), Refused> {
+        let Bytes(unit) = self.unit;
+        if unit % PAGE_BYTES != 0 || !(PAGE_BYTES..=1 << 20).contains(&unit) {
+            return Err(Refused::new("unit", format!("{unit} bytes"), "4KiB to 1MiB in steps of 4KiB"));
+        }
+        if !LEAST.contains(&self.least) {
+            return Err(Refused::new("least", self.least.to_string(), "1 to 100"));
+        }
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// The enabled canary: none, except in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "hot"), placed::CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
+    }
+
+    /// Shape of a new volume on a device of these sectors.
+    pub fn shape(&self, sectors: u64) -> Result<Shape, Refused> {
+        self.check()?;
+        let unit = self.unit.0 / PAGE_BYTES;
+        let zone = self.zone.map_or(sectors / PART, |zone| zone.0 / SECTOR_BYTES);
+        let behind = match self.at {
+            Zone::Outer => 0,
+            Zone::Middle => 500,
+        };
+        Shape::within(unit, sectors, zone, behind).ok_or_else(|| {
+            let found = format!("a zone of {zone} sectors on a device of {sectors}");
+            Refused::new("zone", found, "room for two units in it, and for more outside")
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! On-disk format: a super page, a map, and slots.
+//!
+//! First two copies of the super page and two of the map ([`table`]), then slots. If the fast slots are on a device of
+//! their own, these are on that one, and the other device has a page with a label, and then slots. A sector of the map has
+//! the slots of consecutive units. Since the move of a unit changes one entry, no move needs two sectors to be written
+//! together, and a power failure that tears a copy of the map leaves a valid one.
+//!
+//! Invariant: the super page is written when the label and the map are durable, once.
+
+use seekless_core::{Extent, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+
+use super::Kind;
+use crate::bytes::{put, u32_at, u64_at, u128_at};
+use crate::durable::sector::{Part, Sector};
+use crate::durable::table::{self, ENTRIES};
+
+/// Pages of both copies of the super page.
+const SUPER_PAGES: u64 = 2;
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Sizes of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Pages of a unit.
+    pub unit: u64,
+    /// Fast slots: those on the fast device, or those of the zone of the only one. Others have the numbers that follow.
+    pub fast: u32,
+    /// Other slots.
+    pub slow: u32,
+    /// Fast slots that are kept free, so that units can move there at once. Of two devices the other one has as many, and
+    /// all others hold units at first; on one device all fast slots are free at first, and of the others none.
+    pub spare: u32,
+    /// Pages of a copy of the map.
+    pub map_pages: u64,
+    /// On one device, how many of the other slots lie before the fast ones; `None` with a device for each.
+    pub before: Option<u32>,
+}
+
+impl Shape {
+    /// Shape of a volume with units of `unit` pages on devices of these sectors; `None` if there is no room for a unit on
+    /// each, or there are too many.
+    pub fn new(unit: u64, fast: u64, slow: u64) -> Option<Shape> {
+        let (fast, slow) = (fast / PAGE_SECTORS, slow / PAGE_SECTORS);
+        let map_pages = ((fast + slow) / unit).div_ceil(ENTRIES as u64 * PAGE_SECTORS).max(1);
+        let slots = |pages: u64| u32::try_from(pages / unit).ok().filter(|slots| *slots < 1 << 30);
+        let fast = slots(fast.saturating_sub(SUPER_PAGES + 2 * map_pages))?;
+        let slow = slots(slow.saturating_sub(1))?;
+        let spare = (fast / 16).max(1);
+        let before = None;
+        (fast > spare && slow > spare).then_some(Shape { unit, fast, slow, spare, map_pages, before })
+    }
+
+    /// Shape of a volume on one device of these sectors, with a zone of `zone` sectors behind the part `behind` of the other
+    /// slots, in 1/1000; `None` if there is no room, or there are too many units.
+    pub fn within(unit: u64, sectors: u64, zone: u64, behind: u32) -> Option<Shape> {
+        let pages = sectors / PAGE_SECTORS;
+        let map_pages = (pages / unit).div_ceil(ENTRIES as u64 * PAGE_SECTORS).max(1);
+        let slots = pages.saturating_sub(SUPER_PAGES + 2 * map_pages) / unit;
+        let slots = u32::try_from(slots).ok().filter(|slots| *slots < 1 << 30)?;
+        let fast = u32::try_from(zone / PAGE_SECTORS / unit).ok()?;
+        let (slow, spare) = (slots.checked_sub(fast)?, (fast / 16).max(1));
+        let before = Some((u64::from(slow) * u64::from(behind) / 1_000) as u32);
+        (fast > spare && slow > fast).then_some(Shape { unit, fast, slow, spare, map_pages, before })
+    }
+
+    /// Units.
+    pub fn units(&self) -> u32 {
+        if self.before.is_some() { self.slow } else { self.fast + self.slow - 2 * self.spare }
+    }
+
+    /// Sectors of the volume.
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.units()) * self.unit_sectors()
+    }
+
+    /// Sectors of a unit.
+    pub fn unit_sectors(&self) -> u64 {
+        self.unit * PAGE_SECTORS
+    }
+
+    /// The slot in which a unit is at first: on one device that of its number, and no other unit is ever there; of two
+    /// devices the fast one has the first units.
+    pub fn first_slot(&self, unit: u32) -> u32 {
+        match self.before {
+            Some(_) => self.fast + unit,
+            None if unit < self.fast - self.spare => unit,
+            None => unit + self.spare,
+        }
+    }
+
+    /// Sectors of the map.
+    pub fn map_sectors(&self) -> u64 {
+        u64::from(self.units()).div_ceil(ENTRIES as u64)
+    }
+
+    /// Where the map is.
+    pub fn map_site(&self, kind: &Kind, identity: u128) -> table::Site {
+        let part = Part::of(kind.map, identity);
+        let copies = [self.map_at(0, 0), self.map_at(1, 0)];
+        table::Site { layer: kind.name, part, copies, entries: self.units() as usize }
+    }
+
+    /// Place of a copy of a sector of the map, on the fast device.
+    pub fn map_at(&self, copy: u64, sector: u64) -> Lba {
+        Lba((SUPER_PAGES + copy * self.map_pages) * PAGE_SECTORS + sector)
+    }
+
+    /// Start of a slot: its device, 0 for the one with the map, and where there.
+    pub fn place(&self, slot: u32) -> (usize, Lba) {
+        let slots = (SUPER_PAGES + 2 * self.map_pages) * PAGE_SECTORS;
+        let at = |first: u64, number: u32| Lba(first + u64::from(number) * self.unit_sectors());
+        match (slot.checked_sub(self.fast), self.before) {
+            (None, before) => (0, at(slots, before.unwrap_or(0) + slot)),
+            (Some(other), None) => (1, at(PAGE_SECTORS, other)),
+            (Some(other), Some(before)) if other < before => (0, at(slots, other)),
+            (Some(other), Some(_)) => (0, at(slots, other + self.fast)),
+        }
+    }
+
+    /// Sectors that each device has at least: the one with the map, and the other.
+    pub fn least_sectors(&self) -> [u64; 2] {
+        let end = |slot| self.place(slot).1.0 + self.unit_sectors();
+        let [fast, slow] = [end(self.fast - 1), end(self.fast + self.slow - 1)];
+        if self.before.is_some() { [fast.max(slow), 0] } else { [fast, slow] }
+    }
+}
+
+/// Structure of the super page.
+pub fn super_part(kind: &Kind) -> Part {
+    Part::of(kind.super_page, 0)
+}
+
+/// Place of a copy of the super page.
+pub fn super_at(copy: u64) -> Extent {
+    Extent::of_pages(copy, 1)
+}
+
+/// Encodes a copy of the super page.
+pub fn encode_super(kind: &Kind, shape: &Shape, identity: u128, copy: u64, generation: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_BYTES as usize];
+    put(&mut bytes, 0, &kind.super_page);
+    put(&mut bytes, 16, &identity.to_le_bytes());
+    put(&mut bytes, 32, &shape.unit.to_le_bytes());
+    put(&mut bytes, 40, &shape.map_pages.to_le_bytes());
+    let before = shape.before.map_or(0, |before| before + 1);
+    for (at, count) in [(48, shape.fast), (52, shape.slow), (56, shape.spare), (60, before)] {
+        put(&mut bytes, at, &count.to_le_bytes());
+    }
+    super_part(kind).seal(super_at(copy).start, generation, &mut bytes);
+    bytes
+}
+
+/// Decodes a whole super page; the error is what was found.
+pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> {
+    let features = u32_at(bytes, 8);
+    if !bytes.starts_with(&kind.super_page) || features != 0 {
+        return Err(format!("a super page with features {features:#x}"));
+    }
+    let [fast, slow, spare, before] = [48, 52, 56, 60].map(|at| u32_at(bytes, at));
+    let before = before.checked_sub(1);
+    let shape = Shape { unit: u64_at(bytes, 32), map_pages: u64_at(bytes, 40), fast, slow, spare, before };
+    let fits = (1..=256).contains(&shape.unit)
+        && fast < 1 << 30
+        && slow < 1 << 30
+        && fast > spare
+        && slow > spare
+        && spare > 0
+        && before.is_some() == kind.label.is_none()
+        && before.is_none_or(|before| before <= slow)
+        && shape.map_pages < 1 << 22
+        && shape.map_sectors() <= shape.map_pages * PAGE_SECTORS;
+    if fits { Ok((shape, u128_at(bytes, 16))) } else { Err(format!("a super page of {shape:?}")) }
+}
+
+/// Encodes the label of the device that is not the fast one.
+pub fn encode_label(label: [u8; 8], identity: u128) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_BYTES as usize];
+    put(&mut bytes, 0, &label);
+    Part::of(label, identity).seal(Lba(0), 1, &mut bytes);
+    bytes
+}
+
+/// Whether this is the label of the volume with this identity, or a sector of it is.
+pub fn is_label(label: [u8; 8], bytes: &[u8], identity: u128) -> bool {
+    let whole = |(sector, at)| Part::of(label, identity).look(Lba(at), sector) == Sector::Whole(1);
+    bytes.chunks(SECTOR).zip(0..).any(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KINDS: [Kind; 2] = [crate::hybrid::KIND, crate::hot::KIND];
+
+    /// A volume of either kind.
+    fn shape(two: bool, unit: u64, fast: u64, slow: u64, behind: u32) -> (&'static Kind, Option<Shape>) {
+        let shape = if two { Shape::new(unit, fast, slow) } else { Shape::within(unit, slow, fast, behind) };
+        (&KINDS[usize::from(!two)], shape)
+    }
+
+    proptest! {
+        #[test]
+        fn metadata_is_read_as_it_was_written(
+            two: bool,
+            unit in 1..257_u64,
+            fast in 0..1_u64 << 30,
+            slow in 0..1_u64 << 36,
+            behind in 0..1_001_u32,
+            identity: u128,
+        ) {
+            let (kind, Some(shape)) = shape(two, unit, fast, slow, behind) else { return Ok(()) };
+            prop_assert_eq!(decode_super(kind, &encode_super(kind, &shape, identity, 1, 1)), Ok((shape, identity)));
+            let [least, least_other] = shape.least_sectors();
+            let first = if two { fast } else { slow };
+            prop_assert!(least <= first && least_other <= slow);
+            prop_assert!(shape.map_at(1, shape.map_sectors()).0 <= shape.place(0).1.0);
+            if let Some(label) = kind.label {
+                prop_assert!(is_label(label, &encode_label(label, identity), identity));
+                prop_assert!(!is_label(label, &encode_label(label, identity), identity ^ 1));
+            }
+        }
+
+        /// No two slots overlap, and units that follow each other do so on the device, but for the gaps that are kept free.
+        #[test]
+        fn units_are_in_slots_of_their_own_in_order(two: bool, fast in 0..4_000_u64, slow in 0..20_000_u64, behind in 0..1_001_u32) {
+            let (_, Some(shape)) = shape(two, 2, fast, slow, behind) else { return Ok(()) };
+            let slots = 0..shape.fast + shape.slow;
+            let places: BTreeSet<_> = slots.clone().map(|slot| shape.place(slot)).collect();
+            prop_assert_eq!(places.len(), slots.len());
+            prop_assert!(places.iter().all(|(_, at)| at.0 % 8 == 0));
+            let first: Vec<u32> = (0..shape.units()).map(|unit| shape.first_slot(unit)).collect();
+            prop_assert!(first.iter().all(|slot| slots.contains(slot)));
+            prop_assert!(first.windows(2).all(|two| shape.place(two[0]) < shape.place(two[1])));
+            let gaps = first.windows(2).filter(|two| {
+                let [one, next] = [0, 1].map(|which| shape.place(two[which]));
+                one.0 == next.0 && one.1 + shape.unit_sectors() != next.1
+            });
+            prop_assert!(gaps.count() <= 1);
+        }
+
+        /// Any bytes are a super page that can be followed, or none.
+        #[test]
+        fn made_up_super_pages_are_refused_or_can_be_followed(two: bool, fields: [u64; 2], counts: [u32; 4]) {
+            let (kind, shape) = shape(two, 16, 1 << 20, 1 << 22, 500);
+            let mut bytes = encode_super(kind, &shape.unwrap(), 1, 0, 1);
+            for (field, at) in fields.iter().zip([32, 40]) {
+                put(&mut bytes, at, &(field % 300).to_le_bytes());
+            }
+            for (count, at) in counts.iter().zip([48, 52, 56, 60]) {
+                put(&mut bytes, at, &count.to_le_bytes());
+            }
+            if let Ok((shape, _)) = decode_super(kind, &bytes) {
+                prop_assert!(shape.units() > 0 && shape.least_sectors()[0] > shape.map_at(1, shape.map_sectors()).0);
+                prop_assert!(shape.first_slot(shape.units() - 1) < shape.fast + shape.slow);
+            }
+        }
+    }
+}
