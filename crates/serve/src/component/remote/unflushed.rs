@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any writes and flushes what is kept is, of each sector, its last write, if that is not durable.
+        /// After any writes and flushes the last write of each sector is kept, unless it is durable.
         #[test]
         fn the_last_write_of_each_sector_is_kept(
             steps in prop::collection::vec((0..SECTORS, 1..12_u64, 0..6_u8), 1..60)
