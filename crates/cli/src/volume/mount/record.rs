@@ -1,5 +1,6 @@
 //! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot empties.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,20 @@ pub fn place(folder: &Path) -> PathBuf {
     let runtime = std::env::var_os("RUNTIME_DIRECTORY").map_or_else(|| "/run/seekless".into(), PathBuf::from);
     let name = folder.display().to_string();
     let name: String = name.chars().map(|letter| if letter == '/' { '-' } else { letter }).collect();
-    runtime.join("mounts").join(format!("mount{name}"))
+    runtime.join("mounts").join(format!("mount{}", short(name)))
+}
+
+/// A name that leaves room for a socket's path, of which the kernel takes 107 bytes: of a long one only the end is kept.
+fn short(name: String) -> String {
+    const LONGEST: usize = 48;
+    const KEPT: usize = 24;
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let mut hash = DefaultHasher::new();
+    name.hash(&mut hash);
+    let end: Vec<char> = name.chars().rev().filter(char::is_ascii).take(KEPT).collect();
+    format!("-{:016x}{}", hash.finish(), end.into_iter().rev().collect::<String>())
 }
 
 fn file(folder: &Path) -> PathBuf {
@@ -52,5 +66,20 @@ impl Record {
     /// Removes it.
     pub fn remove(folder: &Path) -> anyhow::Result<()> {
         std::fs::remove_dir_all(place(folder)).with_context(|| folder.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_folder_leaves_room_for_sockets() {
+        let place =
+            |folder: &str| super::place(Path::new(folder)).join("relay.control").display().to_string();
+        assert!(place("/mnt/data").ends_with("mounts/mount-mnt-data/relay.control"));
+        let long = |last: &str| place(&format!("/srv/{}/{last}", "deep/".repeat(40)));
+        assert!(long("a").len() <= 107, "{}", long("a"));
+        assert_ne!(long("a"), long("b"));
     }
 }
