@@ -55,11 +55,13 @@ impl Borg {
         self.rewrite(page, &Hints { ticket: Some(ticket), ..how }).await
     }
 
-    /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock.
+    /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock. Durably: a
+    /// sector that a verifying read found weak is repaired by that.
     async fn rewrite(&self, page: u64, how: &Hints) -> Result<(), IoError> {
         if !self.failed_writes.contains(page) {
             return Ok(());
         }
+        let durably = Hints { fua: true, ..how.clone() };
         edge("a page of which a write failed is rewritten before it is moved");
         match self.store.lookup(page) {
             Some(entry) if self.store.is_stable(entry.slot) => {
@@ -68,7 +70,7 @@ impl Borg {
                     (Extent::of_pages(self.store.layout().page(entry.slot), 1), self.store.known_sum(page));
                 let data = self.bopt.read(there, self.buffer(there), how.clone()).await?;
                 self.store.verify_sum(page, known, &data)?;
-                self.bopt.write(there, data, how.clone()).await?;
+                self.bopt.write(there, data, durably).await?;
             }
             // Absorbed elsewhere since.
             Some(_) => {}
@@ -77,7 +79,7 @@ impl Borg {
                 let sectors = PAGE_SECTORS.min(self.origin.geometry().sectors - at.start.0);
                 let at = Extent { sectors, ..at };
                 let data = self.origin.read(at, self.buffer(at), how.clone()).await?;
-                self.origin_written(self.origin.write(at, data, how.clone()).await)?;
+                self.origin_written(self.origin.write(at, data, durably).await)?;
             }
         }
         self.failed_writes.remove(page);
