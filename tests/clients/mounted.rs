@@ -288,7 +288,15 @@ fn a_server_that_is_killed_under_a_mount_is_waited_for() {
         let found = std::fs::read(bench.path().join(format!("mnt/file-{}", last % 60))).unwrap();
         assert!(found == expected, "file {last}");
     }
-    bench.done("seekless volume umount /mnt/data");
+    // One that cannot be started, since its file is gone.
+    let server = bench.status()["process"].as_u64().unwrap();
+    bench.done(&format!("kill -9 {server}"));
+    bench.done("mv data.toml other.toml");
+    let refused = bench.run("seekless volume umount /mnt/data");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("use --give-up"), "{refused:?}");
+    assert!(bench.run("mountpoint -q /mnt/data").status.success());
+    bench.done("seekless volume umount /mnt/data --give-up");
+    assert!(!bench.run("mountpoint -q /mnt/data").status.success());
 }
 
 /// Checks that a server has what a server under a mount needs, or has reported what it is not allowed.

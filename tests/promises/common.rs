@@ -16,6 +16,9 @@ pub fn folder(name: &str) -> PathBuf {
 /// One step in this number is a command, as in the program.
 pub const COMMANDS: u64 = 40;
 
+/// One moment in this number has a power cut, where faults or answers are the subject.
+pub const FEW_CUTS: u64 = 20;
+
 /// On the volume with snapshots, one step in this number changes them.
 pub const SNAPSHOTS: u64 = 8;
 

@@ -7,13 +7,11 @@ use seekless_lab::explore::Options;
 use seekless_lab::explore::replay::Line;
 use seekless_promises as common;
 
-/// One in this number of moments has a power cut: faults are the subject here.
-const FEW: u64 = 20;
-
 #[test]
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
-        let options = Options { plain: Some(0), states: 1, one_in: FEW, seed: 3, ..Options::default() };
+        let options =
+            Options { plain: Some(0), states: 1, one_in: common::FEW_CUTS, seed: 3, ..Options::default() };
         // A request to an array is several to its members.
         let is_mirror = name.contains("mirror");
         let requests = if name.starts_with("raid") || is_mirror { 8 } else { 50 };

@@ -51,14 +51,17 @@ fn however_little_may_be_in_flight_every_request_is_answered() {
 /// requests of a flush of other clients' writes, one after the other.
 const BOUND: Nanos = Nanos::from_millis(60_000);
 
-/// One in this number of moments has a power cut: answers are the subject here.
-const FEW: u64 = 20;
-
 #[test]
 fn every_request_is_answered_within_a_bound() {
     for name in common::VOLUMES {
-        let options =
-            Options { plain: Some(40), states: 1, one_in: FEW, bound: BOUND, seed: 5, ..Options::default() };
+        let options = Options {
+            plain: Some(40),
+            states: 1,
+            one_in: common::FEW_CUTS,
+            bound: BOUND,
+            seed: 5,
+            ..Options::default()
+        };
         // Each request to an array is eight to its members.
         let requests = if name.starts_with("raid") { 8 } else { 40 };
         let explored = common::sound(name, "churn:flushes=10%", 16, requests, options);

@@ -1,8 +1,12 @@
 //! Layouts of DiskSim that list places (`dm_layout_g2`) or repeat patterns of tracks (`dm_layout_g4`): written from
 //! drives drawn at random, and read again, each sector is where it was.
 
+#[path = "common/mappings.rs"]
+mod mappings;
+
 use std::fmt::Write;
 
+use mappings::MAPPINGS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seekless_core::{Extent, Lba};
@@ -10,13 +14,6 @@ use seekless_drive::disk::layout::Layout;
 use seekless_drive::import::disksim;
 use seekless_drive::spec::{LayoutSpec, Mapping, Sparing, Spec, Zone, find, parse};
 
-const MAPPINGS: [Mapping; 5] = [
-    Mapping::Cylinder,
-    Mapping::SerpentineZone,
-    Mapping::Serpentine,
-    Mapping::Surface,
-    Mapping::SurfaceSerpentine,
-];
 /// Nanoseconds of a revolution, a multiple of most numbers of sectors.
 const TURN: u64 = 720_720_000;
 

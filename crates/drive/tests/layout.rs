@@ -1,7 +1,11 @@
 //! Every mapping and every way of sparing: each sector has one place, and each place at most one sector.
 
+#[path = "common/mappings.rs"]
+mod mappings;
+
 use std::collections::BTreeSet;
 
+use mappings::MAPPINGS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seekless_core::{Extent, Lba};
@@ -9,13 +13,6 @@ use seekless_drive::disk::layout::Layout;
 use seekless_drive::disk::mechanics::{Head, Mechanics};
 use seekless_drive::spec::{LayoutSpec, Mapping, Sparing, Spec, Zone, find, parse};
 
-const MAPPINGS: [Mapping; 5] = [
-    Mapping::Cylinder,
-    Mapping::SerpentineZone,
-    Mapping::Serpentine,
-    Mapping::Surface,
-    Mapping::SurfaceSerpentine,
-];
 const SPARINGS: [Sparing; 9] = [
     Sparing::None,
     Sparing::Tracks,

@@ -29,7 +29,8 @@ impl Switch {
         done
     }
 
-    /// Rewrites pages of which a write failed. Nothing is in flight.
+    /// Rewrites pages of which a write failed. Nothing is in flight. Durably: a sector that a verifying read found weak is
+    /// repaired by that.
     ///
     /// # Errors
     /// Those of writing; the page is tried again before the next change.
@@ -42,7 +43,7 @@ impl Switch {
             // No layer can keep what cannot be read.
             let read = child.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             if let Ok(data) = read {
-                child.write(at, data, Hints::default()).await?;
+                child.write(at, data, Hints { fua: true, ..Hints::default() }).await?;
                 self.failed_writes.remove(page);
             }
         }

@@ -43,9 +43,8 @@ impl Borg {
                 self.store.checkpoint(&mover.with_ticket()).await?;
                 return self.store.flush_origin(&mover.with_ticket()).await;
             }
-            mover.outgoing(&left).await?;
             // A page that is being written stays, and the attempt takes no time if there is no other.
-            if !self.store.pages_where(|entry| accepts(entry.dirty)).is_empty() {
+            if mover.outgoing(&left).await? < left.len() as u64 {
                 runtime::sleep(Nanos::from_millis(1 << attempt.min(LONGEST_WAIT))).await;
             }
         }

@@ -7,7 +7,7 @@ use crate::Refused;
 use crate::canary::Canary;
 #[cfg(feature = "canaries")]
 use crate::placed;
-use crate::placed::Shape;
+use crate::placed::{Shape, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
 /// Part of the device that is the zone, unless its size is given.
@@ -80,10 +80,7 @@ impl Default for Options {
 impl Options {
     /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
-        let Bytes(unit) = self.unit;
-        if unit % PAGE_BYTES != 0 || !(PAGE_BYTES..=1 << 20).contains(&unit) {
-            return Err(Refused::new("unit", format!("{unit} bytes"), "4KiB to 1MiB in steps of 4KiB"));
-        }
+        check_unit(self.unit)?;
         if !LEAST.contains(&self.least) {
             return Err(Refused::new("least", self.least.to_string(), "1 to 100"));
         }

@@ -10,9 +10,11 @@
 use seekless_core::{Extent, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use super::Kind;
+use crate::Refused;
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{Part, Sector};
 use crate::durable::table::{self, ENTRIES};
+use crate::units::Bytes;
 
 /// Pages of both copies of the super page.
 const SUPER_PAGES: u64 = 2;
@@ -34,6 +36,18 @@ pub struct Shape {
     pub map_pages: u64,
     /// On one device, how many of the other slots lie before the fast ones; `None` with a device for each.
     pub before: Option<u32>,
+}
+
+/// Checks a size of units.
+///
+/// # Errors
+/// One that is not 4 KiB to 1 MiB, in steps of 4 KiB.
+pub fn check_unit(unit: Bytes) -> Result<(), Refused> {
+    let Bytes(unit) = unit;
+    if unit % PAGE_BYTES != 0 || !(PAGE_BYTES..=1 << 20).contains(&unit) {
+        return Err(Refused::new("unit", format!("{unit} bytes"), "4KiB to 1MiB in steps of 4KiB"));
+    }
+    Ok(())
 }
 
 impl Shape {

@@ -26,7 +26,7 @@ use seekless_core::{
 };
 
 use crate::canary::Canary;
-pub use format::Shape;
+pub use format::{Shape, check_unit};
 use heat::Heat;
 use map::Map;
 pub use opening::Opening;

@@ -22,7 +22,8 @@ pub struct Device {
     fuse: PathBuf,
     /// Process number of nbdfuse.
     process: u32,
-    /// Process number of the relay.
+    /// Process number of the relay; 0 of a mount by a version without one.
+    #[serde(default)]
     relay: u32,
 }
 
@@ -91,14 +92,11 @@ impl Device {
         };
         let (relay, uri) = relay::start(&place, &address.uri(&export.name, false))?;
         let mut device = Device { node: PathBuf::new(), fuse, process: 0, relay };
-        let made = device.make(&place, &uri, export.read_only);
-        match made {
-            Ok(()) => Ok(device),
-            Err(error) => {
-                device.detach()?;
-                Err(error)
-            }
+        if let Err(error) = device.make(&place, &uri, export.read_only) {
+            device.detach()?;
+            return Err(error);
         }
+        Ok(device)
     }
 
     /// Starts nbdfuse on the relay, and makes a loop device of its file.

@@ -72,7 +72,7 @@ pub struct Umount {
     /// Folder that seekless volume mount mounted on
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Lose what the server has not got yet, if it cannot be started
+    /// Unmount even if the server cannot be started: what it has not got yet is lost
     #[arg(long)]
     give_up: bool,
 }
@@ -199,13 +199,16 @@ pub fn umount(arguments: &Umount) -> anyhow::Result<()> {
     let Some(mut record) = Record::of(&folder)? else {
         bail!("{}: found nothing that seekless volume mount mounted there", folder.display());
     };
-    if arguments.give_up {
-        record.device.give_up()?;
-    } else if status(&record.volume).is_err() {
+    if status(&record.volume).is_err() {
         // It has to get what was not written yet.
-        let served = serve(&record.volume).context("umount needs the server: start it, or use --give-up")?.0;
-        record.server = Some(served.process);
-        record.write(&folder)?;
+        match serve(&record.volume) {
+            Ok((served, _)) => {
+                record.server = Some(served.process);
+                record.write(&folder)?;
+            }
+            Err(_) if arguments.give_up => record.device.give_up()?,
+            Err(error) => return Err(error.context("umount needs the server: start it, or use --give-up")),
+        }
     }
     if device::is_mounted(&folder)? {
         succeed(Command::new("umount").arg(&folder))?;

@@ -111,11 +111,11 @@ impl Link {
     }
 
     /// Notes a write that the server may lose.
-    pub fn wrote(&self, stream: StreamId, at: Extent, written: impl FnOnce() -> Written) {
+    pub fn wrote(&self, stream: StreamId, at: Extent, written: &Written) {
         let unflushed = &mut *self.unflushed.borrow_mut();
         let number = unflushed.wrote(stream);
         if self.resends() {
-            unflushed.kept.put(at, number, written());
+            unflushed.kept.put(at, number, written);
         }
     }
 
@@ -124,7 +124,7 @@ impl Link {
         if self.resends() {
             let unflushed = &mut *self.unflushed.borrow_mut();
             let number = unflushed.number();
-            unflushed.kept.put(at, number, Written::Discarded);
+            unflushed.kept.put(at, number, &Written::Discarded);
         }
     }
 

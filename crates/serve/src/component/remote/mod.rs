@@ -66,8 +66,8 @@ impl RemoteComponent {
             largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
         };
         // Without a cache there are no unflushed writes.
-        let resend = |again: Reconnect| if geometry.volatile_cache { again.resend } else { 0 };
-        let reconnect = reconnect.map(|again| Reconnect { resend: resend(again.clone()), ..again });
+        let resend = |again: &Reconnect| if geometry.volatile_cache { again.resend } else { 0 };
+        let reconnect = reconnect.map(|again| Reconnect { resend: resend(&again), ..again });
         RemoteComponent {
             link: Link::new(reactor, connected, reconnect),
             name: name.to_owned(),
@@ -176,9 +176,7 @@ impl BlockDevice for RemoteComponent {
                 self.change(Command::Write, flags, part, Some(&bytes)).await?;
                 // At once: the server may be gone before the next part is answered.
                 if flags == 0 {
-                    // A copy: the client may use its memory again.
-                    let data = || Written::Data(Buffer::from_vec(bytes.to_vec()));
-                    self.link.wrote(how.origin.stream, part, data);
+                    self.link.wrote(how.origin.stream, part, &Written::Data(bytes));
                 } else {
                     self.link.wrote_durably(part);
                 }
@@ -239,7 +237,7 @@ impl BlockDevice for RemoteComponent {
             let _order = self.in_order(at, &how).await;
             for part in self.parts(at) {
                 self.change(Command::WriteZeroes, flags, part, None).await?;
-                self.link.wrote(how.origin.stream, part, || Written::Zeroes(flags & !c::CMD_FLAG_FAST_ZERO));
+                self.link.wrote(how.origin.stream, part, &Written::Zeroes(flags & !c::CMD_FLAG_FAST_ZERO));
             }
             if how.fua { self.flush(how).await } else { Ok(()) }
         })

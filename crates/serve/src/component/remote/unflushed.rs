@@ -9,6 +9,8 @@ use seekless_core::{Buffer, Extent, StreamId};
 
 /// Memory of a kept piece beside its data, about.
 const PIECE_BYTES: u64 = 128;
+/// Sectors of a piece, at most: what is left of one is copied when part of it is written again.
+const PIECE_SECTORS: u64 = 128;
 
 /// Writes that are not flushed yet.
 #[derive(Default)]
@@ -75,10 +77,10 @@ pub enum Written {
 }
 
 impl Written {
-    /// That of `sectors` sectors from the `first`.
+    /// That of `sectors` sectors from the `first`: a copy, which keeps no other memory.
     fn part(&self, first: u64, sectors: u64) -> Written {
         match self {
-            Written::Data(data) => Written::Data(data.cut_sectors(first, sectors)),
+            Written::Data(data) => Written::Data(Buffer::from_vec(data.cut_sectors(first, sectors).to_vec())),
             other => other.clone(),
         }
     }
@@ -115,11 +117,13 @@ impl Kept {
         self.bytes
     }
 
-    /// Keeps what the write with this number left.
-    pub fn put(&mut self, at: Extent, number: u64, written: Written) {
+    /// Keeps what the write with this number left; of data a copy, since the client may use its memory again.
+    pub fn put(&mut self, at: Extent, number: u64, written: &Written) {
         self.remove(at);
-        if at.sectors > 0 {
-            self.insert(at.start.0, Piece { number, sectors: at.sectors, written });
+        let most = if matches!(written, Written::Data(_)) { PIECE_SECTORS } else { at.sectors.max(1) };
+        for part in at.split(most) {
+            let written = written.part(part.start.0 - at.start.0, part.sectors);
+            self.insert(part.start.0, Piece { number, sectors: part.sectors, written });
         }
     }
 
@@ -212,11 +216,11 @@ mod tests {
                         model[range].fill(None);
                     }
                     2 => {
-                        kept.put(at, number, Written::Zeroes(2));
+                        kept.put(at, number, &Written::Zeroes(2));
                         model[range].fill(Some((number, 255)));
                     }
                     _ => {
-                        kept.put(at, number, data(at, number as u8));
+                        kept.put(at, number, &data(at, number as u8));
                         model[range].fill(Some((number, number as u8)));
                     }
                 }
