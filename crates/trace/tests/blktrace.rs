@@ -100,7 +100,7 @@ fn cpus_are_merged_by_time_and_ties_by_their_order() {
     zero.save("merge.blktrace.0");
     save("merge.blktrace.1.xz", &xz(&one.bytes));
     save("merge.blktrace.2", b"");
-    let base = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("merge");
+    let base = folder().join("merge");
     let trace = load(&[&base], &ReadOptions::default()).unwrap();
     let starts: Vec<u64> = trace.records.iter().map(|r| r.extent.start.0).collect();
     assert_eq!(starts, [3, 0, 1, 2, 4]);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::save;
+use common::{folder, save};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::WriterProperties;
@@ -23,7 +23,7 @@ use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
 use seekless_trace::{Naming, ReadOptions, Reader, Trace, TraceError, Volumes, load};
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    folder().join(name)
 }
 
 fn record(number: u64) -> Record {

@@ -67,12 +67,6 @@ fn names() -> Names {
     names
 }
 
-fn folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("write-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 fn write(path: &Path, target: &'static Target, records: &[Record], tables: Tables) -> Written {
     let output = Output::file(path, true).unwrap();
     let mut writer = Writer::new(target, output, &Provenance::default()).unwrap();

@@ -10,6 +10,7 @@ pub mod samples;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 pub use builder::*;
 
@@ -20,8 +21,17 @@ impl Builder {
     }
 }
 
+/// A folder that no other test writes to: tests of several programs run at once.
+pub fn folder() -> PathBuf {
+    let thread = thread::current();
+    let test = thread.name().unwrap().replace("::", "-");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace").join(env!("CARGO_CRATE_NAME")).join(test);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
 pub fn save(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = folder().join(name);
     fs::write(&path, bytes).unwrap();
     path
 }
