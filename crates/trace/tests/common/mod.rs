@@ -25,7 +25,8 @@ impl Builder {
 pub fn folder() -> PathBuf {
     let thread = thread::current();
     let test = thread.name().unwrap().replace("::", "-");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace").join(env!("CARGO_CRATE_NAME")).join(test);
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace").join(env!("CARGO_CRATE_NAME")).join(test);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
