@@ -6,7 +6,7 @@ use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 use seekless_volume::duration;
 
 /// How to use the head's rotational waits.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub struct Filling {
     /// How to choose blocks: as many of one track as possible (paper), or several stops, and rare blocks first
     /// (weighted) [default: weighted]

@@ -33,6 +33,7 @@ use crate::setup::{Setup, line, pace_line};
 use crate::starts;
 use crate::sweep;
 use crate::trace::{characterised, load};
+use crate::tune;
 use crate::volume::replay;
 #[cfg(feature = "web")]
 use crate::web;
@@ -92,6 +93,9 @@ Volume files and their keys: docs/book/workloads.md.")]
     /// Compare many volumes, drives and options on traces, on all cores
     #[command(after_help = sweep::HELP)]
     Sweep(sweep::Arguments),
+    /// Search for the options of a layer that save most on a trace
+    #[command(after_help = tune::HELP)]
+    Tune(Box<tune::Arguments>),
 }
 
 /// That of clap has no line breaks.
@@ -222,6 +226,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Judge(arguments) => judge::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
     }
 }
 

@@ -41,6 +41,7 @@ mod table;
 mod text;
 mod top;
 mod trace;
+mod tune;
 mod volume;
 #[cfg(feature = "web")]
 mod web;

@@ -95,6 +95,7 @@ printed! {
     "lab-sweep", "lab sweep": sweep::Report;
     "lab-sweep-shard", "lab sweep --shard": crate::sweep::Done;
     "lab-sweep-task", "lab sweep --list (each)": Task;
+    "lab-tune", "lab tune": seekless_lab::tune::Tuned;
     "lab-workloads", "lab run --workloads (each)": workload::Known;
     "schemas", "schema (each)": Listed;
     "top", "top": top::Sample;

@@ -1,5 +1,7 @@
 //! Options of an experiment: drive, layer, queue, pace.
 
+mod vary;
+
 use clap::{Args, ValueEnum};
 use seekless_core::names;
 use seekless_core::{Nanos, SECTOR_BYTES};
@@ -17,6 +19,7 @@ use crate::Usage;
 use crate::filling::Filling;
 use crate::parse::{number_or_text, on_or_off, option, place, speed, whole_sectors};
 use crate::text::{counted, factor, size};
+pub use vary::{BOPT, RECONFIGURE};
 
 /// Default limit of outstanding requests.
 pub const OUTSTANDING: usize = 8;
@@ -33,7 +36,7 @@ const NONE: &str = "none";
 type Column = (String, Option<&'static Entry>);
 
 /// Options of an experiment, with their defaults.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub struct Setup {
     /// Name of a drive, or a TOML file; auto: wd2500aaks, or the smallest disk that fits
     #[arg(long, value_name = "NAME", default_value = AUTO)]

@@ -22,6 +22,7 @@ pub mod report;
 pub mod setup;
 pub mod starts;
 pub mod sweep;
+pub mod tune;
 mod variant;
 pub mod workload;
 

@@ -13,6 +13,7 @@ mod scale;
 mod sections;
 pub(crate) mod stack;
 pub(crate) mod standalone;
+mod surface;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use seekless_trace::Stats;
 
 pub use drive::drive;
 pub use page::{PALETTE, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
+pub use surface::surface;
 pub use text::escape;
 pub use validation::validation;
 
