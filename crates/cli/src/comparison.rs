@@ -98,6 +98,10 @@ fn settings(comparison: &Comparison) -> String {
     let merge = if settings.merge { "adjacent requests merged" } else { "no merging" };
     let pace = match settings.pace.as_str() {
         "open" => format!("open, at {} times the recorded speed", factor(settings.speed)),
+        "paper" => format!(
+            "{} times the recorded speed, and the recorded one during reconfigurations",
+            factor(settings.speed)
+        ),
         other => format!("{other}, {} outstanding at most", counted(settings.outstanding, "request")),
     };
     let clock = match settings.reconfigure_clock.as_str() {

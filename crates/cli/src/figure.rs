@@ -1,5 +1,6 @@
 //! `seekless lab figure`: figures of the papers, as text, JSON and SVG.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use seekless_core::names::perhaps;
 use seekless_drive::spec;
-use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
+use seekless_lab::figure::shown::{Cell as Value, Grid, Shown, Statement, Within};
 use seekless_lab::figure::{self, Entry, FIGURES, Options, Prices};
 use seekless_lab::starts::{Start, parse};
 use seekless_trace::{ReadOptions, Trace};
@@ -30,6 +31,7 @@ Examples:
   seekless lab figure                                    which there are
   seekless lab figure freeblock-5
   seekless lab figure freeblock-2 --svg usage.svg
+  seekless lab figure freeblock-7 --points 80,90
   seekless lab figure borg-6 --trace data/svnserver2
   seekless lab figure proximal-table-1 --json | jq '.rows[].strand_ms'
   seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
@@ -58,6 +60,9 @@ pub struct Arguments {
     /// Requests or strands per data point [default: as the figure says]
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: Option<u64>,
+    /// Simulate these points only, for a figure that has such: --points 80,90; without the paper's statements
+    #[arg(long, value_name = "LIST", requires = "name", value_delimiter = ',')]
+    points: Vec<String>,
     /// Price of a disk, in dollars, for a figure of costs [default: the paper's, 130]
     #[arg(long, value_name = "DOLLARS", requires = "name", value_parser = crate::parse::positive)]
     disk_price: Option<f64>,
@@ -128,9 +133,12 @@ impl Arguments {
         let (traces, starts) = (self.recordings(entry)?, self.listed(entry)?);
         let (requests, processor_s) = (self.requests, Some(processor_s as fn() -> f64));
         let (prices, seed) = (self.prices(entry)?, self.seed);
-        let options = Options { drive, requests, traces, starts, prices, processor_s, seed };
+        let points = self.points.clone();
+        let options = Options { drive, requests, traces, starts, points, prices, processor_s, seed };
         let bar = Progress::measured();
-        Ok(figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?)
+        let coming = Coming { bar: &bar, printed: Cell::new(0), is_text: self.form.is_text() };
+        let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
+        Ok(figure::draw(entry, &options, &progress, &|grid| coming.rows(grid))?)
     }
 
     /// Prices, for a figure that needs them.
@@ -217,6 +225,8 @@ pub struct Known {
     drives: &'static [&'static str],
     counted: &'static str,
     requests: u64,
+    /// What `--points` selects; empty if nothing.
+    points: &'static str,
 }
 
 fn list(form: &Form) -> anyhow::Result<()> {
@@ -228,6 +238,7 @@ fn list(form: &Form) -> anyhow::Result<()> {
         drives: entry.drives,
         counted: entry.counted,
         requests: entry.usual,
+        points: entry.points,
     });
     form.print_list(&known, || {
         let mut table = Table::new(&["name", "shows", "the paper says"]);
@@ -264,6 +275,52 @@ fn text(shown: &Shown) -> String {
     out
 }
 
+/// Rows of a figure that takes long, as they come.
+struct Coming<'a> {
+    bar: &'a Progress,
+    /// Number of rows that were printed.
+    printed: Cell<usize>,
+    is_text: bool,
+}
+
+/// Seconds after which rows are printed: the table of a shorter figure is soon there.
+const LONG_S: u64 = 10;
+
+impl Coming<'_> {
+    /// Prints the rows that are new to stderr, if the figure takes long.
+    fn rows(&self, grid: &Grid) {
+        if !self.is_text || self.bar.elapsed_s() < LONG_S {
+            return;
+        }
+        let title = |column: &figure::shown::Column| column.title.to_owned();
+        let width = |column: &figure::shown::Column| column.title.chars().count().max(LEAST_WIDTH);
+        let line = |cells: Vec<String>| {
+            let each =
+                grid.columns.iter().zip(cells).map(|(column, cell)| format!("{cell:>0$}", width(column)));
+            self.bar.print(each.collect::<Vec<_>>().join("  ").trim_end());
+        };
+        if self.printed.get() == 0 {
+            line(grid.columns.iter().map(title).collect());
+        }
+        for row in &grid.rows[self.printed.get()..] {
+            line(grid.columns.iter().zip(row).map(|(column, cell)| cell_text(column, cell)).collect());
+        }
+        self.printed.set(grid.rows.len());
+    }
+}
+
+/// Least width of a column whose rows are still to come.
+const LEAST_WIDTH: usize = 8;
+
+fn cell_text(column: &figure::shown::Column, cell: &Value) -> String {
+    match cell {
+        Value::Word(word) => word.clone(),
+        Value::Count(many) => count(*many),
+        Value::Number(value) => number(*value, column.decimals.unwrap_or(0)),
+        Value::Nothing => "-".to_owned(),
+    }
+}
+
 fn grid(grid: &Grid) -> String {
     let title = |column: &figure::shown::Column| {
         if column.decimals.is_some() { format!(">{}", column.title) } else { column.title.to_owned() }
@@ -271,12 +328,7 @@ fn grid(grid: &Grid) -> String {
     let titles: Vec<String> = grid.columns.iter().map(title).collect();
     let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
     for row in &grid.rows {
-        table.row(grid.columns.iter().zip(row).map(|(column, cell)| match cell {
-            Cell::Word(word) => word.clone(),
-            Cell::Count(many) => count(*many),
-            Cell::Number(value) => number(*value, column.decimals.unwrap_or(0)),
-            Cell::Nothing => "-".to_owned(),
-        }));
+        table.row(grid.columns.iter().zip(row).map(|(column, cell)| cell_text(column, cell)));
     }
     table.text()
 }

@@ -64,6 +64,16 @@ impl Progress {
         }
     }
 
+    /// Seconds since it began.
+    pub fn elapsed_s(&self) -> u64 {
+        self.bar.elapsed().as_secs()
+    }
+
+    /// Prints a line to stderr, above the bar where there is one.
+    pub fn print(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
     /// Prints a line, if it is time for one.
     fn line(&self, what: &str, done: u64, of: u64) {
         let elapsed = self.bar.elapsed();

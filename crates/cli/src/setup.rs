@@ -29,6 +29,9 @@ const AUTO: &str = "auto";
 /// The drive to try first.
 pub const DEFAULT_DRIVE: &str = "wd2500aaks";
 
+/// Acceleration of the BORG paper's replays (section 6.1).
+const PAPER_SPEED: f64 = 168.0;
+
 /// Layer name that stands for no layer.
 const NONE: &str = "none";
 
@@ -79,10 +82,10 @@ pub struct Setup {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     starvation_limit: Nanos,
     /// Pace of a trace: closed: in the recorded order, a process's next read waits for its previous one; open: at the
-    /// recorded times
+    /// recorded times; paper: as the BORG paper, 168 times as fast, and at the recorded times during reconfigurations
     #[arg(long, default_value = "closed")]
     pace: PaceName,
-    /// With open pace: speed-up over the recorded times [default: 1]
+    /// With open pace or the paper's: speed-up over the recorded times [default: 1, the paper's 168]
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
     /// With closed pace: limit of outstanding requests [default: 8]; for a workload its outstanding= [default: 1]
@@ -135,6 +138,7 @@ enum MoveClass {
 enum PaceName {
     Closed,
     Open,
+    Paper,
 }
 
 /// Behaviour of the trace during a reconfiguration.
@@ -229,11 +233,14 @@ impl Setup {
                 Ok(Pace::Closed { outstanding: self.outstanding.unwrap_or(OUTSTANDING) })
             }
             (PaceName::Open, speed, None) => Ok(Pace::Open { speed: speed.unwrap_or(1.0) }),
+            (PaceName::Paper, speed, None) => Ok(Pace::Accelerated { speed: speed.unwrap_or(PAPER_SPEED) }),
             (PaceName::Closed, Some(_), _) => {
                 Err(Usage("--speed: found with --pace closed, expected --pace open".into()).into())
             }
-            (PaceName::Open, _, Some(_)) => {
-                Err(Usage("--outstanding: found with --pace open, expected --pace closed".into()).into())
+            (open, _, Some(_)) => {
+                let found = if open == PaceName::Open { "open" } else { "paper" };
+                let why = format!("--outstanding: found with --pace {found}, expected --pace closed");
+                Err(Usage(why).into())
             }
         }
     }
@@ -394,8 +401,8 @@ impl Setup {
     /// Refuses options of a trace: a workload defines its own arrivals.
     pub fn expect_closed(&self) -> anyhow::Result<()> {
         if self.pace != PaceName::Closed {
-            let why = "--pace: found open with a workload, expected closed: a workload defines its own arrivals \
-                       (rate=)";
+            let why =
+                "--pace: found with a workload, expected closed: a workload defines its own arrivals (rate=)";
             return Err(Usage(why.into()).into());
         }
         Ok(())
@@ -449,6 +456,9 @@ pub fn pace_line(pace: Pace) -> String {
     match pace {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
+        Pace::Accelerated { speed } => {
+            format!("{} times the recorded speed, except during reconfigurations", factor(speed))
+        }
         Pace::Answered => "as clients that wait for their answers".to_owned(),
     }
 }

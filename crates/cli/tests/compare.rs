@@ -135,3 +135,23 @@ fn baselines_are_compared_by_their_names() {
     refused(&[&list[..], &["--option", "dcd.planner=address"]].concat(), 2, &["`planner`", "`drain_below`"]);
     refused(&[&list[..], &["--write-buffer", "0.4"]].concat(), 2, &["--write-buffer", "expected borg among"]);
 }
+
+#[test]
+fn the_papers_pace_is_the_recorded_one_where_it_is_not_faster() {
+    let list = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--option", "rehearse=false"];
+    let with = |more: &[&'static str]| -> Vec<&str> { [&list[..], more].concat() };
+    let paper = json(&with(&["--pace", "paper"]));
+    assert_eq!((&paper["settings"]["pace"], &paper["settings"]["speed"]), (&"paper".into(), &168.0.into()));
+    let [slow, open] = ["paper", "open"].map(|pace| json(&with(&["--pace", pace, "--speed", "1"])));
+    for variant in 0..2 {
+        assert_eq!(slow["variants"][variant]["busy_s"], open["variants"][variant]["busy_s"]);
+        assert_eq!(slow["variants"][variant]["elapsed_s"], open["variants"][variant]["elapsed_s"]);
+    }
+    let [fast, recorded] = [&paper, &open].map(|run| run["variants"][0]["elapsed_s"].as_f64().unwrap());
+    assert!(fast < recorded / 4.0, "{fast} s, {recorded} s");
+    assert!(
+        quietly(&with(&["--pace", "paper"])).contains("168 times the recorded speed, and the recorded one")
+    );
+    let words = ["--outstanding: found with --pace paper"];
+    refused(&with(&["--pace", "paper", "--outstanding", "4"]), 2, &words);
+}

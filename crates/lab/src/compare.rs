@@ -129,7 +129,7 @@ pub fn in_parts(
     let busy = played.along(&phases).iter().map(|part| part.work.busy().seconds()).collect();
     let shown = shown(&candidate, &played, &played.phases, played.own());
     let variant = shown.variant(&shown.parts, requests);
-    let only_grows = matches!(how.pace, Pace::Open { .. }) && played.replayed.load.only_grows();
+    let only_grows = how.pace.is_open() && played.replayed.load.only_grows();
     Ok(InParts {
         variant: Variant { notes: notes_of(&variant, &candidate, &played, &how, false), ..variant },
         busy,
@@ -299,6 +299,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
     let (pace, outstanding, speed) = match how.pace {
         Pace::Closed { outstanding } => ("closed", outstanding as u64, 1.0),
         Pace::Open { speed } => ("open", 0, speed),
+        Pace::Accelerated { speed } => ("paper", 0, speed),
         Pace::Answered => ("answered", 0, 1.0),
     };
     Settings {
@@ -355,7 +356,7 @@ fn notes_of(
             layer.entry.name
         ));
     }
-    if matches!(how.pace, Pace::Open { .. }) && played.replayed.load.only_grows() {
+    if how.pace.is_open() && played.replayed.load.only_grows() {
         let quarters = played.replayed.load.at_quarters.map(thousands).join(" / ");
         notes.push(format!(
             "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive \

@@ -275,7 +275,7 @@ pub struct Settings {
     pub volumes: Vec<String>,
     /// The drive's name.
     pub drive: String,
-    /// `closed` or `open`.
+    /// `closed`, `open` or `paper`.
     pub pace: String,
     /// Scheduler: `c-look`, `sptf` and so on.
     pub scheduler: String,

@@ -192,6 +192,10 @@ impl Controller for Reconfigure {
         self.account()
     }
 
+    fn is_reconfiguring(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.is_finished())
+    }
+
     async fn pause(&mut self, index: u64, end: Nanos) {
         let enough = runtime::now() + PAUSE;
         if !self.trigger.uses_pauses() || self.layers.is_empty() || enough >= end {

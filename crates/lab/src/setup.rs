@@ -76,7 +76,7 @@ impl Play {
         };
         match self.pace {
             Pace::Closed { outstanding: 0 } => setting("outstanding", "0".to_owned(), "at least 1"),
-            Pace::Open { speed } if !(0.001..=1e6).contains(&speed) => {
+            Pace::Open { speed } | Pace::Accelerated { speed } if !(0.001..=1e6).contains(&speed) => {
                 setting("speed", speed.to_string(), "0.001 to 1000000")
             }
             _ if u64::from(self.reconfigure) > MOST => {

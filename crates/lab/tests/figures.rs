@@ -1,5 +1,7 @@
 //! The papers' figures: the statements of each text hold for ours, and figures are consistent.
 
+use std::cell::Cell;
+
 use seekless_core::{Nanos, Op};
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 use seekless_drive::{Spec, spec};
@@ -14,7 +16,7 @@ const STRANDS: u64 = 2_500;
 
 fn drawn(name: &str, requests: Option<u64>) -> Shown {
     let options = Options { requests, seed: 1, ..with_recording(find(name).unwrap()) };
-    draw(find(name).unwrap(), &options, &|_| ()).unwrap()
+    draw(find(name).unwrap(), &options, &|_| (), &|_| ()).unwrap()
 }
 
 /// With the recording that the figure needs, if any: a small one that ships.
@@ -175,7 +177,7 @@ fn small() -> Spec {
 #[test]
 fn a_free_scan_costs_the_foreground_nothing() {
     let options = Options { drive: Some(small()), requests: Some(1), seed: 1, ..Options::default() };
-    let eight = draw(find("freeblock-8").unwrap(), &options, &|_| ()).unwrap();
+    let eight = draw(find("freeblock-8").unwrap(), &options, &|_| (), &|_| ()).unwrap();
     assert!(serde_json::to_value(eight.json()).unwrap()["points"].as_array().unwrap().len() == 30);
     let column = |key| eight.main.column(key).into_iter().flatten().collect::<Vec<f64>>();
     assert!(column("foreground_delta_ns").iter().all(|&delta| delta == 0.0));
@@ -184,6 +186,32 @@ fn a_free_scan_costs_the_foreground_nothing() {
         let sum: f64 = parts.iter().map(|part| part[row]).sum();
         assert!((97.0..=100.5).contains(&sum), "row {row}: {sum}");
     }
+}
+
+#[test]
+fn a_figure_of_some_points_has_the_rows_of_the_whole_one() {
+    let entry = find("freeblock-8").unwrap();
+    let drawn = |points: &[&str]| {
+        let points = points.iter().map(|point| (*point).to_owned()).collect();
+        let options =
+            Options { drive: Some(small()), requests: Some(1), seed: 1, points, ..Options::default() };
+        let rows = Cell::new(0);
+        let shown = draw(entry, &options, &|_| (), &|grid| {
+            assert_eq!(grid.rows.len(), rows.get() + 1, "each row as it comes");
+            rows.set(rows.get() + 1);
+        });
+        shown.map(|shown| (shown.main.rows.len() == rows.get()).then_some(shown).unwrap())
+    };
+    let (some, all) = (drawn(&["4", "1"]).unwrap(), drawn(&[]).unwrap());
+    let levels = all.main.column("mpl");
+    let of_them = all.main.rows.iter().zip(levels).filter(|(_, level)| level.unwrap() < 5.0);
+    let of_them: Vec<_> = of_them.map(|(row, _)| row.clone()).collect();
+    assert!(some.main.rows == of_them && of_them.len() == 12);
+    let error = drawn(&["4", "5"]).err().unwrap().to_string();
+    assert!(error.contains("found 5, expected some of: 1, 4, 7, 10, 20"), "{error}");
+    let options = Options { points: vec!["4".to_owned()], ..Options::default() };
+    let error = draw(find("freeblock-2").unwrap(), &options, &|_| (), &|_| ()).err().unwrap().to_string();
+    assert!(error.contains("found freeblock-2, expected one of: freeblock-7, freeblock-8"), "{error}");
 }
 
 /// Section 6.3, Figures 8 and 9: one scan of the paper's drive at level 7, with 8 MiB of buffers. The better policy
@@ -223,7 +251,7 @@ fn another_drive_has_no_figures_of_the_paper() {
         let name = drive.name.clone();
         let options =
             Options { drive: Some(drive), requests: Some(requests), seed: 1, ..with_recording(entry) };
-        let shown = draw(entry, &options, &|_| ()).unwrap();
+        let shown = draw(entry, &options, &|_| (), &|_| ()).unwrap();
         assert!(shown.paper.is_empty() && shown.drives == [name], "{}", entry.name);
         let theirs = shown.main.columns.iter().filter(|column| column.key.starts_with("paper_"));
         for column in theirs {
@@ -238,7 +266,7 @@ fn a_drive_without_room_for_strands_is_refused() {
     let mut small = cheetah();
     small.sectors = 100_000;
     let options = Options { drive: Some(small), ..Options::default() };
-    let message = draw(find("proximal-1").unwrap(), &options, &|_| ()).err().unwrap().to_string();
+    let message = draw(find("proximal-1").unwrap(), &options, &|_| (), &|_| ()).err().unwrap().to_string();
     assert!(message.contains("of 100000 sectors") && message.contains("expected more than"), "{message}");
 }
 
@@ -249,7 +277,7 @@ fn every_figure_has_its_picture_and_the_same_again() {
             let figure = if scans(entry.name) {
                 let options =
                     Options { drive: Some(small()), requests: Some(1), seed: 1, ..Options::default() };
-                draw(entry, &options, &|_| ()).unwrap()
+                draw(entry, &options, &|_| (), &|_| ()).unwrap()
             } else {
                 // Of a recording, as many as are reconfigured for.
                 drawn(entry.name, Some(if entry.recordings.is_empty() { 60 } else { 500 }))
@@ -318,7 +346,7 @@ fn stages_have_processor_times_only_from_a_clock_of_the_caller() {
         seed: 1,
         ..with_recording(find("borg-9").unwrap())
     };
-    let timed = draw(find("borg-9").unwrap(), &options, &|_| ()).unwrap();
+    let timed = draw(find("borg-9").unwrap(), &options, &|_| (), &|_| ()).unwrap();
     assert!(timed.main.column("plan_cpu_s").iter().all(|time| *time == Some(0.0)));
 }
 
@@ -354,7 +382,8 @@ fn the_bopt_gains_most_close_to_the_data() {
 
 #[test]
 fn a_figure_of_a_recording_needs_one() {
-    let message = draw(find("borg-6").unwrap(), &Options::default(), &|_| ()).err().unwrap().to_string();
+    let message =
+        draw(find("borg-6").unwrap(), &Options::default(), &|_| (), &|_| ()).err().unwrap().to_string();
     assert!(message.contains("--trace: found none"), "{message}");
 }
 

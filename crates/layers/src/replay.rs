@@ -32,10 +32,22 @@ pub enum Pace {
         /// How much faster than recorded.
         speed: f64,
     },
+    /// At the recorded times, faster except during a reconfiguration (section 6.1 of the BORG paper).
+    Accelerated {
+        /// How much faster than recorded while nothing is reconfigured.
+        speed: f64,
+    },
     /// As clients that wait for their answers. A *pause* is the time from the last request or answer to the next
     /// request, and the time of a record is the sum of all pauses up to it. A request is issued after its pause, which
     /// begins as soon as no more requests are outstanding than were when it was recorded.
     Answered,
+}
+
+impl Pace {
+    /// Whether requests come at times that do not depend on the device.
+    pub fn is_open(self) -> bool {
+        matches!(self, Pace::Open { .. } | Pace::Accelerated { .. })
+    }
 }
 
 /// Decides which account pays for a request.
@@ -46,6 +58,11 @@ pub trait Controller {
     /// Called where an open replay waits for request `index`, which is due at `end`; may hold it beyond that.
     fn pause(&mut self, _index: u64, _end: Nanos) -> impl Future<Output = ()> {
         async {}
+    }
+
+    /// Whether a reconfiguration is going on.
+    fn is_reconfiguring(&self) -> bool {
+        false
     }
 }
 
@@ -120,6 +137,7 @@ pub async fn replay<T: Tally>(
 ) -> Replayed<T> {
     let in_flight: Rc<RefCell<InFlight<T>>> = Rc::default();
     let (mut begin, mut load, mut last) = (runtime::now(), Load::default(), Nanos::ZERO);
+    let mut clock = TraceClock { at: 0.0, looked: begin, rate: 1.0 };
     for (index, (record, depth)) in (0..total).zip(records) {
         match pace {
             Pace::Open { speed } => {
@@ -136,6 +154,7 @@ pub async fn replay<T: Tally>(
                     runtime::sleep_until(due).await;
                 }
             }
+            Pace::Accelerated { speed } => clock.wait(record.time, speed, index, controller).await,
             Pace::Closed { outstanding } => turn(&in_flight, &record, outstanding).await,
             Pace::Answered => {
                 until(&in_flight, |in_flight| in_flight.count <= depth as usize).await;
@@ -146,7 +165,9 @@ pub async fn replay<T: Tally>(
         let asked = runtime::now();
         let account = controller.before(index).await;
         // While the controller held the trace, its clock stood still.
-        begin += runtime::now() - asked;
+        let held = runtime::now() - asked;
+        begin += held;
+        clock.looked += held;
         issue(&in_flight, &device, record, account);
         if (index + 1) * 4 % total < 4 {
             let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;
@@ -160,6 +181,46 @@ pub async fn replay<T: Tally>(
     load.end = runtime::now();
     let now = in_flight.take();
     Replayed { load, answers: now.answers, failure: now.failure }
+}
+
+/// How often the rate of the trace's clock is chosen anew during a reconfiguration.
+const LOOKS: Nanos = Nanos::from_millis(10);
+
+/// The clock of an accelerated replay.
+struct TraceClock {
+    /// Its time in nanoseconds, when it was last looked at.
+    at: f64,
+    /// The device's time then.
+    looked: Nanos,
+    /// Its speed since then.
+    rate: f64,
+}
+
+impl TraceClock {
+    /// Waits until it shows `time`. It runs at `speed`, and at the recorded speed during a reconfiguration.
+    async fn wait(&mut self, time: Nanos, speed: f64, index: u64, controller: &mut impl Controller) {
+        let mut paused = false;
+        loop {
+            let now = runtime::now();
+            self.at += now.since(self.looked).0 as f64 * self.rate;
+            self.looked = now;
+            let slow = controller.is_reconfiguring();
+            self.rate = if slow { 1.0 } else { speed };
+            if self.at >= time.0 as f64 {
+                return;
+            }
+            // Rounded up: the clock has to arrive.
+            let due = now + Nanos(((time.0 as f64 - self.at) / self.rate).ceil() as u64);
+            if !std::mem::replace(&mut paused, true) {
+                controller.pause(index, due).await;
+                // As far as the controller held the trace, its clock stood still.
+                self.looked += runtime::now().since(due);
+            }
+            if runtime::now() < due {
+                runtime::sleep_until(if slow { due.min(now + LOOKS) } else { due }).await;
+            }
+        }
+    }
 }
 
 /// Waits until a closed replay may issue a request.
@@ -256,5 +317,98 @@ async fn one_request(device: &dyn BlockDevice, op: Op, at: Extent, how: Hints) -
         Op::Flush => Ok(()),
         Op::Discard => device.discard(at, how).await,
         Op::WriteZeroes => device.write_zeroes(at, how, Zeroes::default()).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use seekless_core::device::io;
+    use seekless_core::runtime::Runtime;
+    use seekless_core::{Geometry, IoFuture, Latency, Origin};
+
+    use super::*;
+
+    /// A device that answers immediately, and records when it was asked.
+    #[derive(Default)]
+    struct Asked(RefCell<Vec<u64>>);
+
+    impl BlockDevice for Asked {
+        fn geometry(&self) -> Geometry {
+            Geometry::of_memory(1 << 20)
+        }
+
+        fn read(&self, _at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+            self.0.borrow_mut().push(runtime::now().0 / 1_000_000);
+            io(ready(Ok(into)))
+        }
+    }
+
+    #[derive(Default)]
+    struct Count;
+
+    impl Tally for Count {
+        fn answered(&mut self, _account: Account, _op: Op, _at: Extent, _took: Nanos) {}
+        fn failed(&mut self) {}
+    }
+
+    /// Reconfigures for a while from request `from` on; the trace waits for it, or does not.
+    struct Reconfiguring {
+        from: u64,
+        takes: Nanos,
+        holds: bool,
+        until: Nanos,
+    }
+
+    impl Controller for Reconfiguring {
+        async fn before(&mut self, index: u64) -> Account {
+            if index == self.from {
+                self.until = runtime::now() + self.takes;
+                if self.holds {
+                    runtime::sleep_until(self.until).await;
+                }
+            }
+            Account::default()
+        }
+
+        fn is_reconfiguring(&self) -> bool {
+            runtime::now() < self.until
+        }
+    }
+
+    /// When each request of an accelerated replay comes, in milliseconds; they are recorded a second apart.
+    fn asked(holds: bool) -> Vec<u64> {
+        let record = |number: u64| Record {
+            time: Nanos::from_millis(1_000 * number),
+            device: 0,
+            op: Op::Read,
+            extent: Extent::new(8 * number, 8),
+            flags: Flags::default(),
+            origin: Origin::default(),
+            latency: Latency::UNKNOWN,
+        };
+        let device = Rc::new(Asked::default());
+        let mut controller =
+            Reconfiguring { from: 2, takes: Nanos::from_millis(1_500), holds, until: Nanos::ZERO };
+        let seen = device.clone();
+        Runtime::new(1)
+            .run(async {
+                let (records, pace) = ((0..6).map(|n| (record(n), 0)), Pace::Accelerated { speed: 10.0 });
+                replay::<Count>(records, 6, device, pace, &mut controller, &mut |_| ()).await;
+            })
+            .unwrap();
+        seen.0.take()
+    }
+
+    #[test]
+    fn an_accelerated_replay_slows_down_during_a_reconfiguration() {
+        // Request 2 begins it. Request 3 comes a second later, and request 4 is halfway when it ends.
+        assert_eq!(asked(false), [0, 100, 200, 1_200, 1_750, 1_850]);
+    }
+
+    #[test]
+    fn its_clock_stands_still_while_it_is_held() {
+        assert_eq!(asked(true), [0, 100, 1_700, 1_800, 1_900, 2_000]);
     }
 }

@@ -123,7 +123,7 @@ pub fn advise(
         plain.pace = Pace::Closed { outstanding: OUTSTANDING };
         base = run("as it is", &plain)?;
     }
-    let open = matches!(plain.pace, Pace::Open { .. });
+    let open = plain.pace.is_open();
     let (remedies, not_tried) = remedies::all(&plain, trace);
     let others = remedies.iter().map(|remedy| run(remedy.name, &remedy.experiment));
     let others = others.collect::<Result<Vec<_>, _>>()?;

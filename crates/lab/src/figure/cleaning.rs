@@ -29,6 +29,7 @@ use crate::workload::client::{Limit, carry_out_marked};
 /// Transactions a second against utilisation.
 pub const FIGURE_7: Entry = Entry {
     usual: 25_000,
+    points: "live shares, in per cent",
     ..Entry::new(
         "transactions a run",
         "freeblock-7",
@@ -158,8 +159,9 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
     let names = ["original", "freeblock", "apart", "ideal"];
     let mut values = [const { Vec::new() }; 4];
     let mut along = Vec::new();
-    for (done, full) in FULL.into_iter().enumerate() {
-        job.progress(done, FULL.len());
+    let points = job.points(&FULL, |full| full.to_string())?;
+    for (done, full) in points.iter().copied().enumerate() {
+        job.progress(done, points.len());
         let all = BELOW / (512 << 10) * 127;
         let files = (full as f64 / 100.0 * all as f64 / BLOCKS_A_FILE) as u64;
         let [original, free, apart] = CLEANINGS.map(|cleaning| run(job, &drive, files, cleaning));
@@ -172,7 +174,7 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
             values.push(Some(rate));
         }
         along.push(apart.full_pct());
-        grid.row([
+        let cells = [
             files.into(),
             apart.full_pct().into(),
             rates[0].into(),
@@ -186,7 +188,8 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
             apart.grown("segments_cleaned_free").into(),
             apart.grown("blocks_moved").into(),
             (apart.grown("waited_for_the_cleaner_us") / 1e6).into(),
-        ]);
+        ];
+        job.row(&mut grid, cells);
     }
     let paper = stated(&grid);
     let shares =

@@ -26,6 +26,7 @@ use crate::report::plot::{Plot, Series};
 /// Table 2: random updates by the size of the staging area.
 pub const TABLE_2: Entry = Entry {
     usual: 65_536,
+    points: "staging areas, in per cent",
     ..Entry::new(
         "pages of the array",
         "proximal-table-2",
@@ -39,6 +40,7 @@ pub const TABLE_2: Entry = Entry {
 /// Table 3: serial reads after random updates.
 pub const TABLE_3: Entry = Entry {
     usual: 65_536,
+    points: "staging areas, in per cent",
     ..Entry::new(
         "pages of the array",
         "proximal-table-3",
@@ -53,6 +55,7 @@ pub const TABLE_3: Entry = Entry {
 /// Serial reads of the volume and of a snapshot, after updates since it was taken.
 pub const SNAPSHOTS: Entry = Entry {
     usual: 65_536,
+    points: "staging areas, in per cent",
     ..Entry::new(
         "pages of the array",
         "proximal-snapshot",
@@ -322,13 +325,14 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
     ];
     let mut grid = Grid::new("", &columns);
     let revolution = 60_000.0 / job.drive().rpm;
-    for (done, (pct, batch_ms, writes, ios)) in PAPER.into_iter().enumerate() {
-        job.progress(done, PAPER.len());
+    let points = job.points(&PAPER, |(pct, ..)| pct.to_string())?;
+    for (done, (pct, batch_ms, writes, ios)) in points.iter().copied().enumerate() {
+        job.progress(done, points.len());
         let run = run(job, Setup::new(pct / 100.0, true))?;
         let (updates, busy_ms) = (run.updates.max(1.0), run.work.busy().seconds() * 1e3);
         let ms = run.destaging.seconds() * 1e3 / updates;
         let per_revolution = revolution * run.work.commands as f64 / busy_ms.max(1e-9);
-        grid.row([
+        let cells = [
             pct.into(),
             updates.into(),
             run.destages.into(),
@@ -339,7 +343,8 @@ fn table_2(job: &Job) -> Result<Shown, LabError> {
             per_revolution.into(),
             job.theirs(Some(ios)),
             run.displaced_pct.into(),
-        ]);
+        ];
+        job.row(&mut grid, cells);
     }
     let pictures = plot(&grid, ["ms_per_update", "paper_ms_per_update"], "ms an update");
     Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
@@ -377,12 +382,13 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
         numbers("paper_loss_pct", "the paper's", 1),
     ];
     let mut grid = Grid::new("", &columns);
-    for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
-        job.progress(done, 3);
+    let points = job.points(&STAGING, |pct| pct.to_string())?;
+    for (done, pct) in points.iter().copied().enumerate() {
+        job.progress(done, points.len());
         let setup = |spread| Setup::new(pct / 100.0, spread);
         let (packed, spread) = (run(job, setup(false))?, run(job, setup(true))?);
         let loss = |from: &Run, to: &Run| Cell::from(100.0 * (1.0 - to.aged_mb_s / from.fresh_mb_s));
-        grid.row([
+        let cells = [
             pct.into(),
             packed.fresh_mb_s.into(),
             packed.aged_mb_s.into(),
@@ -391,8 +397,9 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
             spread.aged_mb_s.into(),
             loss(&spread, &spread),
             loss(&packed, &spread),
-            job.theirs((done == 0).then_some(3.1)),
-        ]);
+            job.theirs((pct <= 1.0).then_some(3.1)),
+        ];
+        job.row(&mut grid, cells);
     }
     let pictures = plot(
         &grid,
@@ -401,6 +408,9 @@ fn table_3(job: &Job) -> Result<Shown, LabError> {
     );
     Ok(job.shown(grid, Vec::new(), &NOTES, pictures))
 }
+
+/// Staging areas of serial reads, in per cent of the array.
+const STAGING: [f64; 3] = [1.0, 2.0, 5.0];
 
 /// Share of an array that is kept free for a snapshot of all of it: it is filled to 55 %.
 const FREE: f64 = 0.45;
@@ -419,12 +429,13 @@ fn snapshots(job: &Job) -> Result<Shown, LabError> {
         numbers("displaced_pct", "displaced %", 1),
     ];
     let mut grid = Grid::new("", &columns);
-    for (done, pct) in [1.0, 2.0, 5.0].into_iter().enumerate() {
-        job.progress(done, 3);
+    let points = job.points(&STAGING, |pct| pct.to_string())?;
+    for (done, pct) in points.iter().copied().enumerate() {
+        job.progress(done, points.len());
         let setup = |spread| Setup { staging: pct / 100.0, reserve: FREE, spread, snapshot: true };
         let (packed, spread) = (run(job, setup(false))?, run(job, setup(true))?);
         let loss = |to: f64| Cell::from(100.0 * (1.0 - to / spread.fresh_mb_s));
-        grid.row([
+        let cells = [
             pct.into(),
             packed.fresh_mb_s.into(),
             packed.aged_mb_s.into(),
@@ -435,7 +446,8 @@ fn snapshots(job: &Job) -> Result<Shown, LabError> {
             spread.snapshot_mb_s.into(),
             loss(spread.snapshot_mb_s),
             spread.displaced_pct.into(),
-        ]);
+        ];
+        job.row(&mut grid, cells);
     }
     let keys = ["packed_aged_mb_s", "packed_snapshot_mb_s", "spread_aged_mb_s", "spread_snapshot_mb_s"];
     let pictures = plot(&grid, keys, "MB/s of serial reads");

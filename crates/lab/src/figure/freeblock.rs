@@ -102,10 +102,10 @@ impl Bars {
         Bars { grid: Grid::new("", &columns), bars: Vec::new() }
     }
 
-    fn add(&mut self, key: Cell, label: &str, bar: &Usage, more: impl IntoIterator<Item = Cell>) {
+    fn add(&mut self, job: &Job, key: Cell, label: &str, bar: &Usage, more: impl IntoIterator<Item = Cell>) {
         let parts = [bar.seek_pct, bar.rotation_pct, bar.transfer_pct, bar.track_switch_pct];
         let cells = parts.into_iter().chain([bar.access_ms, bar.overhead_ms]).map(Cell::from);
-        self.grid.row(std::iter::once(key).chain(cells).chain(more));
+        job.row(&mut self.grid, std::iter::once(key).chain(cells).chain(more));
         self.bars.push((label.to_owned(), parts.to_vec()));
     }
 
@@ -134,7 +134,7 @@ fn figure_2(job: &Job) -> Result<Shown, LabError> {
     for (done, drive) in job.drives.iter().enumerate() {
         job.progress(done, job.drives.len());
         let bar = usage(drive, Policy::Fcfs, "random", job.requests, job.seed)?;
-        bars.add(drive.name.as_str().into(), short(drive), &bar, []);
+        bars.add(job, drive.name.as_str().into(), short(drive), &bar, []);
     }
     let shares = bars.grid.column("rotation_pct");
     let shares = shares.into_iter().flatten();
@@ -159,7 +159,7 @@ fn figure_3(job: &Job) -> Result<Shown, LabError> {
         job.progress(done, KIB.len());
         let load = format!("random:size={kib}KiB");
         largest = usage(job.drive(), Policy::Fcfs, &load, job.requests, job.seed)?;
-        bars.add(kib.into(), &format!("{kib} KiB"), &largest, []);
+        bars.add(job, kib.into(), &format!("{kib} KiB"), &largest, []);
     }
     let below = Statement::about(
         "section 3.2",
@@ -206,7 +206,7 @@ fn figure_4(job: &Job) -> Result<Shown, LabError> {
             60.0
         });
         let more = [wide.seek_pct.into(), wide.rotation_pct.into(), job.theirs(theirs)];
-        bars.add(local.into(), &format!("{local} %"), &disksim, more);
+        bars.add(job, local.into(), &format!("{local} %"), &disksim, more);
     }
     let about = |says, ours| Statement::about("section 3.2", says, "%", 60.0, ours, NEAR);
     let paper = vec![
@@ -244,7 +244,7 @@ fn figure_5(job: &Job) -> Result<Shown, LabError> {
     for (done, (policy, theirs)) in policies.into_iter().enumerate() {
         job.progress(done, policies.len());
         let (name, bar) = (policy.to_string(), queued(job, policy)?);
-        bars.add(name.as_str().into(), &name, &bar, [job.theirs(theirs)]);
+        bars.add(job, name.as_str().into(), &name, &bar, [job.theirs(theirs)]);
         let says = match policy {
             Policy::CLook => "C-LOOK: rotation",
             Policy::Sstf => "SSTF: rotation",
@@ -293,6 +293,7 @@ fn figure_6(job: &Job) -> Result<Shown, LabError> {
         paper.extend(about(says[1], theirs.1, more));
         let name = policy.to_string();
         bars.add(
+            job,
             name.as_str().into(),
             &name,
             &bar,

@@ -50,6 +50,7 @@ fn buffers((policy, bounded): (FreePolicy, bool)) -> (&'static str, String) {
 /// Figure 8: scans against the multiprogramming level.
 pub const FIGURE_8: Entry = Entry {
     usual: 1,
+    points: "multiprogramming levels",
     rows: "points",
     ..Entry::new(
         "scans a number",
@@ -148,13 +149,14 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
     const LEVELS: [u64; 5] = [1, 4, 7, 10, 20];
     let schedulers = [Policy::Fcfs, Policy::CLook, Policy::SptfSw(40)];
     let mut grid = Grid::new("", &COLUMNS_8);
+    let levels = job.points(&LEVELS, |level| level.to_string())?;
     let (mut pictures, mut paper, mut done) = (Vec::new(), Vec::new(), 0);
     for free in BOTH {
         let mut series = Vec::new();
         for policy in schedulers {
             let mut values = Vec::new();
-            for level in LEVELS {
-                job.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
+            for &level in &levels {
+                job.progress(done, levels.len() * schedulers.len() * BOTH.len());
                 done += 1;
                 let options = FreeOptions { policy: free, ..FreeOptions::default() };
                 let Pair { mined, delta } = pair(job, policy, level, options)?;
@@ -169,13 +171,14 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
                     paper.push(about("level 7, FCFS: scans a day", "", 47.0, scans, 6.0));
                     paper.push(about("level 7, FCFS: of the potential, half", "%", 50.0, share, 20.0));
                 }
-                grid.row(row_8(&mined, delta, level, policy, free, job.theirs(theirs.then_some(47.0))));
+                let theirs = job.theirs(theirs.then_some(47.0));
+                job.row(&mut grid, row_8(&mined, delta, level, policy, free, theirs));
                 values.push(Some(scans));
             }
             series.push(Series { name: policy.to_string(), values });
         }
         let plot = Plot {
-            along: Along::Linear(LEVELS.iter().map(|&level| level as f64).collect()),
+            along: Along::Linear(levels.iter().map(|&level| level as f64).collect()),
             along_label: "multiprogramming level",
             value_label: "scans a day",
             series,
@@ -252,7 +255,7 @@ fn figure_9(job: &Job) -> Result<Shown, LabError> {
             let potential = part(|freed| freed.potential.0);
             let (transfer, seek) = (part(|freed| freed.transfer.0), part(|freed| freed.seek.0));
             let percent = |part: f64| 100.0 * part / potential;
-            grid.row([
+            let cells = [
                 free.to_string().as_str().into(),
                 buffers.into(),
                 (to as u64).into(),
@@ -261,7 +264,8 @@ fn figure_9(job: &Job) -> Result<Shown, LabError> {
                 percent(transfer).into(),
                 percent(seek).into(),
                 percent(potential - transfer - seek).into(),
-            ]);
+            ];
+            job.row(&mut grid, cells);
         }
         let tail = 100.0 * (1.0 - mined.at(95) / mined.at(100));
         if free == FreePolicy::Paper && !bounded {
@@ -309,7 +313,7 @@ fn figure_10(job: &Job) -> Result<Shown, LabError> {
             let bytes = mined.mean(|scan| {
                 (mined.freed_at[scan][to].bytes + mined.freed_at[scan][to].foreground_bytes) as f64
             });
-            grid.row([
+            let cells = [
                 free.to_string().as_str().into(),
                 buffers.into(),
                 (to as u64).into(),
@@ -318,7 +322,8 @@ fn figure_10(job: &Job) -> Result<Shown, LabError> {
                 efficiency(to).into(),
                 (100.0 * (mined.at(100) / mined.at(to) - 1.0)).into(),
                 mined.mean(|scan| mined.biases[scan][to]).into(),
-            ]);
+            ];
+            job.row(&mut grid, cells);
         }
         if free == FreePolicy::Paper && !bounded {
             let about = |says, unit, theirs, ours, within| {

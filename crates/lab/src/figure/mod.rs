@@ -51,6 +51,8 @@ pub struct Entry {
     pub starts: bool,
     /// Whether prices are among its input.
     pub priced: bool,
+    /// What its points are, if some of them can be left out; empty if not.
+    pub points: &'static str,
     /// Key of its rows in JSON.
     pub rows: &'static str,
     draw: fn(&Job) -> Result<Shown, LabError>,
@@ -78,6 +80,7 @@ impl Entry {
             recordings: &[],
             starts: false,
             priced: false,
+            points: "",
             rows: "rows",
             draw,
         }
@@ -137,6 +140,8 @@ pub struct Options {
     pub traces: Vec<Trace>,
     /// The starts in the first of them, for a figure that needs them; the recording has latencies then.
     pub starts: Option<Vec<Start>>,
+    /// Points to simulate, for a figure that has some; all if empty.
+    pub points: Vec<String>,
     /// Prices, for a figure of costs.
     pub prices: Prices,
     /// Reads the processor time of this thread, in seconds: nothing else here knows one. Without it figures have none.
@@ -150,12 +155,18 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     FIGURES.into_iter().find(|entry| entry.name == name)
 }
 
-/// Computes a figure.
+/// Computes a figure. `rows` is called after each row of a figure that takes long, with those so far.
 pub fn draw(
     entry: &'static Entry,
     options: &Options,
     progress: &dyn Fn(Progress),
+    rows: &dyn Fn(&Grid),
 ) -> Result<Shown, LabError> {
+    if entry.points.is_empty() && !options.points.is_empty() {
+        let with = FIGURES.iter().filter(|entry| !entry.points.is_empty()).map(|entry| entry.name);
+        let expected = format!("one of: {}", with.collect::<Vec<_>>().join(", "));
+        return Err(LabError::Setting { setting: "points", found: entry.name.to_owned(), expected });
+    }
     let drives = match &options.drive {
         Some(drive) => vec![drive.clone()],
         None => entry.drives.iter().map(|name| spec::find(name)).collect::<Result<_, _>>()?,
@@ -174,10 +185,12 @@ pub fn draw(
         requests,
         traces,
         starts,
+        points: &options.points,
         prices,
         processor_s,
         seed,
         progress,
+        rows,
     })
 }
 
@@ -191,10 +204,12 @@ struct Job<'a> {
     requests: u64,
     traces: &'a [Trace],
     starts: Option<&'a [Start]>,
+    points: &'a [String],
     prices: Prices,
     processor_s: Option<fn() -> f64>,
     seed: u64,
     progress: &'a dyn Fn(Progress),
+    rows: &'a dyn Fn(&Grid),
 }
 
 impl Job<'_> {
@@ -223,6 +238,23 @@ impl Job<'_> {
         (self.progress)(Progress { what: self.entry.name, done: done as u64, of: of as u64 });
     }
 
+    /// Adds a row to the main table, and reports it.
+    fn row(&self, grid: &mut Grid, cells: impl IntoIterator<Item = Cell>) {
+        grid.row(cells);
+        (self.rows)(grid);
+    }
+
+    /// The points to simulate, of all that the figure has.
+    fn points<T: Copy>(&self, all: &[T], name: impl Fn(T) -> String) -> Result<Vec<T>, LabError> {
+        let names: Vec<String> = all.iter().map(|point| name(*point)).collect();
+        if let Some(unknown) = self.points.iter().find(|point| !names.contains(point)) {
+            let expected = format!("some of: {}", names.join(", "));
+            return Err(LabError::Setting { setting: "points", found: unknown.clone(), expected });
+        }
+        let wanted = |point: &T| self.points.is_empty() || self.points.contains(&name(*point));
+        Ok(all.iter().copied().filter(wanted).collect())
+    }
+
     /// The paper's value, for its own drives.
     fn theirs(&self, value: Option<f64>) -> Cell {
         value.filter(|_| !self.others).into()
@@ -243,7 +275,7 @@ impl Job<'_> {
             seed: self.seed,
             main,
             more: Vec::new(),
-            paper: if self.others { Vec::new() } else { paper },
+            paper: if self.others || !self.points.is_empty() { Vec::new() } else { paper },
             notes: notes.iter().map(|&note| note.to_owned()).collect(),
             pictures,
         }

@@ -137,6 +137,10 @@ pub fn settings(comparison: &Comparison) -> Table {
     let pace = match settings.pace.as_str() {
         "closed" => format!("closed: at most {} requests outstanding", whole(settings.outstanding)),
         "open" => format!("open: at the recorded times, {} times as fast", number(settings.speed)),
+        "paper" => format!(
+            "the BORG paper's: {} times as fast as recorded, and as recorded during reconfigurations",
+            number(settings.speed)
+        ),
         other => other.to_owned(),
     };
     table.pair("pace", pace);

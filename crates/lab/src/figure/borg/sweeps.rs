@@ -91,7 +91,7 @@ fn figure_12(job: &Job) -> Result<Shown, LabError> {
             let [one, other] = [compared.reduction_pct, compared.net_reduction_pct];
             saved.push(Some(one));
             net.push(Some(other));
-            grid.row([varied.into(), value.as_str().into(), one.into(), other.into()]);
+            job.row(&mut grid, [varied.into(), value.as_str().into(), one.into(), other.into()]);
         }
         let along = settings.iter().enumerate().map(|(at, (value, _))| (at as f64, value.clone())).collect();
         let series = [("between reconfigurations", saved), ("net", net)];
@@ -145,7 +145,7 @@ fn with_metrics(
         saved.iter_mut().zip(both).for_each(|(values, value)| values.push(Some(value)));
         let metrics = [vanilla.0, borg.0, vanilla.1, borg.1];
         let numbers = both.into_iter().chain(metrics).map(Into::into);
-        grid.row([value.as_str().into()].into_iter().chain(numbers));
+        job.row(&mut grid, [value.as_str().into()].into_iter().chain(numbers));
     }
     let along = settings.iter().enumerate().map(|(at, (value, _))| (at as f64, value.clone())).collect();
     let series = ["between reconfigurations", "net"].into_iter().zip(saved);
