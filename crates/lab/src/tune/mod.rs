@@ -39,9 +39,9 @@ pub struct Tried {
     pub busy_s: f64,
     /// Share of the busy time without the layer that it saves, in per cent; below zero if it loses.
     pub saved_pct: f64,
-    /// The same of the first half of the requests.
+    /// Saving in the first half of the requests, in per cent.
     pub first_half_pct: f64,
-    /// The same of the second half.
+    /// Saving in the second half, in per cent.
     pub second_half_pct: f64,
     /// 99th percentile of response times, in milliseconds.
     pub p99_ms: f64,
