@@ -3,6 +3,7 @@
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod adapted;
 mod attached;
 mod below;
 #[cfg(feature = "web")]

@@ -26,6 +26,7 @@ use crate::organpipe;
 use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
+use crate::schedule::Schedule;
 use crate::scrub::{self, Scrub};
 use crate::smq;
 use crate::spindown;
@@ -51,6 +52,7 @@ pub static LAYERS: [Entry; 23] = [
         check: |table| parse_options(table, borg::Options::check).map(drop),
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
+        served: Schedule::WhenItPays,
         remedies: borg::REMEDIES,
         holds_newer: true,
         tools: &borg::BorgTools,

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::refused::Refused;
+use crate::schedule::Schedule;
 use crate::tools::{NoTools, Tools};
 
 pub use crate::below::{Below, Over, Sizes};
@@ -68,6 +69,8 @@ pub struct Entry {
     pub defaults: fn() -> toml::Table,
     /// Options that the laboratory's commands have a flag for: `--write-buffer` sets `write_buffer`.
     pub flags: &'static [&'static str],
+    /// When it is reconfigured while it is served, unless its volume file says when.
+    pub served: Schedule,
     /// What `seekless advise` tries of it.
     pub remedies: &'static [Remedy],
     /// Sectors visible to clients, if fewer than below.
@@ -170,6 +173,7 @@ impl Entry {
             check: |table| parse_options(table, |_: &NoOptions| Ok(())).map(drop),
             defaults: toml::Table::new,
             flags: &[],
+            served: Schedule::OnCommand,
             remedies: &[],
             sectors: None,
             build,

@@ -26,10 +26,13 @@ pub enum Schedule {
     Idle,
     /// When the layer finds that enough has changed ([`Readiness::pays`]).
     WhenItPays,
+    /// By a command only.
+    OnCommand,
 }
 
 /// What a schedule may be.
-pub const SCHEDULES: &str = "\"when it pays\", \"idle\", \"every 42h\", \"4 times\" or the like";
+pub const SCHEDULES: &str =
+    "\"when it pays\", \"idle\", \"every 42h\", \"4 times\" or the like, or \"on command\"";
 
 impl FromStr for Schedule {
     type Err = &'static str;
@@ -40,6 +43,7 @@ impl FromStr for Schedule {
         match text {
             "when it pays" => Ok(Schedule::WhenItPays),
             "idle" => Ok(Schedule::Idle),
+            "on command" => Ok(Schedule::OnCommand),
             "1 time" => Ok(Schedule::Times(1)),
             _ => {
                 times(text).map(Schedule::Times).or_else(|| every(text).map(Schedule::Every)).ok_or(SCHEDULES)
@@ -56,6 +60,7 @@ impl fmt::Display for Schedule {
             Schedule::Every(interval) => write!(f, "every {interval}"),
             Schedule::Idle => f.write_str("idle"),
             Schedule::WhenItPays => f.write_str("when it pays"),
+            Schedule::OnCommand => f.write_str("on command"),
         }
     }
 }
@@ -66,15 +71,15 @@ impl Schedule {
         match self {
             Schedule::WhenItPays => layer.pays,
             Schedule::Idle => layer.requests >= FEWEST && runtime::now().since(layer.last_request) >= PAUSE,
-            Schedule::Times(_) | Schedule::Every(_) => false,
+            Schedule::Times(_) | Schedule::Every(_) | Schedule::OnCommand => false,
         }
     }
 
-    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, or if the
-    /// schedule needs a run of known length. `readiness` is asked from time to time; `None` if the layer is gone.
+    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, if the schedule
+    /// needs a run of known length, or leaves it to commands. `readiness` is asked from time to time; `None` if the layer is gone.
     pub async fn due(self, readiness: impl Fn() -> Option<Readiness>) -> bool {
         match self {
-            Schedule::Times(_) => false,
+            Schedule::Times(_) | Schedule::OnCommand => false,
             Schedule::Every(interval) => {
                 runtime::sleep(interval).await;
                 readiness().is_some()
@@ -120,6 +125,7 @@ impl Trigger {
                 self.started < times && index >= self.requests * (self.started + 1) / (times + 1)
             }
             Schedule::Every(interval) => runtime::now().since(self.last_start) >= interval,
+            Schedule::OnCommand => false,
             Schedule::Idle | Schedule::WhenItPays => {
                 layers.iter().any(|layer| self.schedule.is_due(&layer.as_ref().readiness()))
             }

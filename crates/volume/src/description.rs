@@ -130,7 +130,7 @@ pub struct Layer {
     pub over: Vec<String>,
     /// Other devices, by key, in order.
     pub devices: BTreeMap<String, Vec<String>>,
-    /// When it is reconfigured, if the layer can be; `None` for on command only.
+    /// When it is reconfigured, if the layer can be; `None` where its volume file does not say so.
     pub reconfigure: Option<Schedule>,
     /// Options of the layer.
     pub options: toml::Table,

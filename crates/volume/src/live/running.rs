@@ -27,7 +27,7 @@ use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::pairs::Pairs;
 use super::server::Serving;
-use crate::description::{Description, Export};
+use crate::description::{Description, Export, Layer as Described};
 use crate::tree::{self, Seams};
 
 /// Longest drain before a layer is stopped: service managers wait for 90 s.
@@ -179,9 +179,10 @@ impl Running {
         layer.map_or(0, |layer| dirty_pages(&*layer) * PAGE_BYTES)
     }
 
-    /// Starts to reconfigure a layer that has a schedule, until it is detached.
+    /// Starts to reconfigure a layer by its schedule, until it is detached.
     pub fn reconfigure_periodically(&self, description: &Description<Live>, name: &str) {
-        let schedule = description.layers.get(name).and_then(|layer| layer.reconfigure);
+        let of = |layer: &Described| layer.reconfigure.unwrap_or(layer.entry.served);
+        let schedule = description.layers.get(name).map(of);
         let layer = self.seams.borrow().layers.get(name).cloned();
         let Some((schedule, topmost)) = schedule.zip(layer) else { return };
         let (name, environment) = (name.to_owned(), self.environment);
