@@ -93,6 +93,8 @@ struct Counted {
     fetched: u64,
     dropped: u64,
     skipped: u64,
+    reads: u64,
+    prefetched: u64,
     waited: u64,
 }
 
@@ -214,8 +216,14 @@ impl BlockDevice for Functional {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             self.show(Op::Read, at, &how);
-            if self.ahead.is_fetching(at, how.class) {
-                self.count(|counted| counted.waited += 1);
+            let waits = self.ahead.is_fetching(at, how.class);
+            let prefetched = waits || self.cache.knows(at);
+            self.count(|counted| {
+                counted.reads += 1;
+                counted.prefetched += u64::from(prefetched);
+                counted.waited += u64::from(waits);
+            });
+            if waits {
                 self.ahead.wait(at, &how).await;
             }
             self.cache.read(at, into, how).await
@@ -249,24 +257,28 @@ impl BlockDevice for Functional {
 
 impl Layer for Functional {
     fn counters(&self) -> Counters {
-        let Counted { requests, actions, fetched, dropped, skipped, waited } = self.counted.get();
+        let Counted { requests, actions, fetched, dropped, skipped, reads, prefetched, waited } =
+            self.counted.get();
         let of_cache = self.cache.counters();
         let cache = |name| of_cache.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
         vec![
             ("requests_shown", requests),
             ("actions", actions),
+            ("reads", reads),
+            ("reads_prefetched", prefetched),
+            ("reads_waited", waited),
             ("pages_fetched", fetched),
+            ("pages_fetched_used", cache("hits")),
             ("pages_skipped", skipped),
             ("pages_dropped", dropped),
-            ("pages_read_from_memory", cache("hits")),
             ("pages_held", cache("pages_held")),
-            ("reads_waited", waited),
             ("turned_off", u64::from(self.failure().is_some())),
         ]
     }
 
     fn hits(&self) -> Option<Hits> {
-        self.cache.hits()
+        let counted = self.counted.get();
+        Some(Hits { lookups: counted.reads, hit: counted.prefetched })
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {

@@ -88,10 +88,10 @@ fn compiled(file: &str) -> Result<Module, Refused> {
 }
 
 /// What was found and what was expected.
-type Wrong = (String, String);
+type Mismatch = (String, String);
 
 /// As [`compiled`], of the file's bytes.
-pub(super) fn of_bytes(bytes: &[u8]) -> Result<Module, Wrong> {
+pub(super) fn of_bytes(bytes: &[u8]) -> Result<Module, Mismatch> {
     let known = COMPILED.with_borrow_mut(|all| {
         let at = all.iter().position(|(known, _)| known == bytes)?;
         let found = all.remove(at);
@@ -120,7 +120,7 @@ pub(super) fn of_bytes(bytes: &[u8]) -> Result<Module, Wrong> {
 }
 
 /// Checks what a module wants and what it has.
-fn check_exports(module: &Module) -> Result<(), Wrong> {
+fn check_exports(module: &Module) -> Result<(), Mismatch> {
     if let Some(import) = module.imports().next() {
         let found = format!("an import, {}.{}", import.module(), import.name());
         return Err((found, "a module without imports: it sees requests, and nothing else".to_owned()));

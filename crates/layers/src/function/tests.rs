@@ -2,6 +2,8 @@
 
 #[cfg(feature = "wat")]
 mod modules;
+#[cfg(feature = "wasm")]
+mod shipped;
 
 use proptest::prelude::*;
 use seekless_core::runtime::{now, sleep, spawn};
@@ -56,7 +58,7 @@ fn two_interleaved_streams_are_read_ahead() {
         assert!(with * 2 < without, "waited {with} ns instead of {without}");
         assert_eq!(counted(&layer, "requests_shown"), 400);
         assert_eq!(counted(&layer, "turned_off"), 0);
-        let (fetched, used) = (counted(&layer, "pages_fetched"), counted(&layer, "pages_read_from_memory"));
+        let (fetched, used) = (counted(&layer, "pages_fetched"), counted(&layer, "pages_fetched_used"));
         assert!(used > 1_500 && fetched < used + 2 * 256 + 8, "{fetched} pages fetched, {used} used");
         layer.stop().await.unwrap();
     });

@@ -59,7 +59,7 @@ fn a_module_has_pages_fetched() {
         stream(&layer, 0, 100).await;
         assert_eq!(layer.failure(), None);
         // The first piece is read before anything was fetched.
-        assert_eq!(counted(&layer, "pages_read_from_memory"), 99 * 4);
+        assert_eq!(counted(&layer, "pages_fetched_used"), 99 * 4);
         layer.stop().await.unwrap();
         assert!(layer.ahead.is_idle());
     });
