@@ -65,6 +65,17 @@ pub trait Function {
     fn seen(&mut self, request: &Request, actions: &mut Vec<Action>) -> Result<(), Failure>;
 }
 
+/// The function of these (checked) options, for a volume of this many sectors.
+///
+/// # Errors
+/// What is wrong with its module.
+pub fn start(options: &Options, sectors: u64) -> Result<Box<dyn Function>, Failure> {
+    match &options.module {
+        Some(file) => module::start(file, options, sectors),
+        None => Ok(Box::new(Sequential::new(sectors, options.parameter))),
+    }
+}
+
 /// Largest fetch, in pages: 1 MiB.
 const RUN: u64 = 256;
 
@@ -77,6 +88,8 @@ pub struct Functional {
     options: Options,
     function: RefCell<State>,
     counted: Cell<Counted>,
+    /// Called when the function is turned off.
+    tell: RefCell<Option<Box<dyn Fn(&str)>>>,
 }
 
 /// The function, or why it is off.
@@ -105,12 +118,10 @@ impl Functional {
     /// A module that does not start.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Result<Functional, IoError> {
         let sectors = below.geometry().sectors;
-        let function: Box<dyn Function> = match &options.module {
-            Some(file) => module::start(file, &options, sectors).map_err(|failure| {
-                IoError::new(ErrorKind::Invalid, "function", None, format!("module '{file}': {failure}"))
-            })?,
-            None => Box::new(Sequential::new(sectors, options.parameter)),
-        };
+        let function = start(&options, sectors).map_err(|failure| {
+            let file = options.module.as_deref().unwrap_or_default();
+            IoError::new(ErrorKind::Invalid, "function", None, format!("module '{file}': {failure}"))
+        })?;
         Ok(Functional::with(below, options, function))
     }
 
@@ -119,7 +130,7 @@ impl Functional {
         let cache = Cache::new(below, options.cache());
         let ahead = Rc::new(Ahead::new(cache.clone()));
         let function = RefCell::new(State::On(function));
-        Functional { cache, ahead, options, function, counted: Cell::default() }
+        Functional { cache, ahead, options, function, counted: Cell::default(), tell: RefCell::default() }
     }
 
     /// Why the function was turned off, if it was.
@@ -143,6 +154,9 @@ impl Functional {
             let (layer, what) = ("function", "a function is turned off");
             runtime::event(&Event::Did { layer, what, extent: at, at: at.start.0 });
             self.function.replace(State::Off(failure));
+            if let (Some(tell), Some(why)) = (&*self.tell.borrow(), self.trouble()) {
+                tell(&why);
+            }
             return;
         }
         self.count(|counted| counted.actions += actions.len() as u64);
@@ -279,6 +293,14 @@ impl Layer for Functional {
     fn hits(&self) -> Option<Hits> {
         let counted = self.counted.get();
         Some(Hits { lookups: counted.reads, hit: counted.prefetched })
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.failure().map(|failure| format!("the function is off: {failure}"))
+    }
+
+    fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        self.tell.replace(Some(tell));
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
