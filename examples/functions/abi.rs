@@ -24,7 +24,7 @@ const REQUESTS: usize = 1;
 const REQUEST: usize = 6;
 const ACTION: usize = 4;
 /// Actions of a call, at most; more are dropped.
-const ACTIONS: usize = 1_024;
+const ACTIONS: usize = 4_096;
 
 static SHOWN: [AtomicU64; REQUESTS * REQUEST] = [const { AtomicU64::new(0) }; REQUESTS * REQUEST];
 static ANSWER: [AtomicU64; ACTIONS * ACTION] = [const { AtomicU64::new(0) }; ACTIONS * ACTION];

@@ -52,7 +52,7 @@ impl Default for Options {
             function: None,
             module: None,
             parameter: 0,
-            fuel: 1_000_000,
+            fuel: 100_000_000,
             memory: Bytes(16 << 20),
             size: Bytes(64 << 20),
             policy: Kind::DropWhenRead,
