@@ -16,7 +16,7 @@ const SECTORS: u64 = 1_953_525_168;
 
 fn request(number: u64) -> Request {
     let client = number % 4 * 400_000_000;
-    let start = if number % 8 == 7 { number * 7_919_117 % SECTORS & !7 } else { client + number / 4 * 64 };
+    let start = if number % 8 == 7 { (number * 7_919_117 % SECTORS) & !7 } else { client + number / 4 * 64 };
     let extent = Extent::new(start.min(SECTORS - 64), 64);
     Request::arriving(Nanos(number * 1_000_000), Op::Read, extent, &Hints::default())
 }
@@ -36,10 +36,13 @@ fn round(function: &mut dyn Function, requests: &[Request]) -> (f64, f64) {
     (begin.elapsed().as_nanos() as f64 / requests.len() as f64, count as f64 / requests.len() as f64)
 }
 
+/// Name, function, times of the rounds, and actions a call.
+type Measured = (String, Box<dyn Function>, Vec<f64>, f64);
+
 fn main() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/functions");
     let modules = ["template", "sequential", "starts", "successors"];
-    let mut all: Vec<(String, Box<dyn Function>, Vec<f64>, f64)> = Vec::new();
+    let mut all: Vec<Measured> = Vec::new();
     let built_in = start(&Options::default(), SECTORS).expect("it is built in");
     all.push(("sequential, built in".to_owned(), built_in, Vec::new(), 0.0));
     for name in modules {

@@ -28,7 +28,7 @@ pub struct Request {
     pub class: Class,
     /// Whether it is durable when answered.
     pub fua: bool,
-    /// Who asked.
+    /// Its origin.
     pub origin: Origin,
 }
 

@@ -89,8 +89,11 @@ pub struct Functional {
     function: RefCell<State>,
     counted: Cell<Counted>,
     /// Called when the function is turned off.
-    tell: RefCell<Option<Box<dyn Fn(&str)>>>,
+    tell: RefCell<Option<Tell>>,
 }
+
+/// Tells a person something.
+type Tell = Box<dyn Fn(&str)>;
 
 /// The function, or why it is off.
 enum State {
