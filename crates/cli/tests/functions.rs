@@ -98,6 +98,12 @@ fn a_module_that_never_ends_is_turned_off_and_requests_go_on() {
         seekless(&["lab", "run", &volume, "--workload", "startup", "--requests", "500"]).stdout,
     );
     assert!(text.unwrap().contains("function: turned_off"));
+    let outcome = json(&["lab", "run", &volume, "--trace", "data/svnserver2", "--json"]);
+    let notes = outcome["notes"].to_string();
+    assert!(
+        notes.contains("layer.function: the function is off: found no end of a call after 100000000"),
+        "{notes}"
+    );
 }
 
 #[test]
