@@ -83,7 +83,9 @@ fn all_modules_run_on_a_trace_and_are_explored() {
         fs::write(&explored, text).unwrap();
         let found =
             seekless(&["lab", "explore", &explored, "--one-in", "50", "--each", "24", "--states", "200"]);
-        assert!(found.status.success(), "{name}: {}", String::from_utf8_lossy(&found.stdout));
+        // So few states do not reach every edge.
+        let found = String::from_utf8_lossy(&found.stdout);
+        assert!(found.contains("no violation was found"), "{name}: {found}");
     }
 }
 
