@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A module whose call is a loop.
 const LOOPS: &[u8] = b"\0asm\x01\0\0\0\x01\x11\x03`\0\x01\x7f`\x03~~~\x01\x7f`\x01\x7f\x01\x7f\x03\x04\x03\0\x01\x02\
     \x05\x03\x01\0\x01\x07>\x04\x06memory\x02\0\x0cseekless_abi\0\0\x0eseekless_start\0\x01\x11seekless_requests\0\x02\
-    \n3\x03\x04\0A\x01\x0b\"\0A\x10A\xc0\06\x02\0A\x14A\x016\x02\0A\x18A\x80\x086\x02\0A\x1cA\x086\x02\0A\x10\x0b\t\0\
+    \n3\x03\x04\0A\x01\x0b\"\0A\x10A\xc0\x006\x02\0A\x14A\x016\x02\0A\x18A\x80\x086\x02\0A\x1cA\x086\x02\0A\x10\x0b\t\0\
     \x03@\x0c\0\x0bA\0\x0b";
 
 fn root() -> PathBuf {
@@ -50,7 +50,7 @@ const DRIVE: &str = "drive = \"wd6400aaks\"";
 #[test]
 fn a_module_and_the_built_in_function_take_the_same_actions_on_a_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = |options: &str| {
+    let run = |options: &str| {
         let volume = volume(folder.path(), DRIVE, options);
         let mut outcome = json(&["lab", "run", &volume, "--trace", "data/svnserver2", "--json"]);
         outcome.as_object_mut().unwrap().remove("name");
