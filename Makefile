@@ -18,7 +18,7 @@ export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install packages demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build install packages demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak wasm toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -116,6 +116,15 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
+# The engine that runs modules takes minutes to build: a feature, and not part of `check`.
+wasm: toolchain ## test functions as WebAssembly modules, and measure a call
+	scripts/functions --check
+	cargo clippy --locked -p seekless-layers -p seekless --all-targets --features seekless-layers/wat,seekless/wasm -- -D warnings
+	cargo test --locked -p seekless-layers --features wat --lib -- function:: registry::
+	cargo test --locked -p seekless --features wasm --test functions
+	cargo build --release --locked -p seekless-layers --features wasm --example function_bench
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/function_bench"
+
 soak: toolchain-check build agree ## run property tests with 20,000 cases, a sweep of 1,000 tasks, fuzzing, crash states of new seeds, FOR=8h, and known bugs
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
@@ -127,6 +136,7 @@ soak: toolchain-check build agree ## run property tests with 20,000 cases, a swe
 	SEEKLESS_FITS=50 cargo test --workspace --locked $(BUGS) --test fit_drawn -- --nocapture
 	scripts/sweep "$(CARGO_TARGET_DIR)/release/seekless"
 	scripts/python wheel
+	$(MAKE) --no-print-directory wasm
 	scripts/fuzz 600
 	scripts/outside "$(CARGO_TARGET_DIR)/outside"
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi

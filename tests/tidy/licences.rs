@@ -107,7 +107,7 @@ fn everything_used_may_be_shipped() {
     // Only packages used here: crates for other systems would have to be downloaded for their licence.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host])
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features", "--filter-platform", &host])
         .current_dir(root)
         .output()
         .expect("cargo runs");

@@ -157,14 +157,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.form.print(&output, "layers.programs", || text_of(&output))
 }
 
+/// Layers that fetch what programs read when they start.
+const PREFETCHERS: [&str; 3] = ["launch", "cdp", "function"];
+
 fn with_layer(bare: &Description, name: &str, options: &[(String, String)]) -> anyhow::Result<Description> {
-    let entry =
-        registry::find(name).filter(|entry| (entry.defaults)().contains_key("quiet")).ok_or_else(|| {
-            Usage(format!(
-                "--layer: found '{name}', expected launch or cdp{}",
-                perhaps(name, ["launch", "cdp"])
-            ))
-        })?;
+    let entry = registry::find(name).filter(|entry| PREFETCHERS.contains(&entry.name)).ok_or_else(|| {
+        let expected = "launch, cdp or function";
+        Usage(format!("--layer: found '{name}', expected {expected}{}", perhaps(name, PREFETCHERS)))
+    })?;
     let table: toml::Table =
         options.iter().map(|(key, value)| (key.clone(), number_or_text(value))).collect();
     entry.check(&table).map_err(|refused| Usage(format!("--option: {refused}")))?;

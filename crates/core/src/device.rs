@@ -364,6 +364,14 @@ pub trait Layer: BlockDevice {
         None
     }
 
+    /// Why a part of it was turned off while it was in use, for status; `None` while all of it works.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Has `tell` called with [`Layer::trouble`] when that begins, so that a server prints it.
+    fn on_trouble(&self, _tell: Box<dyn Fn(&str)>) {}
+
     /// Costs besides the time of the devices below.
     fn cost(&self) -> Cost {
         Cost::default()

@@ -136,6 +136,9 @@ impl Played {
         let missed = control.missed();
         let (phases, stretches, reconfigured, mut errors) = control.into_parts();
         errors.extend(write_back);
+        let trouble =
+            |(name, layer): (&str, &Rc<dyn Layer>)| Some(format!("layer.{name}: {}", layer.trouble()?));
+        errors.extend(tree.downwards().filter_map(trouble));
         let accounts = || (0..stretches.len()).map(|index| Account(index as u16));
         let counts = tree.downwards().find(|(_, layer)| layer.traffic(Account::default()).is_some());
         let traffic = counts.map(|(name, layer)| {

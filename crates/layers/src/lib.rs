@@ -15,6 +15,7 @@ mod destage;
 pub mod dispatcher;
 mod durable;
 pub mod fault;
+pub mod function;
 pub mod hot;
 pub mod hybrid;
 mod joined;

@@ -15,6 +15,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::function;
 use crate::hot;
 use crate::hybrid;
 use crate::launch;
@@ -38,7 +39,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 23] = [
+pub static LAYERS: [Entry; 24] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -130,6 +131,7 @@ pub static LAYERS: [Entry; 23] = [
             })
         })
     },
+    function::ENTRY,
     hot::ENTRY,
     hybrid::ENTRY,
     launch::ENTRY,

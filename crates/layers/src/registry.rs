@@ -41,6 +41,8 @@ pub struct Entry {
     pub devices: &'static [&'static str],
     /// Keys of further devices, which it can do without.
     pub optional: &'static [&'static str],
+    /// Options that name files, which are sought beside the volume file.
+    pub files: &'static [&'static str],
     /// Commands: see [`Layer::command`]. One that takes a value, as in `size=64KiB`, is here with some that explorations
     /// try.
     pub commands: &'static [&'static str],
@@ -160,6 +162,7 @@ impl Entry {
             over: Over::One,
             devices: &[],
             optional: &[],
+            files: &[],
             commands: &[],
             edges: &[],
             edges_of_tests: &[],

@@ -14,6 +14,7 @@ use seekless_layers::schedule::Schedule;
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
+use crate::component::existing_path;
 use crate::description::{Description, Export, Layer, Leaf, Tls, VolumeError, Window};
 use crate::settings::{Ranges, check_ranges};
 
@@ -249,6 +250,11 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         schedule.map_err(|expected| invalid(".reconfigure", value.to_string(), expected.to_owned()))
     });
     let reconfigure = reconfigure.transpose()?;
+    for key in entry.files {
+        if let Some(toml::Value::String(path)) = keys.get_mut(*key) {
+            *path = existing_path(file, PathBuf::from(&*path)).display().to_string();
+        }
+    }
     entry.check(&keys).map_err(|Refused { key, found, expected }| {
         let expected = match nearest_quoted(&found, &expected) {
             Some(meant) if expected.matches('`').count() > 2 => format!("{expected}; perhaps `{meant}`"),

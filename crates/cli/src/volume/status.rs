@@ -220,6 +220,7 @@ fn text(status: &Status) -> String {
         device.queue.iter().for_each(|queue| waits(&mut table, &device.name, queue));
     }
     for layer in &status.layers {
+        layer.trouble.iter().for_each(|why| table.row([format!("{} trouble", layer.name), why.clone()]));
         table.row([format!("{} dirty", layer.name), bytes(layer.dirty_bytes)]);
         for (counter, count) in &layer.counters {
             table.row([format!("{} {counter}", layer.name), count.to_string()]);

@@ -136,6 +136,7 @@ mod tests {
             background_bytes: None,
             stats: None,
             counters,
+            trouble: None,
         };
         Status {
             file: String::new(),

@@ -28,8 +28,8 @@ use std::task::{Poll, Waker};
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, Hits, IoFuture, Layer, Nanos, Op,
-    PAGE_SECTORS, RangeLocks, Ticket, Zeroes, mutant,
+    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, Hits, IoFuture, Layer, Mode,
+    Nanos, Op, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, mutant,
 };
 
 use crate::canary::Canary;
@@ -37,7 +37,7 @@ pub use options::{CANARIES, EDGES, Options, Writes};
 use path::Work;
 use policy::Ghost;
 pub use resize::COMMANDS;
-use state::State;
+use state::{Change, State};
 
 /// The buffer cache.
 pub struct Cache {
@@ -76,6 +76,24 @@ impl Cache {
     /// Sectors of the largest request that is cached: an eighth of the cache.
     fn largest_kept(&self) -> u64 {
         self.state.borrow().capacity / 8 * PAGE_SECTORS
+    }
+
+    /// Whether it has all of these sectors in memory.
+    pub fn knows(&self, at: Extent) -> bool {
+        let state = self.state.borrow();
+        let mut parts = state.within(at).split(PAGE_SECTORS);
+        parts.all(|part| state.page(part.start.page()).is_some_and(|page| page.knows(part)))
+    }
+
+    /// Drops clean data of these sectors, except of pages that a request uses just now.
+    pub fn forget(&self, at: Extent) {
+        for page in at.pages() {
+            let page = Extent::of_pages(page, 1);
+            let held = self.locks.try_lock(page, Mode::Exclusive, Class::Free, None);
+            if held.is_some() && self.knows(page) {
+                self.state.borrow_mut().let_go(page, &Change::Unknown);
+            }
+        }
     }
 
     /// Waits until a condition of the state holds.

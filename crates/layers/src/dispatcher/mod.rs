@@ -4,10 +4,14 @@
 //! Reads of class `Urgent` hold back the foreground at the component (launch control), those of class `Background` or
 //! `Free` are overtaken by it. A read that fails is skipped: a client that needs its data reads it itself.
 
+mod ahead;
+
 use std::cell::RefCell;
 
 use futures_util::future::join_all;
 use seekless_core::{BlockDevice, Extent, Hints, Ticket};
+
+pub use ahead::{Ahead, Working};
 
 /// A stream of reads, each with its own ticket.
 pub struct Dispatcher<S> {

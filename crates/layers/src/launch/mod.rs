@@ -13,21 +13,20 @@ mod options;
 mod start;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use seekless_core::device::io;
 use seekless_core::runtime;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Counters, Extent, Hints, Hits, IoError, IoFuture, Layer, Mode, Nanos,
-    PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes,
+    BlockDevice, Buffer, Class, Counters, Extent, Hints, Hits, IoError, IoFuture, Layer, Nanos, PAGE_BYTES,
+    PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use crate::cache::Cache;
-use crate::dispatcher::{Dispatcher, runs};
+use crate::dispatcher::{Ahead, runs};
 use crate::registry::{self, Below, Build, Building, Built, Entry, Remedy, parse_options};
 use kept::Kept;
-pub use options::Options;
+pub use options::{FetchClass, Options};
 use start::State;
 
 /// Its entry in the registry.
@@ -98,12 +97,8 @@ pub struct Launch {
     cache: Rc<Cache>,
     options: Options,
     manner: Manner,
-    /// Pages being fetched.
-    fetching: RangeLocks,
-    /// Held by dispatchers.
-    dispatching: RangeLocks,
-    /// Their tickets, by number.
-    tickets: RefCell<BTreeMap<u64, Vec<Ticket>>>,
+    /// Fetches into it.
+    ahead: Rc<Ahead>,
     state: RefCell<State>,
     /// Where sequences are kept; `None` if nowhere, or while they are written.
     kept: RefCell<Option<Kept>>,
@@ -134,8 +129,10 @@ impl Launch {
             }
             None => (None, None),
         };
+        let cache = Cache::new(below.clone(), options.cache());
         Ok(Rc::new_cyclic(|me| Launch {
-            cache: Cache::new(below.clone(), options.cache()),
+            ahead: Rc::new(Ahead::new(cache.clone())),
+            cache,
             state: RefCell::new(State::new(&options, sequences)),
             kept: RefCell::new(kept),
             keeping: RangeLocks::new(),
@@ -144,9 +141,6 @@ impl Launch {
             timing_only,
             options,
             manner,
-            fetching: RangeLocks::new(),
-            dispatching: RangeLocks::new(),
-            tickets: RefCell::default(),
             me: me.clone(),
         }))
     }
@@ -188,43 +182,17 @@ impl Launch {
 
     /// Fetches these pages, which are listed in the order of reading.
     fn dispatch(&self, mut pages: Vec<u64>, how: &Hints) {
-        let Some(me) = self.me.upgrade() else { return };
         let class = self.options.class.map_or(self.manner.class, Class::from);
-        let working = self.dispatching.try_lock(Extent::new(0, 1), Mode::Shared, class, None);
         // The layer is stopping.
-        let Some(working) = working else { return };
+        let Some(working) = self.ahead.begin(class) else { return };
         let sweep = self.options.sweep.map_or(self.manner.sweep, |sweep| sweep.0) / PAGE_BYTES;
         pages.chunks_mut(usize::try_from(sweep).unwrap_or(usize::MAX)).for_each(<[u64]>::sort_unstable);
         let largest = self.cache.geometry().largest_sectors / PAGE_SECTORS;
         let most = RUN.min(self.options.pages() / 8).min(largest).max(1);
         let runs = runs(pages, most, self.options.gap.0 / PAGE_BYTES);
         self.state.borrow_mut().fetching(&runs);
-        let runs: Vec<(Extent, Ticket)> = runs.into_iter().map(|run| (run, Ticket::new())).collect();
-        let mut held = BTreeMap::new();
-        if self.manner.holds {
-            for (run, ticket) in &runs {
-                // What a client is reading already it need not wait for; and what it waits for is promoted.
-                let guard = self.fetching.try_lock(*run, Mode::Exclusive, class, Some(ticket.clone()));
-                held.extend(guard.map(|guard| (run.start, guard)));
-            }
-        }
-        let number = self.tickets.borrow().last_key_value().map_or(0, |(last, _)| last + 1);
-        self.tickets.borrow_mut().insert(number, runs.iter().map(|(_, ticket)| ticket.clone()).collect());
-        let held = RefCell::new(held);
         let how = Hints { class, account: how.account, origin: how.origin, ..Hints::default() };
-        let dispatcher = Dispatcher { stream: runs.into_iter(), how, at_once: self.options.at_once };
-        runtime::spawn(async move {
-            dispatcher.run(&*me.cache, |run| drop(held.borrow_mut().remove(&run.start))).await;
-            me.tickets.borrow_mut().remove(&number);
-            drop(working);
-        })
-        .detach();
-    }
-
-    /// Ends fetching, and waits for that.
-    async fn quiesce(&self) {
-        self.tickets.take().values().flatten().for_each(Ticket::abort);
-        drop(self.dispatching.lock(Extent::new(0, 1), Mode::Exclusive, Class::Foreground, None).await);
+        self.ahead.fetch(working, runs, how, self.manner.holds, self.options.at_once);
     }
 }
 
@@ -239,9 +207,9 @@ impl BlockDevice for Launch {
                 }
                 self.keep_later();
             }
-            if self.fetching.try_lock(at, Mode::Shared, how.class, None).is_none() {
+            if self.ahead.is_fetching(at, how.class) {
                 self.state.borrow_mut().waited();
-                drop(self.fetching.shared(at, &how).await);
+                self.ahead.wait(at, &how).await;
             }
             let read = self.cache.read(at, into, how).await;
             if observed {
@@ -278,7 +246,7 @@ impl Layer for Launch {
 
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
-            self.quiesce().await;
+            self.ahead.quiesce().await;
             self.state.borrow_mut().end();
             // Only guesses are lost if it fails.
             drop(self.keep().await);

@@ -126,7 +126,7 @@ fn what_cannot_be_fetched_is_read_by_the_client() {
             }
             assert!(counted(&layer, "launches") > 0);
             layer.stop().await.unwrap();
-            assert!(layer.fetching.is_empty() && layer.tickets.borrow().is_empty());
+            assert!(layer.ahead.is_idle());
         })
         .unwrap();
 }

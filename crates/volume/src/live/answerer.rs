@@ -115,6 +115,7 @@ impl Answerer {
                 .map(|traffic| blocks(traffic.background) * SECTOR_BYTES),
             stats: self.meter(name).map(|meter| IoStats::of(&meter)),
             counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            trouble: layer.trouble(),
         };
         Status {
             file: description.file.clone(),

@@ -269,6 +269,7 @@ impl Running {
             seams.switches.insert(name.clone(), outer);
             seams.layers.insert(name.clone(), Rc::new(topmost));
         }
+        self.warn_of_trouble(name);
         self.reconfigure_periodically(&description, name);
         self.components.borrow_mut().extend(components);
         self.pairs.borrow_mut().extend(pairs);

@@ -244,6 +244,9 @@ pub struct LayerStatus {
     pub stats: Option<IoStats>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
+    /// Why a part of it was turned off, if it was.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// Control socket of a volume file's server; `control` is the file's key.

@@ -139,6 +139,7 @@ impl Running {
         pairs.write(&layers, self.environment);
         for (name, layer) in &layers {
             self.report_copies(name, &**layer);
+            self.warn_of_trouble(name);
             self.reconfigure_periodically(&description, name);
         }
         Ok(())
@@ -177,6 +178,15 @@ impl Running {
     pub fn dirty_bytes(&self, name: &str) -> u64 {
         let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
         layer.map_or(0, |layer| dirty_pages(&*layer) * PAGE_BYTES)
+    }
+
+    /// Prints it when a part of a layer is turned off.
+    pub fn warn_of_trouble(&self, name: &str) {
+        let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
+        let (name, environment) = (name.to_owned(), self.environment);
+        if let Some(layer) = layer {
+            layer.on_trouble(Box::new(move |why| environment.warn(&format!("layer.{name}: {why}"))));
+        }
     }
 
     /// Starts to reconfigure a layer by its schedule, until it is detached.

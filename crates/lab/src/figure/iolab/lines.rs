@@ -37,7 +37,10 @@ const COMPONENTS: [Component; 6] = [
         "prefetcher generator",
         Some(421.0),
         Some(69.0),
-        &[include_str!("../../../../layers/src/dispatcher/mod.rs")],
+        &[
+            include_str!("../../../../layers/src/dispatcher/mod.rs"),
+            include_str!("../../../../layers/src/dispatcher/ahead.rs"),
+        ],
     ),
     (
         "beside it: kept over restarts",
