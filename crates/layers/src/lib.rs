@@ -11,6 +11,7 @@ mod canary;
 pub mod cdp;
 mod contents;
 pub mod dcd;
+pub mod dedup;
 mod destage;
 pub mod dispatcher;
 mod durable;
@@ -47,6 +48,7 @@ mod units;
 
 pub use borg::Borg;
 pub use cache::Cache;
+pub use dedup::Dedup;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;

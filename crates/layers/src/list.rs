@@ -10,6 +10,7 @@ use crate::borg::{self, Borg};
 use crate::cache::{self, Cache};
 use crate::cdp;
 use crate::dcd;
+use crate::dedup;
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
@@ -37,7 +38,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 23] = [
+pub static LAYERS: [Entry; 24] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -102,6 +103,7 @@ pub static LAYERS: [Entry; 23] = [
     },
     cdp::ENTRY,
     dcd::ENTRY,
+    dedup::ENTRY,
     Entry {
         transparent: true,
         grows: true,

@@ -121,7 +121,7 @@ fn run(seed: u64) -> (Log, FaultCounts) {
     let ordered = Ordered { over: component, locks: RangeLocks::new() };
     let top = Rc::new(Top::new(Rc::new(ordered)));
     let tree = Tree { name: "disk".to_owned(), top, topmost: None, layers: BTreeMap::new() };
-    let all = script::carry_out(steps, 1, drawn, &tree, log.clone());
+    let all = script::carry_out(steps, 1, drawn, &tree, Stamping::Unlike, log.clone());
     Runtime::new(seed).run_live(all, &*reactor).unwrap();
     drop(tree);
     let faults = disk.borrow().faults;

@@ -1,0 +1,300 @@
+//! The path of a request: a read goes to the pieces of its pages; a write looks for pieces that hold the same, and writes
+//! the others to free ones.
+//!
+//! Invariants: a piece is read while a page that the request holds has it, or one that is added for the time; bytes are
+//! compared before a page shares them, so a fingerprint only leads to where to look.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+
+use super::Dedup;
+use super::content::{self, Fingerprint};
+use super::format::Piece;
+use super::options::Compress;
+
+/// Part of a request, as far as it is read at once.
+struct Run {
+    here: Extent,
+    from: Source,
+}
+
+/// Where that is.
+enum Source {
+    /// Nowhere: zeroes.
+    Nowhere,
+    /// Contiguous on the device, of pages with these pieces.
+    There(Extent, Vec<Piece>),
+    /// In a compressed piece.
+    Packed(Piece),
+}
+
+impl Dedup {
+    /// Where the parts of a request are.
+    fn runs(&self, at: Extent) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::with_capacity(1);
+        for here in at.split(PAGE_SECTORS) {
+            let page = here.start.page();
+            let from = match self.map.borrow().piece(page) {
+                None => Source::Nowhere,
+                Some(piece) if piece.is_compressed() => Source::Packed(piece),
+                Some(piece) => {
+                    let piece = Piece { at: self.canary.read_from(page, piece.at), ..piece };
+                    let there = self.map.borrow().shape.place(&piece);
+                    let start = there.start + here.start.0 % PAGE_SECTORS;
+                    Source::There(Extent { start, ..here }, vec![piece])
+                }
+            };
+            match (runs.last_mut(), from) {
+                (
+                    Some(Run { here: last, from: Source::There(before, pieces) }),
+                    Source::There(there, more),
+                ) if before.end() == there.start => {
+                    last.sectors += here.sectors;
+                    before.sectors += there.sectors;
+                    pieces.extend(more);
+                }
+                (_, from) => runs.push(Run { here, from }),
+            }
+        }
+        runs
+    }
+
+    /// Reads what a client asks for, which holds the pages.
+    pub(super) async fn read_pages(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let runs = self.runs(at);
+        let reads = runs.iter().map(|run| {
+            let part = into.cut_sectors(run.here.start.0 - at.start.0, run.here.sectors);
+            self.read_run(run, part, how)
+        });
+        join_all(reads).await.into_iter().collect()
+    }
+
+    async fn read_run(&self, Run { here, from }: &Run, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        match from {
+            Source::Nowhere => {
+                edge("a page that is not stored reads as zeroes");
+                into.put(0, &vec![0; into.len()]);
+            }
+            Source::There(there, pieces) => {
+                self.below.read(*there, into.clone(), how.clone()).await?;
+                for ((part, bytes), piece) in into.split(*here, PAGE_SECTORS).zip(pieces) {
+                    if part.sectors == PAGE_SECTORS && !piece.fingerprint.matches(&bytes) {
+                        return Err(changed(part));
+                    }
+                }
+            }
+            Source::Packed(piece) => {
+                edge("a compressed page is read");
+                let page = self.load(piece, how).await?.ok_or_else(|| changed(*here))?;
+                let first = here.start.0 % PAGE_SECTORS;
+                page.cut_sectors(first, here.sectors).look(|bytes| into.put(0, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the page in a piece; `None` if it is not what was written.
+    async fn load(&self, piece: &Piece, how: &Hints) -> Result<Option<Buffer>, IoError> {
+        let there = self.map.borrow().shape.place(piece);
+        let read = self.below.read(there, Buffer::zeroed(there.bytes()), how.clone()).await?;
+        let page = if piece.is_compressed() { content::decompressed(&read) } else { Some(read) };
+        Ok(page.filter(|page| piece.fingerprint.matches(page)))
+    }
+
+    /// Writes what a client asks for, which holds the pages.
+    pub(super) async fn write_pages(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let pages = from.split(at, PAGE_SECTORS).map(|(part, bytes)| self.whole(part, bytes, how));
+        let pages: Vec<(u64, Buffer)> = join_all(pages).await.into_iter().collect::<Result<_, _>>()?;
+        let mut groups: Vec<(Fingerprint, Buffer, Vec<u64>)> = Vec::with_capacity(pages.len());
+        let mut firsts = BTreeMap::new();
+        for (page, bytes) in pages {
+            if content::is_zero(&bytes) {
+                edge("a page of zeroes is not stored");
+                self.remap(page, None);
+                continue;
+            }
+            let fingerprint = self.fingerprint(&bytes);
+            let first = firsts.get(&fingerprint).copied().filter(|first: &usize| {
+                let (_, other, _): &(_, Buffer, _) = &groups[*first];
+                content::are_equal(other, &bytes)
+            });
+            if let Some(first) = first {
+                groups[first].2.push(page);
+            } else {
+                firsts.insert(fingerprint, groups.len());
+                groups.push((fingerprint, bytes, vec![page]));
+            }
+        }
+        let writes = groups
+            .iter()
+            .map(|(fingerprint, bytes, pages)| self.write_group(*fingerprint, bytes, pages, how));
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// Writes one content to these pages.
+    async fn write_group(
+        &self,
+        fingerprint: Fingerprint,
+        bytes: &Buffer,
+        pages: &[u64],
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let mut last: Option<Piece> = None;
+        for page in pages {
+            let shared = last.filter(|piece| self.map.borrow_mut().space.share(piece.at));
+            let piece = match shared {
+                Some(piece) => {
+                    edge("a page of the same request is the same");
+                    self.found.set(self.found.get() + 1);
+                    piece
+                }
+                None => self.store(fingerprint, bytes, how).await?,
+            };
+            self.remap(*page, Some(piece));
+            last = Some(piece);
+        }
+        Ok(())
+    }
+
+    /// The page of a part that is written, joined with its old contents where the write does not cover it.
+    async fn whole(&self, part: Extent, bytes: Buffer, how: &Hints) -> Result<(u64, Buffer), IoError> {
+        let (page, whole) = (part.start.page(), part.whole_pages());
+        if part == whole {
+            return Ok((page, bytes));
+        }
+        let room = if bytes.is_hollow() { Buffer::hollow(PAGE_BYTES) } else { Buffer::zeroed(PAGE_BYTES) };
+        Box::pin(self.read_pages(whole, &room, how)).await?;
+        Ok((page, room.with_sectors(part.start.0 - whole.start.0, bytes)))
+    }
+
+    fn fingerprint(&self, bytes: &Buffer) -> Fingerprint {
+        let fingerprint = Fingerprint::of(bytes);
+        // Or nothing would show that it is trusted.
+        if self.canary.is("a fingerprint is trusted") {
+            Fingerprint(1 + fingerprint.0 % 16)
+        } else {
+            fingerprint
+        }
+    }
+
+    /// The piece in which a page is stored that is not all zeroes, counted as having one page more: one that has the same
+    /// bytes, or a new one.
+    async fn store(&self, fingerprint: Fingerprint, bytes: &Buffer, how: &Hints) -> Result<Piece, IoError> {
+        if fingerprint == Fingerprint::UNKNOWN {
+            return self.store_new(fingerprint, bytes, how).await;
+        }
+        // The same content is stored by one at a time, so that the others find it.
+        let of_it = Extent::new(u64::from(fingerprint.0), 1);
+        let mut storing = self.storing.exclusive(of_it, how);
+        let _one = match futures_util::FutureExt::now_or_never(&mut storing) {
+            Some(held) => held,
+            None => {
+                edge("two writes of the same content meet");
+                storing.await
+            }
+        };
+        let alike = self.map.borrow().alike(fingerprint);
+        for piece in alike {
+            if !self.map.borrow_mut().space.share(piece.at) {
+                edge("a piece has as many pages as it may have");
+                continue;
+            }
+            if self.canary.is("a fingerprint is trusted") || self.holds(&piece, bytes, how).await {
+                edge("a page is stored already");
+                self.found.set(self.found.get() + 1);
+                if self.canary.is("one page short") && self.map.borrow().space.pages(piece.at) > 1 {
+                    self.map.borrow_mut().leave(&piece, false);
+                }
+                return Ok(piece);
+            }
+            edge("another page has the same fingerprint");
+            self.differed.set(self.differed.get() + 1);
+            self.map.borrow_mut().leave(&piece, false);
+        }
+        self.store_new(fingerprint, bytes, how).await
+    }
+
+    /// Whether a piece holds these bytes; not, if it cannot be read.
+    async fn holds(&self, piece: &Piece, bytes: &Buffer, how: &Hints) -> bool {
+        let found = self.load(piece, how).await;
+        found.is_ok_and(|page| page.is_some_and(|page| content::are_equal(&page, bytes)))
+    }
+
+    /// Stores a page in a new piece.
+    async fn store_new(
+        &self,
+        fingerprint: Fingerprint,
+        bytes: &Buffer,
+        how: &Hints,
+    ) -> Result<Piece, IoError> {
+        let _room = self.room.admit(&Hints::default(), 0).await;
+        let packed = match self.compress {
+            Compress::Lz4 => content::compressed(bytes),
+            Compress::None => None,
+        };
+        let data = packed.unwrap_or_else(|| bytes.clone());
+        let sectors = (data.len() as u64 / seekless_core::SECTOR_BYTES) as u32;
+        let at = self.take(sectors, how).await?;
+        if u64::from(at) % PAGE_SECTORS > 0 {
+            edge("compressed pages share a block");
+        }
+        let piece = Piece { at, sectors, fingerprint };
+        let mut place = self.map.borrow().shape.place(&piece);
+        let mut data = data;
+        if self.canary.is("a neighbour is overwritten") {
+            let behind = PAGE_SECTORS - u64::from(at) % PAGE_SECTORS - place.sectors;
+            data = Buffer::join([data, Buffer::zeroed(behind * seekless_core::SECTOR_BYTES)]);
+            place.sectors += behind;
+        }
+        match self.below.write(place, data, how.clone()).await {
+            Ok(()) => {
+                self.map.borrow_mut().begin(&piece);
+                Ok(piece)
+            }
+            Err(error) => {
+                edge("a write failed: its piece is tried last");
+                self.map.borrow_mut().avoid(at);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes free sectors for a piece; if there are none, the map is written to free some.
+    async fn take(&self, sectors: u32, how: &Hints) -> Result<u32, IoError> {
+        loop {
+            let taken = self.map.borrow_mut().take(sectors);
+            if let Some(at) = taken {
+                return Ok(at);
+            }
+            if self.map.borrow().gains() {
+                edge("pieces ran out: the map is written to free some");
+                Box::pin(self.commit(how)).await?;
+            } else if !self.map.borrow_mut().try_avoided() {
+                edge("no room is left");
+                let why = "found no free space for what is written, expected some: a discard of what is not needed frees it";
+                return Err(IoError::new(ErrorKind::NoSpace, "dedup", None, why));
+            }
+        }
+    }
+
+    /// A page is stored in this piece now, in which it is counted already; or in none.
+    pub(super) fn remap(&self, page: u64, piece: Option<Piece>) {
+        let mut map = self.map.borrow_mut();
+        let Some(before) = map.change(page, piece) else { return };
+        if !self.committing.is_empty() {
+            edge("a page changes while the map is written");
+        }
+        self.canary.moved(page, before.at);
+        map.leave(&before, self.canary.is("early reuse"));
+    }
+}
+
+/// What was read is not what was written.
+fn changed(part: Extent) -> IoError {
+    let why =
+        "found a page that does not match its fingerprint, expected what was written: restore it from a copy";
+    IoError::new(ErrorKind::Corrupt, "dedup", Some(part), why)
+}
