@@ -16,6 +16,8 @@ mod opening;
 mod options;
 mod path;
 mod space;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +25,7 @@ use std::rc::Rc;
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
     BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Limits, Nanos, Op,
-    PAGE_BYTES, PAGE_SECTORS, RangeLocks, SECTOR_BYTES, Zeroes,
+    PAGE_BYTES, PAGE_SECTORS, RangeLocks, SECTOR_BYTES, Zeroes, mutant,
 };
 
 use crate::canary::Canary;
@@ -181,7 +183,8 @@ impl BlockDevice for Dedup {
         io(async move {
             // The flush that makes the map durable covers the pieces too.
             let fua = std::mem::take(&mut how.fua);
-            let held = self.locks.exclusive(at.whole_pages(), &how).await;
+            let sectors = mutant::is("dedup: a write locks sectors, not pages");
+            let held = self.locks.exclusive(if sectors { at } else { at.whole_pages() }, &how).await;
             self.write_pages(at, &from, &how).await?;
             drop(held);
             self.changed(fua, &how).await

@@ -49,6 +49,7 @@ pub const EDGES: &[&str] = &[
     "a write with FUA writes the map",
     "a flush failed: all later ones fail",
     "the copies of a sector of the map differ: the newer one counts",
+    "a piece that may hold the same cannot be read",
     "compressed pages share a block",
     "a compressed page is read",
 ];

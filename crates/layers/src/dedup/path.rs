@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{
+    Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, mutant,
+};
 
 use super::Dedup;
 use super::content::{self, Fingerprint};
@@ -166,7 +168,9 @@ impl Dedup {
             return Ok((page, bytes));
         }
         let room = if bytes.is_hollow() { Buffer::hollow(PAGE_BYTES) } else { Buffer::zeroed(PAGE_BYTES) };
-        Box::pin(self.read_pages(whole, &room, how)).await?;
+        if !mutant::is("dedup: part of a page is merged with zeroes") {
+            Box::pin(self.read_pages(whole, &room, how)).await?;
+        }
         Ok((page, room.with_sectors(part.start.0 - whole.start.0, bytes)))
     }
 
@@ -198,20 +202,24 @@ impl Dedup {
         };
         let alike = self.map.borrow().alike(fingerprint);
         for piece in alike {
+            let late = mutant::is("dedup: a piece is compared that may be given up meanwhile");
+            if late && !self.holds(&piece, bytes, how).await {
+                continue;
+            }
             if !self.map.borrow_mut().space.share(piece.at) {
                 edge("a piece has as many pages as it may have");
                 continue;
             }
-            if self.canary.is("a fingerprint is trusted") || self.holds(&piece, bytes, how).await {
+            if late || self.canary.is("a fingerprint is trusted") || self.holds(&piece, bytes, how).await {
                 edge("a page is stored already");
                 self.found.set(self.found.get() + 1);
-                if self.canary.is("one page short") && self.map.borrow().space.pages(piece.at) > 1 {
+                let is_short =
+                    self.canary.is("one page short") && self.map.borrow().space.pages(piece.at) > 1;
+                if is_short {
                     self.map.borrow_mut().leave(&piece, false);
                 }
                 return Ok(piece);
             }
-            edge("another page has the same fingerprint");
-            self.differed.set(self.differed.get() + 1);
             self.map.borrow_mut().leave(&piece, false);
         }
         self.store_new(fingerprint, bytes, how).await
@@ -219,8 +227,15 @@ impl Dedup {
 
     /// Whether a piece holds these bytes; not, if it cannot be read.
     async fn holds(&self, piece: &Piece, bytes: &Buffer, how: &Hints) -> bool {
-        let found = self.load(piece, how).await;
-        found.is_ok_and(|page| page.is_some_and(|page| content::are_equal(&page, bytes)))
+        match self.load(piece, how).await {
+            Ok(Some(page)) if content::are_equal(&page, bytes) => return true,
+            Ok(_) => {
+                edge("another page has the same fingerprint");
+                self.differed.set(self.differed.get() + 1);
+            }
+            Err(_) => edge("a piece that may hold the same cannot be read"),
+        }
+        false
     }
 
     /// Stores a page in a new piece.
@@ -236,7 +251,7 @@ impl Dedup {
             Compress::None => None,
         };
         let data = packed.unwrap_or_else(|| bytes.clone());
-        let sectors = (data.len() as u64 / seekless_core::SECTOR_BYTES) as u32;
+        let sectors = (data.len() as u64 / SECTOR_BYTES) as u32;
         let at = self.take(sectors, how).await?;
         if u64::from(at) % PAGE_SECTORS > 0 {
             edge("compressed pages share a block");
@@ -246,18 +261,18 @@ impl Dedup {
         let mut data = data;
         if self.canary.is("a neighbour is overwritten") {
             let behind = PAGE_SECTORS - u64::from(at) % PAGE_SECTORS - place.sectors;
-            data = Buffer::join([data, Buffer::zeroed(behind * seekless_core::SECTOR_BYTES)]);
+            data = Buffer::join([data, Buffer::zeroed(behind * SECTOR_BYTES)]);
             place.sectors += behind;
         }
         match self.below.write(place, data, how.clone()).await {
-            Ok(()) => {
-                self.map.borrow_mut().begin(&piece);
-                Ok(piece)
-            }
-            Err(error) => {
+            Err(error) if !mutant::is("dedup: a write that failed counts") => {
                 edge("a write failed: its piece is tried last");
                 self.map.borrow_mut().avoid(at);
                 Err(error)
+            }
+            _ => {
+                self.map.borrow_mut().begin(&piece);
+                Ok(piece)
             }
         }
     }
