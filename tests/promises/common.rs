@@ -23,13 +23,14 @@ pub const FEW_CUTS: u64 = 20;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 23] = [
+pub const VOLUMES: [&str; 24] = [
     "borg",
     "borg-paper",
     "borg-weak",
     "cache",
     "cache-ahead",
     "dcd",
+    "dedup",
     "flash-mirror",
     "hot",
     "hybrid",

@@ -4,6 +4,7 @@
 
 mod bopt;
 mod control;
+mod dedup;
 mod history;
 mod inputs;
 mod learned;
@@ -21,6 +22,7 @@ pub fn read(name: &str, input: &[u8]) {
     match name {
         "bopt" => bopt::run(input),
         "control" => control::run(input),
+        "dedup" => dedup::run(input),
         "history" => history::run(input),
         "inputs" => inputs::run(input),
         "learned" => learned::run(input),
