@@ -25,14 +25,12 @@ fn component() -> Rc<Component> {
 }
 
 fn options() -> Options {
-    let mut options = Options::default();
-    options.compress = Compress::Lz4;
-    options
+    Options { compress: Compress::Lz4, ..Options::default() }
 }
 
 /// A page: some compress well, others not at all.
 fn page(value: u8) -> Buffer {
-    let byte = |at: usize| if value % 3 == 0 { (at * (at + usize::from(value)) >> 3) as u8 } else { value };
+    let byte = |at: usize| if value % 3 == 0 { ((at * (at + usize::from(value))) >> 3) as u8 } else { value };
     Buffer::from_vec((0..4_096).map(byte).collect())
 }
 
@@ -59,7 +57,8 @@ fn seal(number: usize, identity: &[u8], sector: &mut [u8]) {
     } else {
         crc32c::crc32c_append(crc32c::crc32c(b"SKLDEDUM"), identity)
     };
-    let sum = crc32c::crc32c_append(crc32c::crc32c_append(part, &(number as u64).to_le_bytes()), &sector[..508]);
+    let sum =
+        crc32c::crc32c_append(crc32c::crc32c_append(part, &(number as u64).to_le_bytes()), &sector[..508]);
     sector[508..].copy_from_slice(&sum.to_le_bytes());
 }
 

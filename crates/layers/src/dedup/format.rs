@@ -98,7 +98,12 @@ impl Shape {
 
     /// Where a piece lies.
     pub fn place(&self, piece: &Piece) -> Extent {
-        Extent { start: self.block(0) + u64::from(piece.at), sectors: u64::from(piece.sectors) }
+        self.there(piece.at, u64::from(piece.sectors))
+    }
+
+    /// Where sectors lie that are counted from the first block.
+    pub fn there(&self, at: u32, sectors: u64) -> Extent {
+        Extent { start: self.block(0) + u64::from(at), sectors }
     }
 
     /// Where the map is.

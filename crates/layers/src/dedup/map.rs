@@ -126,7 +126,9 @@ impl Map {
     /// Frees pieces to which a write has failed; whether there were any.
     pub fn try_avoided(&mut self) -> bool {
         let avoided = std::mem::take(&mut self.avoided);
-        avoided.iter().for_each(|at| self.space.free_piece(*at));
+        for at in &avoided {
+            self.space.free_piece(*at);
+        }
         !avoided.is_empty()
     }
 

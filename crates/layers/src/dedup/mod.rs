@@ -34,8 +34,8 @@ use crate::registry::{self, Built, Entry};
 use map::Map;
 pub use options::{CANARIES, Compress, EDGES, Options};
 
-/// Pages that are written at a time to new pieces, at most.
-const AT_ONCE: u64 = 1_024;
+/// Contents of a request that are looked for and stored at once, at most: 1 MiB.
+const AT_ONCE: u64 = 256;
 
 /// Its entry in the registry.
 pub const ENTRY: Entry = Entry {
@@ -81,6 +81,8 @@ pub struct Dedup {
     /// Limits new pieces in flight, so that there is one for each, free or to be freed, in a volume that is no larger than
     /// its device.
     room: Limits,
+    /// Contents of a request that are stored at once.
+    at_once: usize,
     /// Pages that were stored already when they were written; and those compared in vain.
     found: Cell<u64>,
     differed: Cell<u64>,
@@ -102,6 +104,7 @@ impl Dedup {
         let opened = opening::open(&below, options, (create, timing_only), &canary).await?;
         let shape = opened.map.shape;
         let spare = shape.blocks.checked_sub(shape.pages).filter(|spare| *spare > 0);
+        let room = spare.unwrap_or(u64::MAX);
         Ok(Rc::new(Dedup {
             below,
             identity: opened.identity,
@@ -110,7 +113,8 @@ impl Dedup {
             locks: RangeLocks::new(),
             storing: RangeLocks::new(),
             committing: RangeLocks::new(),
-            room: Limits::new(u64::MAX, spare.unwrap_or(AT_ONCE).min(AT_ONCE)),
+            room: Limits::new(room, u64::MAX),
+            at_once: room.min(AT_ONCE) as usize,
             found: Cell::default(),
             differed: Cell::default(),
             canary,

@@ -4,9 +4,11 @@
 //! Invariants: a piece is read while a page that the request holds has it, or one that is added for the time; bytes are
 //! compared before a page shares them, so a fingerprint only leads to where to look.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use seekless_core::lock::{Guard, lock_all};
 use seekless_core::runtime::edge;
 use seekless_core::{
     Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, mutant,
@@ -31,6 +33,14 @@ enum Source {
     There(Extent, Vec<Piece>),
     /// In a compressed piece.
     Packed(Piece),
+}
+
+/// A content that a request writes, and the pages that have it.
+#[derive(Clone)]
+struct Group {
+    fingerprint: Fingerprint,
+    bytes: Buffer,
+    pages: Vec<u64>,
 }
 
 impl Dedup {
@@ -110,8 +120,8 @@ impl Dedup {
     pub(super) async fn write_pages(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         let pages = from.split(at, PAGE_SECTORS).map(|(part, bytes)| self.whole(part, bytes, how));
         let pages: Vec<(u64, Buffer)> = join_all(pages).await.into_iter().collect::<Result<_, _>>()?;
-        let mut groups: Vec<(Fingerprint, Buffer, Vec<u64>)> = Vec::with_capacity(pages.len());
-        let mut firsts = BTreeMap::new();
+        let mut groups: Vec<Group> = Vec::with_capacity(pages.len());
+        let mut firsts: BTreeMap<Fingerprint, usize> = BTreeMap::new();
         for (page, bytes) in pages {
             if content::is_zero(&bytes) {
                 edge("a page of zeroes is not stored");
@@ -119,46 +129,16 @@ impl Dedup {
                 continue;
             }
             let fingerprint = self.fingerprint(&bytes);
-            let first = firsts.get(&fingerprint).copied().filter(|first: &usize| {
-                let (_, other, _): &(_, Buffer, _) = &groups[*first];
-                content::are_equal(other, &bytes)
-            });
-            if let Some(first) = first {
-                groups[first].2.push(page);
+            let first = firsts.get(&fingerprint).copied();
+            if let Some(first) = first.filter(|first| content::are_equal(&groups[*first].bytes, &bytes)) {
+                groups[first].pages.push(page);
             } else {
                 firsts.insert(fingerprint, groups.len());
-                groups.push((fingerprint, bytes, vec![page]));
+                groups.push(Group { fingerprint, bytes, pages: vec![page] });
             }
         }
-        let writes = groups
-            .iter()
-            .map(|(fingerprint, bytes, pages)| self.write_group(*fingerprint, bytes, pages, how));
+        let writes = groups.chunks(self.at_once).map(|groups| self.write_groups(groups, how));
         join_all(writes).await.into_iter().collect()
-    }
-
-    /// Writes one content to these pages.
-    async fn write_group(
-        &self,
-        fingerprint: Fingerprint,
-        bytes: &Buffer,
-        pages: &[u64],
-        how: &Hints,
-    ) -> Result<(), IoError> {
-        let mut last: Option<Piece> = None;
-        for page in pages {
-            let shared = last.filter(|piece| self.map.borrow_mut().space.share(piece.at));
-            let piece = match shared {
-                Some(piece) => {
-                    edge("a page of the same request is the same");
-                    self.found.set(self.found.get() + 1);
-                    piece
-                }
-                None => self.store(fingerprint, bytes, how).await?,
-            };
-            self.remap(*page, Some(piece));
-            last = Some(piece);
-        }
-        Ok(())
     }
 
     /// The page of a part that is written, joined with its old contents where the write does not cover it.
@@ -184,23 +164,74 @@ impl Dedup {
         }
     }
 
-    /// The piece in which a page is stored that is not all zeroes, counted as having one page more: one that has the same
-    /// bytes, or a new one.
-    async fn store(&self, fingerprint: Fingerprint, bytes: &Buffer, how: &Hints) -> Result<Piece, IoError> {
-        if fingerprint == Fingerprint::UNKNOWN {
-            return self.store_new(fingerprint, bytes, how).await;
-        }
-        // The same content is stored by one at a time, so that the others find it.
-        let of_it = Extent::new(u64::from(fingerprint.0), 1);
-        let mut storing = self.storing.exclusive(of_it, how);
-        let _one = match futures_util::FutureExt::now_or_never(&mut storing) {
-            Some(held) => held,
-            None => {
-                edge("two writes of the same content meet");
-                storing.await
+    /// Writes contents to their pages: what is stored already is shared, the rest goes to new pieces.
+    async fn write_groups(&self, groups: &[Group], how: &Hints) -> Result<(), IoError> {
+        let mut groups = groups.to_vec();
+        while !groups.is_empty() {
+            // One content is stored by one request at a time, so that the others find it.
+            let _held = self.alone(&groups, how).await;
+            let found = join_all(groups.iter().map(|group| self.find(group, how))).await;
+            let new: Vec<&Group> = groups
+                .iter()
+                .zip(&found)
+                .filter(|(_, found)| found.is_none())
+                .map(|(group, _)| group)
+                .collect();
+            let mut stored = self.store(&new, how).await.into_iter();
+            let mut error = None;
+            let mut left = Vec::new();
+            for (group, found) in groups.iter().zip(found) {
+                match found.map(Ok).or_else(|| stored.next()) {
+                    Some(Ok(piece)) => left.extend(self.settle(group, piece)),
+                    Some(Err(failed)) => error = error.or(Some(failed)),
+                    None => {}
+                }
             }
-        };
-        let alike = self.map.borrow().alike(fingerprint);
+            if let Some(error) = error {
+                return Err(error);
+            }
+            groups = left;
+        }
+        Ok(())
+    }
+
+    /// The pages of a content are in this piece from now on, which counts the first already. Returns the content with those
+    /// that are too many for it.
+    fn settle(&self, group: &Group, piece: Piece) -> Option<Group> {
+        for (number, page) in group.pages.iter().enumerate() {
+            if number > 0 {
+                if !self.map.borrow_mut().space.share(piece.at) {
+                    edge("a piece has as many pages as it may have");
+                    return Some(Group { pages: group.pages[number..].to_vec(), ..group.clone() });
+                }
+                edge("a page of the same request is the same");
+                self.found.set(self.found.get() + 1);
+            }
+            self.remap(*page, Some(piece));
+        }
+        None
+    }
+
+    /// Waits until no other request stores one of these contents.
+    async fn alone(&self, groups: &[Group], how: &Hints) -> Vec<Guard> {
+        let known = groups.iter().map(|group| group.fingerprint);
+        let known: BTreeSet<Fingerprint> = known.filter(|one| *one != Fingerprint::UNKNOWN).collect();
+        let storing: Vec<_> = known
+            .into_iter()
+            .map(|one| self.storing.exclusive(Extent::new(u64::from(one.0), 1), how))
+            .collect();
+        let mut all = Box::pin(lock_all(storing.into_iter()));
+        if let Some(held) = (&mut all).now_or_never() {
+            return held;
+        }
+        edge("two writes of the same content meet");
+        all.await
+    }
+
+    /// A piece with this content, counted as having one page more, if there is one.
+    async fn find(&self, group: &Group, how: &Hints) -> Option<Piece> {
+        let Group { fingerprint, bytes, .. } = group;
+        let alike = self.map.borrow().alike(*fingerprint);
         for piece in alike {
             let late = mutant::is("dedup: a piece is compared that may be given up meanwhile");
             if late && !self.holds(&piece, bytes, how).await {
@@ -218,11 +249,11 @@ impl Dedup {
                 if is_short {
                     self.map.borrow_mut().leave(&piece, false);
                 }
-                return Ok(piece);
+                return Some(piece);
             }
             self.map.borrow_mut().leave(&piece, false);
         }
-        self.store_new(fingerprint, bytes, how).await
+        None
     }
 
     /// Whether a piece holds these bytes; not, if it cannot be read.
@@ -238,42 +269,77 @@ impl Dedup {
         false
     }
 
-    /// Stores a page in a new piece.
-    async fn store_new(
-        &self,
-        fingerprint: Fingerprint,
-        bytes: &Buffer,
-        how: &Hints,
-    ) -> Result<Piece, IoError> {
-        let _room = self.room.admit(&Hints::default(), 0).await;
-        let packed = match self.compress {
-            Compress::Lz4 => content::compressed(bytes),
-            Compress::None => None,
-        };
-        let data = packed.unwrap_or_else(|| bytes.clone());
-        let sectors = (data.len() as u64 / SECTOR_BYTES) as u32;
-        let at = self.take(sectors, how).await?;
-        if u64::from(at) % PAGE_SECTORS > 0 {
-            edge("compressed pages share a block");
+    /// Stores contents in new pieces, each counted as having one page; contiguous ones are written at once.
+    async fn store(&self, new: &[&Group], how: &Hints) -> Vec<Result<Piece, IoError>> {
+        if new.is_empty() {
+            return Vec::new();
         }
-        let piece = Piece { at, sectors, fingerprint };
-        let mut place = self.map.borrow().shape.place(&piece);
-        let mut data = data;
-        if self.canary.is("a neighbour is overwritten") {
-            let behind = PAGE_SECTORS - u64::from(at) % PAGE_SECTORS - place.sectors;
-            data = Buffer::join([data, Buffer::zeroed(behind * SECTOR_BYTES)]);
-            place.sectors += behind;
+        let _room = self.room.admit(&Hints::default(), new.len() as u64).await;
+        let (mut stored, mut writes) = (Vec::with_capacity(new.len()), Vec::with_capacity(new.len()));
+        for Group { fingerprint, bytes, .. } in new {
+            let packed = match self.compress {
+                Compress::Lz4 => content::compressed(bytes),
+                Compress::None => None,
+            };
+            let data = packed.unwrap_or_else(|| bytes.clone());
+            let sectors = (data.len() as u64 / SECTOR_BYTES) as u32;
+            let taken = self.take(sectors, how).await;
+            if let Ok(at) = taken {
+                if u64::from(at) % PAGE_SECTORS > 0 {
+                    edge("compressed pages share a block");
+                }
+                writes.push((at, stored.len(), data));
+            }
+            stored.push(taken.map(|at| Piece { at, sectors, fingerprint: *fingerprint }));
         }
-        match self.below.write(place, data, how.clone()).await {
+        writes.sort_unstable_by_key(|(at, ..)| *at);
+        let most = self.below.geometry().largest_sectors;
+        let mut runs: Vec<(Extent, Vec<usize>, Vec<Buffer>)> = Vec::new();
+        for (at, number, data) in writes {
+            let there = self.map.borrow().shape.there(at, data.len() as u64 / SECTOR_BYTES);
+            match runs.last_mut() {
+                Some((run, numbers, all))
+                    if run.end() == there.start && run.sectors + there.sectors <= most =>
+                {
+                    run.sectors += there.sectors;
+                    numbers.push(number);
+                    all.push(data);
+                }
+                _ => runs.push((there, vec![number], vec![data])),
+            }
+        }
+        let written = join_all(runs.into_iter().map(|(run, numbers, all)| async move {
+            let (run, data) = self.whole_blocks(run, Buffer::join(all));
+            (numbers, self.below.write(run, data, how.clone()).await)
+        }));
+        for (numbers, done) in written.await {
+            for number in numbers {
+                self.written(&mut stored[number], &done);
+            }
+        }
+        stored
+    }
+
+    /// A canary's: a write of part of a block that is one of all the rest of it.
+    fn whole_blocks(&self, run: Extent, data: Buffer) -> (Extent, Buffer) {
+        if !self.canary.is("a neighbour is overwritten") {
+            return (run, data);
+        }
+        let sectors = run.end().0.next_multiple_of(PAGE_SECTORS) - run.end().0;
+        let more = Buffer::zeroed(sectors * SECTOR_BYTES);
+        (Extent { sectors: run.sectors + sectors, ..run }, Buffer::join([data, more]))
+    }
+
+    /// A new piece was written, or not.
+    fn written(&self, stored: &mut Result<Piece, IoError>, done: &Result<(), IoError>) {
+        let Ok(piece) = &*stored else { return };
+        match done {
             Err(error) if !mutant::is("dedup: a write that failed counts") => {
                 edge("a write failed: its piece is tried last");
-                self.map.borrow_mut().avoid(at);
-                Err(error)
+                self.map.borrow_mut().avoid(piece.at);
+                *stored = Err(error.clone());
             }
-            _ => {
-                self.map.borrow_mut().begin(&piece);
-                Ok(piece)
-            }
+            _ => self.map.borrow_mut().begin(piece),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rustix::fs::FallocateFlags;
 use seekless_core::runtime::{Rng, Runtime, spawn};
 use seekless_core::{Buffer, Op, PAGE_BYTES, Top};
-use seekless_lab::check::{self, Registers};
+use seekless_lab::check::{self, Registers, Stamping};
 use seekless_lab::explore::choose::Choices;
 use seekless_lab::explore::conditions::{Conditions, Faults};
 use seekless_lab::explore::image::Image;
