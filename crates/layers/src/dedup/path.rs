@@ -373,7 +373,7 @@ impl Dedup {
     }
 }
 
-/// What was read is not what was written.
+/// A page differs from what was written.
 fn changed(part: Extent) -> IoError {
     let why =
         "found a page that does not match its fingerprint, expected what was written: restore it from a copy";

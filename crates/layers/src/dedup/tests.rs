@@ -100,7 +100,7 @@ fn a_volume_may_be_larger_than_its_device_until_that_is_full() {
         let (page, error) = full.unwrap();
         assert_eq!((page, error.kind()), (20, ErrorKind::NoSpace));
         assert!(error.to_string().contains("a discard of what is not needed"), "{error}");
-        // What is there is read, what is there already can be written, and a discard makes room.
+        // Reads go on, and writes of pages that are stored already; a discard makes room.
         for page in 0..20 {
             assert_eq!(get(&volume, page).await.unwrap(), noise(page).to_vec());
         }
@@ -190,7 +190,7 @@ fn compressed_pages_share_blocks_and_others_take_their_own() {
         assert_eq!(values(&*volume, Extent::of_pages(7, 1)).await.unwrap(), expected);
         assert_eq!(values(&*volume, Extent::new(8 * 7 + 4, 6)).await.unwrap(), [99, 8, 8, 8, 9, 9]);
         volume.stop().await.unwrap();
-        // Without compression what is compressed is read all the same.
+        // Without compression, compressed pages are read all the same.
         let volume = open(&device, "").await.unwrap();
         assert_eq!(get(&volume, 50).await.unwrap(), noise(1).to_vec());
         put(&volume, 60 - 1, filled(12, 8)).await.unwrap();
