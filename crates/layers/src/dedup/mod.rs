@@ -78,8 +78,8 @@ pub struct Dedup {
     storing: RangeLocks,
     /// Held by the one that writes the map.
     committing: RangeLocks,
-    /// Limits new pieces in flight, so that there is one for each, free or to be freed, in a volume that is no larger than
-    /// its device.
+    /// Limits contents in flight, each of which may take a new piece, or keep one that its last page leaves: so in a volume
+    /// that is no larger than its device there is one for each, free or to be freed.
     room: Limits,
     /// Contents of a request that are stored at once.
     at_once: usize,

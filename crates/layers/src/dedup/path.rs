@@ -170,6 +170,7 @@ impl Dedup {
         while !groups.is_empty() {
             // One content is stored by one request at a time, so that the others find it.
             let _held = self.alone(&groups, how).await;
+            let _room = self.room.admit(&Hints::default(), groups.len() as u64).await;
             let found = join_all(groups.iter().map(|group| self.find(group, how))).await;
             let new: Vec<&Group> = groups
                 .iter()
@@ -271,10 +272,6 @@ impl Dedup {
 
     /// Stores contents in new pieces, each counted as having one page; contiguous ones are written at once.
     async fn store(&self, new: &[&Group], how: &Hints) -> Vec<Result<Piece, IoError>> {
-        if new.is_empty() {
-            return Vec::new();
-        }
-        let _room = self.room.admit(&Hints::default(), new.len() as u64).await;
         let (mut stored, mut writes) = (Vec::with_capacity(new.len()), Vec::with_capacity(new.len()));
         for Group { fingerprint, bytes, .. } in new {
             let packed = match self.compress {

@@ -334,6 +334,40 @@ proptest! {
         }
     }
 
+    /// Requests that are all in flight together, with few blocks more than pages: none fails for lack of room, and
+    /// overlapping ones have the effect that they have in the order of their arrival.
+    #[test]
+    fn requests_in_flight_together_find_room(steps in steps(24), spare in 1..4_u64, lz4: bool) {
+        let options = if lz4 { "compress = 'lz4'" } else { "" };
+        world(async || {
+            let volume = open(&created(PAGES + spare).await, options).await.unwrap();
+            let reference = open(&created(3 * PAGES).await, options).await.unwrap();
+            for (page, full) in (0..PAGES).flat_map(|page| [(page, &volume), (page, &reference)]) {
+                write(&**full, page * 8, 8, 100 + page as u8).await.unwrap();
+            }
+            // Few contents, so that pages find others that are given up meanwhile.
+            let number = |number: usize| 1 + (number % 3) as u8;
+            // Between requests in flight together no read is compared.
+            let steps: Vec<_> =
+                steps.iter().map(|step| if step.0 == 2 { (0, step.1, step.2) } else { *step }).collect();
+            let tasks: Vec<_> = steps.iter().enumerate().map(|(at, step)| {
+                let (volume, step) = (volume.clone(), *step);
+                seekless_core::runtime::spawn(async move {
+                    Versions::zeroes().carry_out(&*volume, &[step], number(at)).await
+                })
+            }).collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            for (at, step) in steps.iter().enumerate() {
+                Versions::zeroes().carry_out(&*reference, &[*step], number(at)).await.unwrap();
+            }
+            let all = Extent::new(0, SECTORS);
+            assert_eq!(values(&*volume, all).await.unwrap(), values(&*reference, all).await.unwrap());
+            assert_eq!(count(&volume, "logical_bytes"), count(&reference, "logical_bytes"));
+        });
+    }
+
     /// The n-th request to the disk fails, once: nothing that is read is wrong, and nothing durable is lost.
     #[test]
     fn no_error_yields_wrong_data(steps in steps(14), blocks in PAGES + 1..2 * PAGES, lz4: bool) {
