@@ -230,24 +230,25 @@ mod tests {
                 let known: Vec<u32> = model.keys().copied().collect();
                 let at = (!known.is_empty()).then(|| known[which.index(known.len())]);
                 match (what, at) {
-                    (0 | 1, _) | (_, None) => match space.take(sectors) {
-                        Some(at) => {
+                    (0 | 1, _) | (_, None) => {
+                        if let Some(at) = space.take(sectors) {
                             space.begin(at);
                             for (other, (length, _)) in &model {
                                 prop_assert!(at + sectors <= *other || other + length <= at);
                             }
                             prop_assert!(u64::from(at) / 8 == u64::from(at + sectors - 1) / 8);
                             model.insert(at, (sectors, 1));
+                            continue;
                         }
-                        None => {
-                            let fits = (0..blocks as u32).any(|block| {
-                                let free = |at: &u32| !model.iter().any(|(first, (length, _))| (*first..first + length).contains(at));
-                                let free: Vec<bool> = (block * 8..block * 8 + 8).map(|at| free(&at)).collect();
-                                free.windows(sectors as usize).any(|run| run.iter().all(|one| *one))
-                            });
-                            prop_assert!(!fits, "there was room for {}", sectors);
-                        }
-                    },
+                        let fits = (0..blocks as u32).any(|block| {
+                            let free = |at: &u32| {
+                                !model.iter().any(|(first, (length, _))| (*first..first + length).contains(at))
+                            };
+                            let free: Vec<bool> = (block * 8..block * 8 + 8).map(|at| free(&at)).collect();
+                            free.windows(sectors as usize).any(|run| run.iter().all(|one| *one))
+                        });
+                        prop_assert!(!fits, "there was room for {}", sectors);
+                    }
                     (2, Some(at)) => {
                         prop_assert!(space.share(at));
                         model.get_mut(&at).unwrap().1 += 1;

@@ -87,7 +87,7 @@ fn pages_with_the_same_content_are_stored_once() {
 
 #[test]
 fn a_volume_may_be_larger_than_its_device_until_that_is_full() {
-    let (_, edges) = world(async || {
+    let ((), edges) = world(async || {
         let device = device(20);
         let volume = open(&device, "size = '400KiB'").await.unwrap();
         let mut full = None;
@@ -138,7 +138,7 @@ fn colliding() -> [Buffer; 2] {
 
 #[test]
 fn a_fingerprint_is_not_trusted() {
-    let (_, edges) = world(async || {
+    let ((), edges) = world(async || {
         let [one, other] = colliding();
         let volume = open(&device(20), "").await.unwrap();
         put(&volume, 3, one.clone()).await.unwrap();
@@ -157,7 +157,7 @@ fn a_fingerprint_is_not_trusted() {
 
 #[test]
 fn what_many_pages_hold_is_stored_again() {
-    let (_, edges) = world(async || {
+    let ((), edges) = world(async || {
         let pages = u64::from(MOST_PAGES) + 20;
         let device = device(pages + 40);
         let volume = open(&device, &format!("size = '{}KiB'", 4 * pages)).await.unwrap();
