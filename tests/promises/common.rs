@@ -30,6 +30,7 @@ pub const VOLUMES: [&str; 24] = [
     "cache",
     "cache-ahead",
     "dcd",
+    "dedup",
     "flash-mirror",
     "function",
     "hot",

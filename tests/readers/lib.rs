@@ -4,6 +4,7 @@
 
 mod bopt;
 mod control;
+mod dedup;
 mod functions;
 mod history;
 mod inputs;
@@ -22,6 +23,7 @@ pub fn read(name: &str, input: &[u8]) {
     match name {
         "bopt" => bopt::run(input),
         "control" => control::run(input),
+        "dedup" => dedup::run(input),
         "functions" => functions::run(input),
         "history" => history::run(input),
         "inputs" => inputs::run(input),

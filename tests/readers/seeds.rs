@@ -95,7 +95,8 @@ fn metadata() -> Vec<(&'static str, Vec<u8>)> {
     let bopt = [vec![], vec![0, 48, 0, 2, 1, 48, 0, 2], [sample(0), sample(1)].concat()];
     // Of a log and a map: none, of the age of a checkpoint and of an entry, and of a summary's numbers.
     let log = [&[120][..], &[60, 0, 24, 0, 9, 1, 8, 2, 3], &[90, 6, 68, 0, 2, 10, 80, 0, 1]];
-    let logs = ["lld", "mapper"].into_iter().flat_map(|name| log.map(|changes| (name, changes.to_vec())));
+    let logs =
+        ["lld", "mapper", "dedup"].into_iter().flat_map(|name| log.map(|changes| (name, changes.to_vec())));
     let learned = [learned::seed(), learned::seed().split_off(9), vec![]];
     let learned = learned.map(|bytes| ("learned", bytes));
     bopt.map(|changes| ("bopt", changes)).into_iter().chain(logs).chain(learned).collect()

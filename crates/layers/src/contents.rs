@@ -40,6 +40,7 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("the disk of a proximal volume", 0, b"SKLPROXD"),
     ("the fast device of a hybrid drive", 0, b"SKLHYBR1"),
     ("the slow device of a hybrid drive", 0, b"SKLHYBRD"),
+    ("the volume of a dedup", 0, b"SKLDEDU1"),
     ("the volume of a hot", 0, b"SKLHOTV1"),
     ("the volume of a mapper", 0, b"SKLMAP01"),
     ("the volume of a mapper", 0, b"SKLMAP02"),

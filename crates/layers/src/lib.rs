@@ -11,6 +11,7 @@ mod canary;
 pub mod cdp;
 mod contents;
 pub mod dcd;
+pub mod dedup;
 mod destage;
 pub mod dispatcher;
 mod durable;
@@ -48,6 +49,7 @@ mod units;
 
 pub use borg::Borg;
 pub use cache::Cache;
+pub use dedup::Dedup;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;

@@ -10,6 +10,7 @@ use crate::borg::{self, Borg};
 use crate::cache::{self, Cache};
 use crate::cdp;
 use crate::dcd;
+use crate::dedup;
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
@@ -105,6 +106,7 @@ pub static LAYERS: [Entry; 24] = [
     },
     cdp::ENTRY,
     dcd::ENTRY,
+    dedup::ENTRY,
     Entry {
         transparent: true,
         grows: true,

@@ -56,6 +56,8 @@ pub struct Entry {
     pub canaries: &'static [&'static str],
     /// Whether it keeps metadata that distinguishes rotten sectors from torn ones (see `durable/README.md`).
     pub sealed: bool,
+    /// Whether it stores pages with the same content once: explorations write such pages.
+    pub shares: bool,
     /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
     /// without them. Such a layer has an identity (see [`Layer::identity`]).
     pub holds_newer: bool,
@@ -169,6 +171,7 @@ impl Entry {
             edges_of_snapshots: &[],
             canaries: &[],
             sealed: false,
+            shares: false,
             holds_newer: false,
             survives_with: None,
             spares: &[],

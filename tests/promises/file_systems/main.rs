@@ -49,12 +49,14 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
     );
     let cache = "[layer.cache]\nover = \"small\"\nsize = \"512KiB\"\nprewrite = true\nsettle = \"1ms\"\nexpire = \"4ms\"";
     let hot = "[layer.hot]\nover = \"small\"\nzone = \"512KiB\"\nunit = \"16KiB\"\nidle = \"0s\"\nleast = 1";
+    let dedup = format!("[layer.dedup]\nover = \"small\"\nsize = \"{mebibytes}MiB\"\ncompress = \"lz4\"");
     vec![
         text("disk", 0, ""),
         text("cache", 0, cache),
         text("mapper", 512, &mapper),
         text("lld", 200 * (mebibytes + 1), &lld),
         text("borg", 0, &borg),
+        text("dedup", 1 << 10, &dedup),
         text("hot", 1 << 10, hot),
         several("hybrid", &hybrid(mebibytes)),
         several("proximal", &proximal(mebibytes)),

@@ -4,6 +4,7 @@
 //! ([`Registers`]) knows which versions may be read, and which a crash may leave. Events can be written as text and
 //! checked again ([`history`]).
 
+mod alike;
 pub mod history;
 mod judge;
 mod page;
@@ -14,6 +15,7 @@ mod stamp;
 mod tests;
 mod violation;
 
+pub use alike::Stamping;
 pub use judge::{Judged, LocatedViolation, judge};
 pub use registers::Registers;
 pub use stamp::{STAMP_BYTES, SectorContent, Stamp, classify, room, stamped};

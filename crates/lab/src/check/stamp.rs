@@ -84,7 +84,7 @@ pub fn room(sectors: u64) -> Buffer {
     shaped(vec![0; sectors as usize * STAMP_BYTES])
 }
 
-fn shaped(stamps: Vec<u8>) -> Buffer {
+pub(super) fn shaped(stamps: Vec<u8>) -> Buffer {
     let sectors = stamps.len() / STAMP_BYTES;
     let stamps = Buffer::from_vec(stamps);
     let rest = Buffer::hollow(SECTOR_BYTES - STAMP_BYTES as u64);

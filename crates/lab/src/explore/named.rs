@@ -19,7 +19,7 @@ use super::log::{Event, Log};
 use super::restart::Failure;
 use super::script::{Request, Step};
 use super::settling::Settling;
-use crate::check::{self, Registers};
+use crate::check::{self, Registers, Stamping};
 
 /// Snapshots of a run, by number: 0 and 1.
 const SNAPSHOTS: u64 = 2;
@@ -295,7 +295,7 @@ impl Known {
     }
 
     /// Checks the snapshots and clones of a volume that was opened after a crash, and reads them whole.
-    pub async fn after_crash(&self, top: &Rc<dyn BlockDevice>) -> Result<u64, Failure> {
+    pub async fn after_crash(&self, top: &Rc<dyn BlockDevice>, stamping: Stamping) -> Result<u64, Failure> {
         let views: Vec<(u8, View)> =
             top.views().into_iter().filter_map(|view| Some((number(&view.name)?, view))).collect();
         let there: Vec<(u8, bool)> = views.iter().map(|(number, view)| (*number, view.is_clone)).collect();
@@ -303,20 +303,25 @@ impl Known {
         let mut sectors = 0;
         for (number, view) in views {
             let Some(one) = self.named.get(&number) else { continue };
-            sectors += check_all(number, view.device, &one.held).await?;
+            sectors += check_all(number, view.device, (&one.held, stamping)).await?;
         }
         Ok(sectors)
     }
 }
 
 /// Reads a snapshot or clone, and checks all of it; how many sectors that were.
-async fn check_all(number: u8, device: Rc<dyn BlockDevice>, held: &Registers) -> Result<u64, Failure> {
+async fn check_all(
+    number: u8,
+    device: Rc<dyn BlockDevice>,
+    (held, stamping): (&Registers, Stamping),
+) -> Result<u64, Failure> {
     let (device, sectors) = (Top::new(device.clone()), device.geometry().sectors);
     for at in Extent::new(0, sectors).split(LARGEST_REQUEST_SECTORS) {
         let read = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
         let buffer = read.map_err(|error| Failure::Named(number, error.to_string()))?;
         let mut wrong = None;
         check::classify(&buffer, |index, found| {
+            let found = stamping.found(at.start.0 + index, found);
             if let Err(violation) = held.after_crash(at.start.0 + index, found) {
                 wrong.get_or_insert(violation);
             }

@@ -20,7 +20,7 @@ use super::image::Image;
 use super::log::Log;
 use super::named::Known;
 use super::spent::{Part, Spent};
-use crate::check::{self, Registers, Violation};
+use crate::check::{self, Registers, Stamping, Violation};
 use seekless_volume::description::Description;
 use seekless_volume::tree::{self, Bytes};
 
@@ -102,6 +102,12 @@ impl<'a> Opener<'a> {
     pub fn new(description: Cow<'a, Description>) -> Opener<'a> {
         let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
         Opener { description, sectors }
+    }
+
+    /// How its sectors are stamped.
+    pub fn stamping(&self) -> Stamping {
+        let mut layers = self.description.layers.values();
+        if layers.any(|layer| layer.entry.shares) { Stamping::Alike } else { Stamping::Unlike }
     }
 
     /// The components by name, from a list by number.
@@ -251,8 +257,8 @@ impl Judge {
         pages.sort_unstable();
         pages.dedup();
         self.spent.on(Part::Comparing);
-        self.read(&opened, &pages, &registers.volume).await?;
-        self.sectors += registers.after_crash(&opened.top).await?;
+        self.read(&opened, &pages, (&registers.volume, opener.stamping())).await?;
+        self.sectors += registers.after_crash(&opened.top, opener.stamping()).await?;
         self.spent.on(Part::Reading);
         self.narrowed.clear();
         self.last = Some(last);
@@ -260,7 +266,12 @@ impl Judge {
     }
 
     /// Reads pages, consecutive ones at once.
-    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Failure> {
+    async fn read(
+        &mut self,
+        opened: &Opened,
+        pages: &[u64],
+        (registers, stamping): (&Registers, Stamping),
+    ) -> Result<(), Failure> {
         let whole = opened.top.geometry().sectors;
         let most = (LARGEST_REQUEST_SECTORS / PAGE_SECTORS) as usize;
         let mut rest = pages;
@@ -274,6 +285,7 @@ impl Judge {
                 read.map_err(|error| unreadable(&error, format!("reading {at} after a restart: {error}")))?;
             let mut failure = None;
             check::classify(&buffer, |index, found| {
+                let found = stamping.found(at.start.0 + index, found);
                 if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
                     failure.get_or_insert(violation);
                 }

@@ -103,7 +103,16 @@ impl Plan {
             .collect();
         let closed = match tree::build(&opener.description, opener.named(&devices), Bytes::Real).await {
             Ok(tree) => {
-                script::carry_out(self.steps.clone(), self.first, self.conditions, &tree, log.clone()).await;
+                let stamping = opener.stamping();
+                script::carry_out(
+                    self.steps.clone(),
+                    self.first,
+                    self.conditions,
+                    &tree,
+                    stamping,
+                    log.clone(),
+                )
+                .await;
                 None
             }
             Err(error) => Some(error.to_string()),

@@ -16,7 +16,7 @@ use super::conditions::Conditions;
 use super::log::{Command, Event, Shared};
 use super::named::{Change, Named};
 use crate::LabError;
-use crate::check::{self, history};
+use crate::check::{self, Stamping, history};
 use crate::null_device::NullDevice;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
@@ -125,6 +125,7 @@ pub async fn carry_out(
     first: u64,
     Conditions { clients, seed, weak, .. }: Conditions,
     tree: &Tree,
+    stamping: Stamping,
     log: Shared,
 ) {
     let next = Rc::new(Cell::new(0));
@@ -144,10 +145,10 @@ pub async fn carry_out(
                 let verify = verifies && id % 2 == 0;
                 next.set(next.get() + 1);
                 match step {
-                    Step::Ask(request) => ask(id, *request, verify, (&*top, None), &log).await,
+                    Step::Ask(request) => ask(id, *request, verify, (&*top, None, stamping), &log).await,
                     Step::Within(number, request) => {
                         if let Some(device) = named.device(*number, request.op) {
-                            ask(id, *request, false, (&*device, Some(*number)), &log).await;
+                            ask(id, *request, false, (&*device, Some(*number), stamping), &log).await;
                         }
                     }
                     Step::Change(change) => {
@@ -156,7 +157,7 @@ pub async fn carry_out(
                     }
                     Step::Meet(request) => {
                         let at = log.borrow().at_work.meet(request.at, id, top.geometry().sectors);
-                        ask(id, Request { at, ..*request }, verify, (&*top, None), &log).await;
+                        ask(id, Request { at, ..*request }, verify, (&*top, None, stamping), &log).await;
                     }
                     Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
@@ -203,7 +204,7 @@ async fn ask(
     id: u64,
     request: Request,
     verify: bool,
-    (top, number): (&dyn BlockDevice, Option<u8>),
+    (top, number, stamping): (&dyn BlockDevice, Option<u8>, Stamping),
     log: &RefCell<super::log::Log>,
 ) {
     let Request { op, at, fua } = request;
@@ -217,9 +218,9 @@ async fn ask(
     let mut found = Vec::new();
     let done = match op {
         Op::Read => top.read(at, Buffer::zeroed(at.bytes()), how).await.map(|buffer| {
-            check::classify(&buffer, |_, each| found.push(each));
+            check::classify(&buffer, |index, each| found.push(stamping.found(at.start.0 + index, each)));
         }),
-        Op::Write => top.write(at, check::stamped(at, id), how).await,
+        Op::Write => top.write(at, stamping.stamped(at, id), how).await,
         Op::Flush => top.flush(how).await,
         Op::Discard => top.discard(at, how).await,
         Op::WriteZeroes => top.write_zeroes(at, how, Zeroes::default()).await,

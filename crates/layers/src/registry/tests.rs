@@ -60,6 +60,8 @@ fn source(name: &str) -> String {
     // Two layers are volumes of one kind of map.
     if text.contains("placed::EDGES") {
         all(&src.join("placed"), &mut text);
+    }
+    if text.contains("Table::open(") {
         text.push_str(&std::fs::read_to_string(src.join("durable/table.rs")).unwrap());
     }
     text

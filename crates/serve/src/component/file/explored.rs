@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rustix::fs::FallocateFlags;
 use seekless_core::runtime::{Rng, Runtime, spawn};
 use seekless_core::{Buffer, Op, PAGE_BYTES, Top};
-use seekless_lab::check::{self, Registers};
+use seekless_lab::check::{self, Registers, Stamping};
 use seekless_lab::explore::choose::Choices;
 use seekless_lab::explore::conditions::{Conditions, Faults};
 use seekless_lab::explore::image::Image;
@@ -121,7 +121,7 @@ fn run(seed: u64) -> (Log, FaultCounts) {
     let ordered = Ordered { over: component, locks: RangeLocks::new() };
     let top = Rc::new(Top::new(Rc::new(ordered)));
     let tree = Tree { name: "disk".to_owned(), top, topmost: None, layers: BTreeMap::new() };
-    let all = script::carry_out(steps, 1, drawn, &tree, log.clone());
+    let all = script::carry_out(steps, 1, drawn, &tree, Stamping::Unlike, log.clone());
     Runtime::new(seed).run_live(all, &*reactor).unwrap();
     drop(tree);
     let faults = disk.borrow().faults;
