@@ -40,7 +40,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 24] = [
+pub static LAYERS: [Entry; 25] = [
     alis::ENTRY,
     Entry {
         transparent: true,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seekless_core::{PAGE_SECTORS, invariant, mutant};
+use seekless_core::{PAGE_SECTORS, mutant};
 
 use super::format::Piece;
 
@@ -80,7 +80,7 @@ impl Space {
     /// Takes these free sectors.
     fn mark(&mut self, at: u32, sectors: u32) {
         let piece = at as usize..(at + sectors) as usize;
-        invariant!("a piece is taken that is free", self.uses[piece.clone()].iter().all(|one| *one == FREE));
+        assert!(self.uses[piece.clone()].iter().all(|one| *one == FREE), "a piece is taken that is free");
         let block = at / BLOCK as u32;
         self.unlist(block);
         self.uses[piece.clone()].fill(FURTHER);
@@ -91,7 +91,7 @@ impl Space {
 
     /// Frees a piece without pages.
     pub fn free_piece(&mut self, at: u32) {
-        invariant!("a piece is freed that has no pages", self.uses[at as usize] == UNUSED);
+        assert!(self.uses[at as usize] == UNUSED, "a piece is freed that has no pages");
         let sectors = self.sectors(at);
         self.unlist(at / BLOCK as u32);
         self.uses[at as usize..(at + sectors) as usize].fill(FREE);
@@ -168,14 +168,14 @@ impl Space {
 
     /// A piece that was taken has its first page.
     pub fn begin(&mut self, at: u32) {
-        invariant!("a piece has its first page once", self.uses[at as usize] == UNUSED);
+        assert!(self.uses[at as usize] == UNUSED, "a piece has its first page once");
         self.uses[at as usize] = 1;
     }
 
     /// Removes a page from a piece; whether it was the last.
     pub fn leave(&mut self, at: u32) -> bool {
         let pages = &mut self.uses[at as usize];
-        invariant!("a piece is left that has pages", (1..=MOST_PAGES).contains(pages));
+        assert!((1..=MOST_PAGES).contains(pages), "a piece is left that has pages");
         *pages = if *pages == 1 { UNUSED } else { *pages - 1 };
         *pages == UNUSED
     }

@@ -202,8 +202,11 @@ impl Running {
             ));
             return;
         }
+        // A layer that is detached leaves its devices at once, not at the next time.
+        let topmost = Rc::downgrade(&topmost);
         let work = async move {
-            while schedule.due(|| Some(topmost.layer()?.readiness())).await {
+            while schedule.due(|| Some(topmost.upgrade()?.layer()?.readiness())).await {
+                let Some(topmost) = topmost.upgrade() else { return };
                 if let Err(error) = topmost.command("reconfigure", Hints::default()).await {
                     environment.error(&format!("layer.{name}: not reconfigured: {error}"));
                 }
