@@ -101,7 +101,11 @@ fn layers_of_all_kinds_lie_over_each_other() {
     let failing = of(&failing).unwrap().0;
     assert_eq!((failing.requests, failing.failed), (299, 1), "one is made to fail, and counted");
     for (from, to, words) in [
-        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, cache, cdp, dcd, delay"]),
+        (
+            "is = \"delay\"",
+            "is = \"dealy\"",
+            ["layer.lagging.is", "'dealy'", "borg, cache, cdp, dcd, dedup, delay"],
+        ),
         ("is = \"delay\"", "is = 3", ["layer.lagging.is", "found 3", "name of a layer"]),
         ("time = \"2ms\"", "time = \"2\"", ["layer.lagging", "'2'", "1.5ms"]),
         ("time = \"2ms\"", "times = 0.1", ["layer.lagging.times", "found 0.1", "1 to"]),

@@ -134,6 +134,7 @@ class Drives(unittest.TestCase):
                     seekless.read(far, columns="time:ms,op,offset:bytes,size:bytes")
                 )
 
+    @has_pyarrow
     def test_a_drive_is_fitted_to_its_own_times(self):
         true = seekless.Drive("quantum-atlas-10k")
         text = true.toml()
