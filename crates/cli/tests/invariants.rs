@@ -57,6 +57,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("a block that is freed was taken", "proximal: a block is freed twice", "proximal"),
     ("a dirty page is not evicted", "cache: a dirty page may be evicted", "cache"),
     ("one version of a page is being written", "cache: a page is written back twice at once", "cache"),
+    ("a piece is left that has pages", "dedup: one page short", "dedup"),
 ];
 
 /// Options of the exploration: overlapping requests, in a small part of the volume, and commands.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seekless_core::{PAGE_SECTORS, mutant};
+use seekless_core::{PAGE_SECTORS, invariant, mutant};
 
 use super::format::Piece;
 
@@ -175,7 +175,7 @@ impl Space {
     /// Removes a page from a piece; whether it was the last.
     pub fn leave(&mut self, at: u32) -> bool {
         let pages = &mut self.uses[at as usize];
-        assert!((1..=MOST_PAGES).contains(pages), "a piece is left that has pages");
+        invariant!("a piece is left that has pages", (1..=MOST_PAGES).contains(pages));
         *pages = if *pages == 1 { UNUSED } else { *pages - 1 };
         *pages == UNUSED
     }
