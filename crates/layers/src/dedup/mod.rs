@@ -74,9 +74,9 @@ pub struct Dedup {
     map: RefCell<Map>,
     /// Of pages.
     locks: RangeLocks,
-    /// Of fingerprints: held by the one that stores such a content.
+    /// Fingerprints of contents that are being stored.
     storing: RangeLocks,
-    /// Held by the one that writes the map.
+    /// Held while the map is written.
     committing: RangeLocks,
     /// Limits contents in flight, each of which may take a new piece, or keep one that its last page leaves: so in a volume
     /// that is no larger than its device there is one for each, free or to be freed.

@@ -164,7 +164,7 @@ impl Dedup {
         }
     }
 
-    /// Writes contents to their pages: what is stored already is shared, the rest goes to new pieces.
+    /// Writes contents to their pages: contents that are stored already are shared, others go to new pieces.
     async fn write_groups(&self, groups: &[Group], how: &Hints) -> Result<(), IoError> {
         let mut groups = groups.to_vec();
         while !groups.is_empty() {

@@ -29,7 +29,7 @@ pub struct Ahead {
 }
 
 /// Permission to fetch: fetching does not stop before it is dropped.
-pub struct Working(#[allow(dead_code)] Guard);
+pub struct Working(#[allow(dead_code, reason = "held, not read")] Guard);
 
 impl Ahead {
     /// No fetches yet.

@@ -68,7 +68,7 @@ pub trait Function {
 /// The function of these (checked) options, for a volume of this many sectors.
 ///
 /// # Errors
-/// What is wrong with its module.
+/// An invalid module, or one that fails as it starts.
 pub fn start(options: &Options, sectors: u64) -> Result<Box<dyn Function>, Failure> {
     match &options.module {
         Some(file) => module::start(file, options, sectors),

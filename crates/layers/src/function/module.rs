@@ -1,9 +1,9 @@
 //! A function as a WebAssembly module: compiled, started, and called for each request.
 //!
 //! A module has no imports: it sees what the layer writes into its memory, and nothing else. Each call has its fuel, its
-//! memory has a limit, and numbers that are none have one representation, so that the same requests give the same
-//! actions everywhere. Fault model: a module may do anything. What is wrong with its file is an error at the start; from
-//! then on it traps, at the latest when its fuel is used up, or answers what is checked before it is carried out.
+//! memory has a limit, and NaNs have one representation, so that the same requests give the same actions everywhere.
+//! Fault model: a module may do anything. An invalid file is an error at the start. A call ends with a trap, at the latest
+//! when its fuel is used up, or with actions, each of which is checked before it is carried out.
 //!
 //! Invariant: its two buffers lie within its memory, which never shrinks.
 
@@ -177,7 +177,7 @@ struct Buffers {
 /// Starts the module of this file, for a volume of this many sectors.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An invalid module, or one that fails as it starts.
 pub fn start(file: &str, options: &Options, sectors: u64) -> Result<Box<dyn Function>, Failure> {
     let module = compiled(file).map_err(|refused| Failure::Answer(refused.to_string()))?;
     Ok(Box::new(Running::start(&module, options, sectors)?))
