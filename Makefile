@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
-# Tests, the demo of `make check` and explorations share one build, with the known bugs in it, inactive until an option
+# Tests and explorations share one build, with the known bugs in it, inactive until an option
 # or SEEKLESS_MUTANT names one. The programs of `make build` and `make demo` have none of them; a test checks that.
 BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants,seekless-serve/mutants,seekless-core/mutants,seekless-promises/canaries
 TESTED := $(CARGO_TARGET_DIR)/debug/seekless
@@ -18,7 +18,7 @@ export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install packages demo test check tested tested-demo wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak wasm toolchain toolchain-check checkout
+.PHONY: help build install packages demo test check tested wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak wasm toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -45,11 +45,8 @@ test: toolchain ## run all tests
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` includes `tidy` and the canaries; later stages run the programs that it builds.
-check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs
-	@scripts/check format lint test tested-demo explore
-
-tested-demo: tested
-	"$(TESTED)" demo
+check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, explorations, fuzz inputs
+	@scripts/check format lint test explore
 
 # The tested program: built with the tests, because the features of its dependencies depend on the other packages.
 tested: toolchain

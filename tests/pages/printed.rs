@@ -156,6 +156,14 @@ fn compare(place: &str, command: &str, text: &str, key: Option<&str>, printed: &
     }
 }
 
+/// The commands whose output is compared with all of a block, and which are not slow.
+pub fn commands(page: &Page) -> impl Iterator<Item = &str> {
+    page.blocks.iter().filter_map(|block| {
+        let Block::Output { marks, .. } = block else { return None };
+        marked(marks, "printed by").filter(|_| marked(marks, "slow").is_none())
+    })
+}
+
 impl Printer {
     /// A printer without output.
     pub fn new() -> Printer {

@@ -1,10 +1,11 @@
 //! Runs the commands of a page, and compares their output with the page.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::page::{Block, Mark, Page, marked};
 use super::root;
@@ -42,6 +43,9 @@ pub struct Printed {
     pub good: bool,
 }
 
+/// Commands that take longer are listed with their time.
+const LONG: Duration = Duration::from_secs(3);
+
 /// Ends commands that hang. Not a measure of speed: half a minute alone can be minutes beside other tests.
 fn limit() -> &'static str {
     let is_long = |name: &&str| std::env::var_os(name).is_some();
@@ -78,7 +82,11 @@ impl Folder {
 
     /// Runs a line to its end.
     pub fn run(&self, line: &str) -> Printed {
+        let begun = Instant::now();
         let done = self.shell(line).output().unwrap();
+        if begun.elapsed() > LONG {
+            eprintln!("{} s: {line}", begun.elapsed().as_secs());
+        }
         let out = String::from_utf8_lossy(&done.stdout).into_owned();
         let mut all = format!("{out}{}", String::from_utf8_lossy(&done.stderr));
         if done.status.code() == Some(124) {
@@ -135,7 +143,10 @@ impl Drop for Folder {
 }
 
 /// Why a line cannot be run here, if it cannot.
-fn hindered(folder: &Folder, line: &str, marks: &[Mark]) -> Option<String> {
+fn hindered(folder: &Folder, line: &str, marks: &[Mark], compared: &BTreeSet<&str>) -> Option<String> {
+    if compared.contains(line) {
+        return Some("its figures are compared".to_owned());
+    }
     if let Some(why) = marked(marks, "not run") {
         return Some(why.to_owned());
     }
@@ -186,13 +197,14 @@ fn commands(
     place: &str,
     text: &str,
     marks: &[Mark],
+    compared: &BTreeSet<&str>,
     outcome: &mut Outcome,
 ) -> Option<String> {
     let mut printed = String::new();
     let mut skipped = false;
     let count = text.lines().count();
     for (number, line) in text.lines().enumerate() {
-        if let Some(why) = hindered(folder, line, marks) {
+        if let Some(why) = hindered(folder, line, marks, compared) {
             outcome.skipped.push(format!("{place}: `{line}`: {why}"));
             skipped = true;
             continue;
@@ -239,8 +251,8 @@ pub fn words(list: &str) -> Vec<&str> {
     list.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
-/// Runs a page.
-pub fn page(page: &Page) -> Outcome {
+/// Runs a page, but for commands that another test runs, since their output is compared.
+pub fn page(page: &Page, compared: &BTreeSet<&str>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut folder = Folder::new();
     let mut last = None;
@@ -254,7 +266,7 @@ pub fn page(page: &Page) -> Outcome {
                 if marked(marks, "synopsis").is_some() {
                     synopsis(&folder, &place, text, &mut outcome);
                 } else {
-                    last = commands(&mut folder, &place, text, marks, &mut outcome);
+                    last = commands(&mut folder, &place, text, marks, compared, &mut outcome);
                 }
             }
             Block::Output { line, text, marks } => {

@@ -12,7 +12,7 @@ fn an_exploration_tells_the_same_every_time() {
     for name in ["stack", "borg-paper"] {
         let hash_of_run = |seed| {
             let options =
-                Options { plain: Some(10), states: 2_000, each: 16, goes_on: 60, seed, ..Options::default() };
+                Options { plain: Some(4), states: 500, each: 16, goes_on: 60, seed, ..Options::default() };
             let explored = common::sound(name, "churn", 4, 20, options);
             format!("{:?} {:?}", explored.tally, explored.faults)
         };

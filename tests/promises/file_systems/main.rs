@@ -194,7 +194,8 @@ fn a_file_system_that_does_not_flush_is_found_out() {
     let mut stream = shipped("ext4");
     stream.actions.retain(|asked| !matches!(asked, stream::Action::Flush));
     let mut look = Look { kind: &disk::EXT4, stream: &stream, folder: folder.path(), seen: BTreeSet::new() };
-    for volume in volumes(stream.sectors / 2048) {
+    // Some of them: without flushes a volume takes several times as long.
+    for volume in volumes(stream.sectors / 2048).into_iter().step_by(3) {
         // A seed without FUA.
         match look.run(&volume, 1) {
             Err(Unfit::Skipped(why)) => return eprintln!("skipped: ext4 without flushes: {why}"),
