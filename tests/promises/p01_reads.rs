@@ -12,10 +12,10 @@ fn no_read_tells_anything_but_the_last_write() {
         for (work, clients) in
             [("churn", 1), ("churn:hot=90%,reads=40%", 8), ("churn:size=64KiB,fua=20%", 32)]
         {
-            let options = Options { plain: Some(25), states: 1, seed: clients, ..Options::default() };
+            let options = Options { plain: Some(60), states: 1, seed: clients, ..Options::default() };
             let explored = common::sound(name, work, clients, 0, options);
             println!("{name}, {work}: {} runs", explored.tally.runs);
-            assert!(explored.tally.runs >= 25, "{}", explored.tally.runs);
+            assert!(explored.tally.runs >= 60, "{}", explored.tally.runs);
         }
     }
 }
