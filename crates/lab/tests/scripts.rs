@@ -200,6 +200,26 @@ fn a_command_that_fails_is_a_finding_unless_a_component_fails() {
 }
 
 #[test]
+fn a_request_that_fails_is_a_finding_unless_a_component_fails() {
+    let found = |kind: &str, fault: &str| {
+        let text = format!(
+            "[component.disk]\ndrive = 'wd2500aaks'\n\
+             [slice.small]\nof = 'disk'\nsize = '1MiB'\n\
+             [layer.error]\nover = 'small'\nkind = '{kind}'\nops = ['write']\nnth = 2\n\
+             [[export]]\ntop = 'error'\n"
+        );
+        let case = format!("seekless crash 1\nrun clients 1 seed 1\n{fault}write 0+8\nwrite 8+8\nread 0+8\n");
+        let volume = file::parse("error.toml", &text).unwrap();
+        replay(&volume, &case.parse().unwrap()).finding.map(|finding| finding.wrong)
+    };
+    for kind in ["medium", "no space"] {
+        let wrong = found(kind, "").unwrap();
+        assert!(wrong.starts_with("request 2 failed without a fault: error: "), "{wrong}");
+    }
+    assert_eq!(found("medium", "fail component 0 request 2\n"), None);
+}
+
+#[test]
 fn what_no_layer_can_be_told_is_refused() {
     let text = "seekless crash 1\nrun clients 1 seed 1\ndo dance\n";
     let error = text.parse::<Case>().unwrap_err().to_string();

@@ -71,6 +71,8 @@ pub struct Log {
     pub writes: Vec<Write>,
     /// Commands in the order of completion.
     pub commands: Vec<Command>,
+    /// Clients' requests that failed, by number, with their errors.
+    pub failed: Vec<(u64, IoError)>,
     /// Longest response time of a client's request.
     pub longest: Nanos,
     /// Sectors of clients that the components are reading and writing.

@@ -324,7 +324,7 @@ impl<'a> Explorer<'a> {
             // With a fault, a volume may fail to open, and a command may fail.
             (Some(error), _) if !plan.fails() => Err(self.finding(&Failure::Closed(error), None)),
             (_, Some(stalled)) => Err(self.finding(&Failure::Stalled(stalled), None)),
-            _ => match Failure::command(&run.log) {
+            _ => match self.opener.failure(&run.log) {
                 Some(failure) if !plan.fails() => Err(self.finding(&failure, None)),
                 _ => self.in_time(&run.log),
             },

@@ -105,7 +105,7 @@ impl Explorer<'_> {
         if let (Some(error), None, false) = (run.closed, crash, plan.fails()) {
             return Err(self.finding(&Failure::Closed(error), None));
         }
-        if let (Some(failure), None, false) = (Failure::command(&run.log), crash, plan.fails()) {
+        if let (Some(failure), None, false) = (self.opener.failure(&run.log), crash, plan.fails()) {
             return Err(self.finding(&failure, None));
         }
         let mut images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));

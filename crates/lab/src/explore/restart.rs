@@ -17,7 +17,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba,
 
 use super::component::Component;
 use super::image::Image;
-use super::log::Log;
+use super::log::{Event, Log};
 use super::named::Known;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Stamping, Violation};
@@ -67,6 +67,14 @@ pub enum Failure {
         /// Its error.
         error: IoError,
     },
+    /// A client's request fails without a fault.
+    #[error("request {id} failed without a fault: {error}")]
+    Request {
+        /// Its number.
+        id: u64,
+        /// Its error.
+        error: IoError,
+    },
     /// A response takes too long.
     #[error("a request was answered after {longest}, expected within {bound}")]
     Late {
@@ -80,12 +88,21 @@ pub enum Failure {
 impl Failure {
     /// The first command of a run that failed. A layer that cannot drain as fast as clients write may fail with
     /// `Timeout`, and one whose snapshots hold the room that it needs with `NoSpace`.
-    pub fn command(log: &Log) -> Option<Failure> {
+    fn command(log: &Log) -> Option<Failure> {
         log.commands.iter().find_map(|command| {
             let may = |error: &IoError| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NoSpace);
             let error = command.error.clone().filter(|error| !may(error))?;
             Some(Failure::Command { name: command.name, error })
         })
+    }
+
+    /// The first client's request that failed in a run without a fault. There may be no room for a write if `is_thin`, or
+    /// if snapshots were taken.
+    fn request(log: &Log, is_thin: bool) -> Option<Failure> {
+        let may_run_out = is_thin || log.events.iter().any(|event| matches!(event, Event::Changed(_)));
+        let may = |error: &IoError| may_run_out && error.kind() == ErrorKind::NoSpace;
+        let (id, error) = log.failed.iter().find(|(_, error)| !may(error))?;
+        Some(Failure::Request { id: *id, error: error.clone() })
     }
 }
 
@@ -104,10 +121,19 @@ impl<'a> Opener<'a> {
         Opener { description, sectors }
     }
 
+    /// A command or a client's request of a run that failed although no component did.
+    pub fn failure(&self, log: &Log) -> Option<Failure> {
+        Failure::command(log).or_else(|| Failure::request(log, self.shares()))
+    }
+
     /// How its sectors are stamped.
     pub fn stamping(&self) -> Stamping {
-        let mut layers = self.description.layers.values();
-        if layers.any(|layer| layer.entry.shares) { Stamping::Alike } else { Stamping::Unlike }
+        if self.shares() { Stamping::Alike } else { Stamping::Unlike }
+    }
+
+    /// Whether a layer stores pages with the same content once; then there may be less room than the volume's size.
+    pub fn shares(&self) -> bool {
+        self.description.layers.values().any(|layer| layer.entry.shares)
     }
 
     /// The components by name, from a list by number.

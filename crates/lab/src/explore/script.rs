@@ -228,6 +228,7 @@ async fn ask(
     {
         let mut log = log.borrow_mut();
         log.longest = log.longest.max(runtime::now().since(begin));
+        log.failed.extend(done.as_ref().err().map(|error| (id, error.clone())));
         log.events.push(event(match (done, op) {
             (Ok(()), Op::Read) => history::Event::Read { id, found },
             (Ok(()), _) => history::Event::Done { id },
