@@ -179,7 +179,10 @@ impl Lld {
             let state = self.state.borrow();
             state.freely.keys().copied().filter(|&segment| state.segments.get(segment).live == 0).collect()
         };
-        self.take_over(&empty).await;
+        if self.take_over(&empty).await {
+            edge("empty segments became free while the freeblock cleaner was taken over");
+            return Ok(true);
+        }
         let (newest, behind, pinned) = {
             let state = self.state.borrow();
             let pending = || state.segments.pending();
@@ -206,7 +209,7 @@ impl Lld {
         Ok(true)
     }
 
-    /// Moves the live blocks of these segments; false if none could be.
+    /// Moves the live blocks of these segments; false if none could be, and no segment is spared from now on.
     async fn empty(&self, segments: &[u32], how: &Hints) -> Result<bool, IoError> {
         let live: Vec<Live> = {
             let state = &mut *self.state.borrow_mut();
@@ -219,11 +222,15 @@ impl Lld {
         let reads = segments.iter().zip(&live).map(|(&segment, live)| self.read_live(segment, live, how));
         let read = join_all(reads).await;
         let moved = self.move_all(read.into_iter().flatten()).await;
+        let mut spares = false;
         for &segment in segments {
-            self.state.borrow_mut().segments.get_mut(segment).cleaning = false;
+            let state = &mut *self.state.borrow_mut();
+            let segment = state.segments.get_mut(segment);
+            segment.cleaning = false;
+            spares |= segment.spared;
         }
         self.pin(segments.iter().copied(), -1);
-        moved
+        Ok(moved? || spares)
     }
 
     async fn move_all(&self, blocks: impl Iterator<Item = (Block, Slot, Buffer)>) -> Result<bool, IoError> {

@@ -86,6 +86,7 @@ pub const EDGES: &[&str] = &[
     "segments are chosen anew after a wait for the freeblock cleaner",
     "a segment that the freeblock cleaner fills is cleaned too",
     "empty segments are free only behind a checkpoint",
+    "empty segments became free while the freeblock cleaner was taken over",
     "a segment cannot be read at once: block by block",
     "the freeblock cleaner is taken over",
     "the freeblock cleaner waits for a free segment",
