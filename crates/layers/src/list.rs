@@ -29,6 +29,7 @@ use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
 use crate::schedule::Schedule;
+use crate::replicas;
 use crate::scrub::{self, Scrub};
 use crate::smq;
 use crate::spindown;
@@ -40,7 +41,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 25] = [
+pub static LAYERS: [Entry; 26] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -269,6 +270,7 @@ pub static LAYERS: [Entry; 25] = [
             },
         )
     },
+    replicas::ENTRY,
     Entry {
         transparent: true,
         grows: true,

@@ -19,6 +19,7 @@ pub(crate) const KIND: Kind = Kind {
     super_page: *b"SKLHOTV1",
     map: *b"SKLHOTVM",
     label: None,
+    copies: false,
     counted: ["reads_in_zone", "units_moved_in", "units_moved_out"],
     commands: &["reconfigure"],
 };

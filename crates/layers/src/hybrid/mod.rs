@@ -20,6 +20,7 @@ pub(crate) const KIND: Kind = Kind {
     super_page: *b"SKLHYBR1",
     map: *b"SKLHYBRM",
     label: Some(*b"SKLHYBRD"),
+    copies: false,
     counted: ["reads_fast", "units_promoted", "units_demoted"],
     commands: &[],
 };

@@ -7,6 +7,7 @@
 //! copy of a sector of the map may rot. A move that fails leaves its unit where it is. Of a write that fails any parts may
 //! have been carried out, then or later. After a failed flush every later one fails.
 
+mod clients;
 mod format;
 mod heat;
 mod map;
@@ -14,25 +15,24 @@ mod mover;
 mod opening;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
-use seekless_core::runtime::{edge, now};
+use seekless_core::runtime::edge;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, Hits, IoError, IoFuture, Layer,
-    Lba, Nanos, Op, RangeLocks, Readiness, Reconfigured, Zeroes,
+    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, Hits, IoError, IoFuture, Layer, Nanos,
+    Op, RangeLocks, Readiness, Reconfigured, Zeroes,
 };
 
 use crate::canary::Canary;
+pub use clients::{Clients, InFlight};
 pub use format::{Shape, check_unit};
-use heat::Heat;
+pub use heat::Heat;
 use map::Map;
-pub use opening::Opening;
-
-/// Streams of requests that are known at a time.
-const STREAMS: usize = 32;
+pub use map::{beside, there};
+pub use mover::{Left, in_steps};
+pub use opening::{NONE, Opening};
 
 /// A kind of such volumes.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub struct Kind {
     pub super_page: [u8; 8],
     pub map: [u8; 8],
     pub label: Option<[u8; 8]>,
+    /// Whether the fast slots have copies of units, and the map says of which.
+    pub copies: bool,
     /// Counters of reads served by fast slots alone, and of moves to them and from there.
     pub counted: [&'static str; 3],
     /// Commands.
@@ -128,18 +130,7 @@ pub struct Placed {
     /// Whether the mover is at work; and whether it has to end.
     moving: Cell<bool>,
     stopping: Cell<bool>,
-    idle: Option<Nanos>,
-    sequential: u64,
-    /// Where recent requests ended, if those that go on there do not count.
-    ends: Option<RefCell<VecDeque<Lba>>>,
-    /// Units that move to free fast slots next.
-    batch: RefCell<BTreeSet<u32>>,
-    /// Requests of clients in flight, the time of the last one's arrival or answer, its account, and their number since
-    /// units were moved when asked.
-    in_flight: Cell<u64>,
-    last: Cell<Nanos>,
-    payer: Cell<Account>,
-    requests: Cell<u64>,
+    clients: Clients,
     reads: Cell<u64>,
     reads_fast: Cell<u64>,
     promoted: Cell<u64>,
@@ -192,14 +183,10 @@ impl Placed {
             relocating: RangeLocks::new(),
             moving: Cell::default(),
             stopping: Cell::default(),
-            idle: moves.as_ref().and_then(|moves| moves.idle),
-            ends: moves.as_ref().filter(|moves| moves.streams).map(|_| RefCell::default()),
-            batch: RefCell::default(),
-            sequential: moves.map_or(u64::MAX, |moves| moves.sequential),
-            in_flight: Cell::default(),
-            last: Cell::new(now()),
-            payer: Cell::default(),
-            requests: Cell::default(),
+            clients: moves.map_or_else(
+                || Clients::new(None, u64::MAX, false),
+                |moves| Clients::new(moves.idle, moves.sequential, moves.streams),
+            ),
             reads: Cell::default(),
             reads_fast: Cell::default(),
             promoted: Cell::default(),
@@ -253,34 +240,20 @@ impl Placed {
     /// Notes a request of a client, and has units moved if that changes which are hot. It is in flight until the result is
     /// dropped.
     fn arrived(&self, at: Extent, how: &Hints) -> InFlight<'_> {
-        let clients = how.class <= Class::Foreground;
-        if clients {
-            self.payer.set(how.account);
-            self.requests.set(self.requests.get() + 1);
-            if !self.goes_on(at)
-                && at.bytes() < self.sequential
-                && let Some(heat) = self.heat.borrow_mut().as_mut()
-            {
-                let map = self.map.borrow();
-                let unit = map.shape.unit_sectors();
-                for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
-                    heat.touch(number as u32, map.is_fast(number as u32));
-                }
+        if self.clients.access(at, how)
+            && let Some(heat) = self.heat.borrow_mut().as_mut()
+        {
+            let map = self.map.borrow();
+            let unit = map.shape.unit_sectors();
+            for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
+                heat.touch(number as u32, map.is_fast(number as u32));
             }
+        }
+        let in_flight = self.clients.in_flight(how);
+        if in_flight.counts {
             self.move_later();
         }
-        self.in_flight.set(self.in_flight.get() + u64::from(clients));
-        InFlight { of: self, clients }
-    }
-
-    /// Whether a request goes on where a recent one ended: it costs no positioning.
-    fn goes_on(&self, at: Extent) -> bool {
-        let Some(ends) = &self.ends else { return false };
-        let mut ends = ends.borrow_mut();
-        let before = ends.iter().position(|end| *end == at.start).and_then(|index| ends.remove(index));
-        ends.truncate(STREAMS - 1);
-        ends.push_front(at.end());
-        before.is_some()
+        in_flight
     }
 
     /// A request that changes data: `each` issues a part of it.
@@ -304,19 +277,6 @@ impl Placed {
         }
         edge("a write with FUA writes the map");
         self.commit(&how).await
-    }
-}
-
-/// A request of a client in flight.
-struct InFlight<'a> {
-    of: &'a Placed,
-    clients: bool,
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.of.in_flight.set(self.of.in_flight.get() - u64::from(self.clients));
-        self.of.last.set(now());
     }
 }
 
@@ -456,7 +416,7 @@ impl Layer for Placed {
     }
 
     fn readiness(&self) -> Readiness {
-        Readiness { requests: self.requests.get(), last_request: self.last.get(), pays: self.can_improve() }
+        self.clients.readiness(self.can_improve())
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
