@@ -47,6 +47,7 @@ pub const VOLUMES: [&str; 25] = [
     "proximal-snapshots",
     "raid4",
     "raid5",
+    "replicas",
     "spindown",
     "stack",
 ];

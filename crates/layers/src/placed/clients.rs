@@ -9,6 +9,17 @@ use seekless_core::{Account, Class, Extent, Hints, Lba, Nanos, Readiness};
 /// Streams of requests that are known at a time.
 const STREAMS: usize = 32;
 
+/// What a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// One of a client that costs positioning.
+    Counts,
+    /// One that is so large that positioning counts little, or is not of a client.
+    Not,
+    /// One that goes on where a recent one ended.
+    GoesOn,
+}
+
 /// What is known of them.
 pub struct Clients {
     /// Time without requests before something is moved; 0 to move beside them, `None` to move only when asked.
@@ -59,14 +70,18 @@ impl Clients {
         Readiness { requests: self.requests.get(), last_request: self.last.get(), pays }
     }
 
-    /// A request arrives; returns whether it is an access of a client.
-    pub fn access(&self, at: Extent, how: &Hints) -> bool {
+    /// A request arrives.
+    pub fn access(&self, at: Extent, how: &Hints) -> Access {
         if how.class > Class::Foreground {
-            return false;
+            return Access::Not;
         }
         self.payer.set(how.account);
         self.requests.set(self.requests.get() + 1);
-        !self.goes_on(at) && at.bytes() < self.sequential
+        match (self.goes_on(at), at.bytes() < self.sequential) {
+            (true, _) => Access::GoesOn,
+            (false, true) => Access::Counts,
+            (false, false) => Access::Not,
+        }
     }
 
     /// A request is in flight until the result is dropped.

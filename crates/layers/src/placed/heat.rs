@@ -61,6 +61,12 @@ impl Heat {
         }
     }
 
+    /// Halves the count of a unit; returns what is left.
+    pub fn halve(&mut self, unit: u32, is_fast: bool) -> u8 {
+        self.set(unit, self.of(unit) / 2, is_fast);
+        self.of(unit)
+    }
+
     /// A unit has moved.
     pub fn moved(&mut self, unit: u32, is_fast: bool) {
         self.set(unit, self.of(unit), is_fast);

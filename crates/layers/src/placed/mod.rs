@@ -26,7 +26,7 @@ use seekless_core::{
 };
 
 use crate::canary::Canary;
-pub use clients::{Clients, InFlight};
+pub use clients::{Access, Clients, InFlight};
 pub use format::{Shape, check_unit};
 pub use heat::Heat;
 use map::Map;
@@ -240,7 +240,7 @@ impl Placed {
     /// Notes a request of a client, and has units moved if that changes which are hot. It is in flight until the result is
     /// dropped.
     fn arrived(&self, at: Extent, how: &Hints) -> InFlight<'_> {
-        if self.clients.access(at, how)
+        if self.clients.access(at, how) == Access::Counts
             && let Some(heat) = self.heat.borrow_mut().as_mut()
         {
             let map = self.map.borrow();

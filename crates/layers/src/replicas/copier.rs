@@ -55,7 +55,6 @@ impl Replicas {
             return Ok(Left::Later(time));
         }
         if self.needs_void() {
-            edge("the map is void before a copy is made");
             self.void(&how).await?;
             // What was hot may have changed.
             return Ok(Left::More);

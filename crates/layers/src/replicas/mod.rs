@@ -50,7 +50,7 @@ const EDGES: &[&str] = &[
     "an update of a copy failed",
     "a copy cannot be read: another one is",
     "all free places are in use",
-    "the map is void before a copy is made",
+    "a sequence goes on: its copies are removed",
     "the map is made void",
     "the map names the copies",
     "a unit whose write failed has no copies",
@@ -107,7 +107,10 @@ pub struct Replicas {
     copies: RefCell<Copies>,
     heat: RefCell<Heat>,
     clients: Clients,
+    /// Whether writes update copies.
     updates: bool,
+    /// The least count of a unit that is copied.
+    least: u8,
     locks: RangeLocks,
     /// Held by the one that writes the map.
     committing: RangeLocks,
@@ -163,6 +166,7 @@ impl Replicas {
             heat: RefCell::new(heat),
             clients: Clients::new(idle, options.sequential.0, true),
             updates: options.writes == Writes::Update,
+            least: options.least,
             locks: RangeLocks::new(),
             committing: RangeLocks::new(),
             relocating: RangeLocks::new(),
@@ -239,3 +243,6 @@ async fn create(
     Ok(volume.identity())
 }
 
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! The path of requests. A read goes to the unit's own place or to a copy, whichever the head reaches first; a write goes to
 //! the unit's own place, and its copies count no more or are written too.
 
+use std::ops::Range;
+
 use futures_util::future::{join, join_all};
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
 use seekless_core::runtime::edge;
@@ -11,12 +13,18 @@ use seekless_core::{
 
 use super::copies::Run;
 use super::{KIND, Replicas};
-use crate::placed::InFlight;
+use crate::placed::{Access, InFlight, Shape};
 
 /// Part of a request in place: where, and its part of the volume.
 struct Piece {
     there: Extent,
     here: Extent,
+}
+
+/// The units of a request.
+fn units(shape: &Shape, at: Extent) -> Range<u32> {
+    let unit = shape.unit_sectors();
+    (at.start.0 / unit) as u32..at.end().0.div_ceil(unit) as u32
 }
 
 /// Where to read.
@@ -40,9 +48,21 @@ impl Drop for InUse<'_> {
 
 impl Replicas {
     /// The units of a request.
-    fn units(&self, at: Extent) -> std::ops::Range<u32> {
-        let unit = self.copies.borrow().shape.unit_sectors();
-        (at.start.0 / unit) as u32..at.end().0.div_ceil(unit) as u32
+    fn units(&self, at: Extent) -> Range<u32> {
+        units(&self.copies.borrow().shape, at)
+    }
+
+    /// A sequence of reads goes on here. If it leaves a unit, a copy of that helps it little: from there it has to return.
+    fn leaves(&self, at: Extent) {
+        let units = self.units(Extent::new(at.start.0.saturating_sub(1), at.sectors + 1));
+        let left = units.start;
+        if units.len() > 1 {
+            let (mut heat, mut copies) = (self.heat.borrow_mut(), self.copies.borrow_mut());
+            if heat.halve(left, copies.has(left)) < self.least && copies.remove(left) {
+                edge("a sequence goes on: its copies are removed");
+                heat.moved(left, false);
+            }
+        }
     }
 
     /// The parts of a request in the units' own places, as long as they are contiguous.
@@ -66,13 +86,13 @@ impl Replicas {
     /// Notes a request of a client, and has units copied if that changes which are hot. It is in flight until the result is
     /// dropped.
     fn arrived(&self, at: Extent, how: &Hints, reads: bool) -> InFlight<'_> {
-        let is_access = self.clients.access(at, how);
-        if is_access && reads {
-            let (mut heat, copies) = (self.heat.borrow_mut(), self.copies.borrow());
-            let unit = copies.shape.unit_sectors();
-            for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
-                heat.touch(number as u32, copies.has(number as u32));
+        match self.clients.access(at, how) {
+            Access::Counts if reads => {
+                let (mut heat, copies) = (self.heat.borrow_mut(), self.copies.borrow());
+                units(&copies.shape, at).for_each(|unit| heat.touch(unit, copies.has(unit)));
             }
+            Access::GoesOn if reads => self.leaves(at),
+            _ => {}
         }
         let in_flight = self.clients.in_flight(how);
         if in_flight.counts {
@@ -142,9 +162,8 @@ impl Replicas {
     fn avoid(&self, at: Extent, band: u32) {
         let (mut copies, mut heat) = (self.copies.borrow_mut(), self.heat.borrow_mut());
         let band = band * copies.shape.band()..(band + 1) * copies.shape.band();
-        let unit = copies.shape.unit_sectors();
-        for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
-            for slot in copies.slots(number as u32).into_iter().filter(|slot| band.contains(slot)) {
+        for unit in units(&copies.shape, at) {
+            for slot in copies.slots(unit).into_iter().filter(|slot| band.contains(slot)) {
                 if let Some(unit) = copies.avoid(slot) {
                     heat.cool(unit, false);
                 }
@@ -161,7 +180,7 @@ impl Replicas {
         }
     }
 
-    /// The copies of these units count no more, and they are cold.
+    /// The copies of these units count no more. What is written often is not worth copying: reads count half from now on.
     fn remove(&self, at: Extent) {
         for unit in self.units(at) {
             if self.canary.is("stale copy") && unit % 2 == 0 {
@@ -171,7 +190,7 @@ impl Replicas {
                 edge("a write removes copies");
                 self.removed.set(self.removed.get() + 1);
             }
-            self.heat.borrow_mut().cool(unit, false);
+            self.heat.borrow_mut().halve(unit, false);
         }
     }
 
