@@ -83,6 +83,7 @@ pub async fn open(
             streams: false,
             least: 1,
             pinned,
+            arranges: None,
         }))
     };
     Placed::open(Devices { first: fast, second: Some(over) }, opening, moves, options.canary()).await

@@ -87,6 +87,11 @@ impl Map {
         beside(&self.free[0], of(unit.checked_sub(1)), of(unit.checked_add(1)))
     }
 
+    /// Takes this slot, if it is free.
+    pub fn take_this(&mut self, slot: u32) -> bool {
+        self.free[usize::from(slot >= self.shape.fast)].remove(&slot)
+    }
+
     /// Gives back a slot that was taken, to which a move has failed.
     pub fn give_back(&mut self, slot: u32) {
         self.avoided[usize::from(slot >= self.shape.fast)].insert(slot);
@@ -101,6 +106,11 @@ impl Map {
         } else {
             self.released.push(from);
         }
+    }
+
+    /// Whether slots are free once the map is written.
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
     }
 
     /// Whether a change is not being written.

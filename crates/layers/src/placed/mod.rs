@@ -13,6 +13,7 @@ mod heat;
 mod map;
 mod mover;
 mod opening;
+mod order;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -33,6 +34,7 @@ use map::Map;
 pub use map::{beside, there};
 pub use mover::{Left, in_steps};
 pub use opening::{NONE, Opening};
+use order::Order;
 
 /// A kind of such volumes.
 #[derive(Debug)]
@@ -100,7 +102,6 @@ impl Devices {
 }
 
 /// What is moved, and when.
-#[derive(Clone, Debug)]
 pub struct Moves {
     /// Time without requests of clients before a unit is moved; 0 to move beside them, `None` to move only when asked.
     pub idle: Option<Nanos>,
@@ -112,7 +113,16 @@ pub struct Moves {
     pub least: u8,
     /// Units that are in fast slots whatever their heat.
     pub pinned: Vec<u32>,
+    /// What gives the units that are in fast slots, and no others, and their order there; asked now and by commands.
+    pub arranges: Option<Arranges>,
 }
+
+/// Gives units in an order.
+pub type Arranges = Box<dyn Fn(&Shape) -> Result<Vec<u32>, crate::Refused>>;
+
+/// The command that has units arranged as its file says now, and the one that has them return to their own places.
+const RECONFIGURE: &str = "reconfigure";
+pub const UNDO: &str = "undo";
 
 /// The layer.
 pub struct Placed {
@@ -120,6 +130,9 @@ pub struct Placed {
     devices: Devices,
     identity: u128,
     map: RefCell<Map>,
+    /// How units are arranged, and what has to move for that.
+    arranges: Option<Arranges>,
+    order: RefCell<Option<Order>>,
     /// Of units; `None` if nothing is moved.
     heat: RefCell<Option<Heat>>,
     locks: RangeLocks,
@@ -183,10 +196,12 @@ impl Placed {
             relocating: RangeLocks::new(),
             moving: Cell::default(),
             stopping: Cell::default(),
-            clients: moves.map_or_else(
+            clients: moves.as_ref().map_or_else(
                 || Clients::new(None, u64::MAX, false),
                 |moves| Clients::new(moves.idle, moves.sequential, moves.streams),
             ),
+            arranges: moves.and_then(|moves| moves.arranges),
+            order: RefCell::default(),
             reads: Cell::default(),
             reads_fast: Cell::default(),
             promoted: Cell::default(),
@@ -195,8 +210,21 @@ impl Placed {
             timing_only: opening.timing_only,
             me: me.clone(),
         });
+        placed.arrange(RECONFIGURE)?;
         placed.move_later();
         Ok(placed)
+    }
+
+    /// Has units arranged, if they are, by a command.
+    fn arrange(&self, command: &str) -> Result<(), IoError> {
+        let Some(arranges) = &self.arranges else { return Ok(()) };
+        let units = if command == UNDO { Ok(Vec::new()) } else { arranges(&self.map.borrow().shape) };
+        let units = units.map_err(|why| {
+            IoError::new(seekless_core::ErrorKind::Invalid, self.kind.name, None, why.to_string())
+        })?;
+        let order = Order::new(&units, &self.map.borrow());
+        self.order.replace(Some(order));
+        Ok(())
     }
 
     /// Whether its mover is at work.
@@ -407,12 +435,16 @@ impl Layer for Placed {
             if !self.kind.commands.contains(&name.as_str()) {
                 return Err(unknown_command(self.kind.name, &name, self.kind.commands));
             }
+            self.arrange(&name)?;
             self.move_now(how.account).await.map(drop)
         })
     }
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
-        io(async move { self.move_now(account).await.map(Some) })
+        io(async move {
+            self.arrange(RECONFIGURE)?;
+            self.move_now(account).await.map(Some)
+        })
     }
 
     fn readiness(&self) -> Readiness {

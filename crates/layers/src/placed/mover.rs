@@ -15,7 +15,7 @@ use super::Placed;
 const AT_ONCE: usize = 64;
 
 /// What the mover does next.
-enum Next {
+pub enum Next {
     Move { unit: u32, to: u32 },
     Commit,
     Wait(Nanos),
@@ -101,6 +101,9 @@ impl Placed {
     /// Whether a unit should be moved.
     pub(super) fn can_improve(&self) -> bool {
         let (heat, map) = (self.heat.borrow(), self.map.borrow());
+        if let Some(order) = &*self.order.borrow() {
+            return !order.is_done() && !map.has_failed() && !self.stopping.get();
+        }
         let hot = heat.as_ref().and_then(|heat| Some((heat, heat.hottest(0)?.0)));
         hot.is_some_and(|(heat, count)| map.counts().0 > 0 || heat.colder(count).is_some())
             && !map.has_failed()
@@ -114,6 +117,13 @@ impl Placed {
         }
         if let Some(time) = self.clients.wait(asked) {
             return Next::Wait(time);
+        }
+        if let Some(order) = &mut *self.order.borrow_mut() {
+            let next = order.next(&mut map);
+            if matches!(next, Next::Commit) && map.has_released() {
+                edge("slots ran out: the map is written to free some");
+            }
+            return next;
         }
         let mut heat = self.heat.borrow_mut();
         let Some(heat) = heat.as_mut() else { return Next::Nothing };

@@ -138,7 +138,9 @@ async fn read_map(
     let map = Table::open(device, site).await?;
     let mut used = vec![false; (shape.fast + shape.slow) as usize];
     let beyond = |unit: &u32| *unit != NONE && *unit >= shape.units();
-    if kind.copies && let Some(slot) = map.values().iter().position(beyond) {
+    if kind.copies
+        && let Some(slot) = map.values().iter().position(beyond)
+    {
         let why = format!("found a copy of unit {}, expected one of {}", map.values()[slot], shape.units());
         return Err(site.corrupt(slot, why));
     }

@@ -33,7 +33,13 @@ impl Replicas {
         }
         let pages = (self.copied.get() - before) * unit;
         let stages = vec![Stage { name: "copy", took: now().since(start), pages }];
-        Ok(Reconfigured { start, stages, planned_pages: pages, copied_pages: pages, ..Reconfigured::default() })
+        Ok(Reconfigured {
+            start,
+            stages,
+            planned_pages: pages,
+            copied_pages: pages,
+            ..Reconfigured::default()
+        })
     }
 
     /// Whether a unit should be copied.
@@ -46,7 +52,8 @@ impl Replicas {
 
     /// Copies the next unit; `asked` does not wait for a pause.
     async fn step(&self, asked: bool, account: Account) -> Result<Left, IoError> {
-        let how = Hints { class: Class::Background, account, ticket: Some(Ticket::new()), ..Hints::default() };
+        let how =
+            Hints { class: Class::Background, account, ticket: Some(Ticket::new()), ..Hints::default() };
         let _turn = self.relocating.exclusive(Extent::new(0, 1), &how).await;
         if self.stopping.get() || self.failed.borrow().is_some() {
             return Ok(Left::Nothing);

@@ -165,7 +165,10 @@ impl Copies {
     pub fn slots(&self, unit: u32) -> Vec<u32> {
         let Some(place) = self.places.get(&unit).copied() else { return Vec::new() };
         let bands = self.bands[place as usize];
-        (0..self.shape.bands).filter(|band| bands & 1 << band != 0).map(|band| self.slot(band, place)).collect()
+        (0..self.shape.bands)
+            .filter(|band| bands & 1 << band != 0)
+            .map(|band| self.slot(band, place))
+            .collect()
     }
 
     /// A request uses these places, or does so no more.

@@ -3,10 +3,10 @@
 use seekless_core::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
-use crate::Refused;
-use crate::canary::Canary;
 #[cfg(feature = "canaries")]
 use super::CANARIES;
+use crate::Refused;
+use crate::canary::Canary;
 use crate::placed::{Shape, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
@@ -82,7 +82,7 @@ impl Default for Options {
         Options {
             copies: 3,
             zone: None,
-            at: Spread::Apart,
+            at: Spread::Middle,
             writes: Writes::Invalidate,
             unit: Bytes(64 << 10),
             when: When::Idle,

@@ -118,8 +118,8 @@ impl Replicas {
         let costs: Option<Vec<u64>> = estimates.map(|estimate| estimate.map(|Nanos(time)| time)).collect();
         // Where times are not known, the way from the last request counts.
         let head = self.head.get().0;
-        let costs = costs
-            .unwrap_or_else(|| all.iter().map(|(_, there)| there.start.0.abs_diff(head)).collect());
+        let costs =
+            costs.unwrap_or_else(|| all.iter().map(|(_, there)| there.start.0.abs_diff(head)).collect());
         let nearest = costs.into_iter().zip(&all).min_by_key(|(cost, _)| *cost);
         nearest.map_or(Nearest::Own, |(_, (nearest, _))| *nearest)
     }
@@ -256,7 +256,7 @@ impl Replicas {
         };
         let (own, ()) = join(own, copies).await;
         let done: Result<(), IoError> = own.into_iter().collect();
-        if done.is_err() && !self.canary.is("a failed write is copied") {
+        if done.is_err() {
             edge("a unit whose write failed has no copies");
             self.uncertain.borrow_mut().extend(self.units(at));
             self.pass(at);
@@ -323,11 +323,18 @@ impl BlockDevice for Replicas {
         })
     }
 
+    /// Not known of units that have copies: any of them may be read.
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for piece in self.pieces(at) {
-            self.below.places(piece.there, &mut |found, place| {
-                let start = piece.here.start + (found.start.0 - piece.there.start.0);
-                each(Extent { start, ..found }, place);
+        let shape = self.copies.borrow().shape;
+        for part in at.split(shape.unit_sectors()) {
+            let unit = (part.start.0 / shape.unit_sectors()) as u32;
+            if self.copies.borrow().has(unit) {
+                each(part, Place::Unknown);
+                continue;
+            }
+            let there = self.slot(shape.first_slot(unit), part);
+            self.below.places(there, &mut |found, place| {
+                each(Extent { start: part.start + (found.start.0 - there.start.0), ..found }, place);
             });
         }
     }

@@ -19,7 +19,8 @@ fn device(pages: u64) -> Rc<dyn BlockDevice> {
 
 async fn open(device: &Rc<dyn BlockDevice>, options: &str) -> Result<Rc<Replicas>, IoError> {
     let zone = if options.contains("zone") { "" } else { "zone = '96KiB'" };
-    let text = format!("unit = '4KiB'\nleast = 2\nidle = '1ms'\n{zone}\n{options}");
+    let at = "at = 'apart'";
+    let text = format!("unit = '4KiB'\nleast = 2\nidle = '1ms'\n{at}\n{zone}\n{options}");
     let options: Options = toml::from_str(&text).unwrap();
     options.check().unwrap();
     Replicas::open(device.clone(), &options, true, false).await
@@ -61,7 +62,8 @@ fn in_a_world<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn copies_are_in_bands_between_the_parts_of_the_volume() {
     for (at, before) in [("apart", [6, 19, 32]), ("middle", [20, 20, 20])] {
-        let options: Options = toml::from_str(&format!("unit = '4KiB'\nzone = '96KiB'\nat = '{at}'")).unwrap();
+        let options: Options =
+            toml::from_str(&format!("unit = '4KiB'\nzone = '96KiB'\nat = '{at}'")).unwrap();
         let shape = options.shape(DISK * PAGE_SECTORS).unwrap();
         assert_eq!((shape.units(), shape.bands, shape.band()), (40, 3, 8));
         let page = |slot| shape.place(slot).1.0 / PAGE_SECTORS - 4;
@@ -214,11 +216,13 @@ fn damaged_maps_and_options_are_refused() {
         let identity = volume.identity;
         drop(volume);
         let shape = { open(&device, "").await.unwrap().copies.borrow().shape };
-        for (slot, unit, found) in [(9, 40, "unit 40"), (9, 1, "unit 1 in place 1"), (10, 1, "unit 1 in place 2")] {
+        for (slot, unit, found) in
+            [(9, 40, "unit 40"), (9, 1, "unit 1 in place 1"), (10, 1, "unit 1 in place 2")]
+        {
             let site = shape.map_site(&KIND, identity);
             let mut table = crate::durable::table::Table::open(&*device, site).await.unwrap();
             let before = table.set(slot, unit);
-            let mut write = async |table: &mut crate::durable::table::Table| {
+            let write = async |table: &mut crate::durable::table::Table| {
                 for (at, bytes) in table.take_changed() {
                     device.write(at, bytes, Hints::default()).await.unwrap();
                 }
@@ -232,7 +236,9 @@ fn damaged_maps_and_options_are_refused() {
         }
         open(&device, "").await.unwrap();
     });
-    for (text, key) in [("unit = '2KiB'", "unit"), ("copies = 9", "copies"), ("least = 0", "least"), ("at = 'in'", "in")] {
+    for (text, key) in
+        [("unit = '2KiB'", "unit"), ("copies = 9", "copies"), ("least = 0", "least"), ("at = 'in'", "in")]
+    {
         let refused = toml::from_str::<Options>(text).map_err(|error| error.to_string());
         let refused = refused.and_then(|options| options.check().map_err(|refused| refused.to_string()));
         assert!(refused.unwrap_err().contains(key), "{text}");
