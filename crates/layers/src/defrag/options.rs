@@ -87,13 +87,6 @@ impl Options {
         if !block.is_power_of_two() || !(SECTOR_BYTES..=1 << 20).contains(&block) {
             return Err(Refused::new("block", format!("{block} bytes"), "512B to 1MiB, a power of two"));
         }
-        if self.start.0 % SECTOR_BYTES != 0 {
-            return Err(Refused::new(
-                "start",
-                format!("{} bytes", self.start.0),
-                "whole sectors of 512 bytes",
-            ));
-        }
         #[cfg(feature = "canaries")]
         if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
             return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));

@@ -201,7 +201,7 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
     let before = before.checked_sub(1);
     let (bands, apart) = (u32_at(bytes, 64).saturating_add(1), u32_at(bytes, 68));
     let (unit, map_pages) = (u64_at(bytes, 32), u64_at(bytes, 40));
-    let shape = Shape { unit, map_pages, fast, slow, spare, before, bands, apart };
+    let shape = Shape { unit, fast, slow, spare, map_pages, before, bands, apart };
     let last_band = u64::from(before.unwrap_or(0)) + u64::from(bands - 1) * u64::from(apart);
     let fits = (1..=256).contains(&shape.unit)
         && fast < 1 << 30

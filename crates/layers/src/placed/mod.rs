@@ -210,14 +210,16 @@ impl Placed {
             timing_only: opening.timing_only,
             me: me.clone(),
         });
-        placed.arrange(RECONFIGURE)?;
+        placed.arrange(RECONFIGURE).await?;
         placed.move_later();
         Ok(placed)
     }
 
     /// Has units arranged, if they are, by a command.
-    fn arrange(&self, command: &str) -> Result<(), IoError> {
+    async fn arrange(&self, command: &str) -> Result<(), IoError> {
         let Some(arranges) = &self.arranges else { return Ok(()) };
+        // A unit that is being moved counts where it then is.
+        let _turn = self.relocating.exclusive(Extent::new(0, 1), &Hints::default()).await;
         let units = if command == UNDO { Ok(Vec::new()) } else { arranges(&self.map.borrow().shape) };
         let units = units.map_err(|why| {
             IoError::new(seekless_core::ErrorKind::Invalid, self.kind.name, None, why.to_string())
@@ -435,14 +437,14 @@ impl Layer for Placed {
             if !self.kind.commands.contains(&name.as_str()) {
                 return Err(unknown_command(self.kind.name, &name, self.kind.commands));
             }
-            self.arrange(&name)?;
+            self.arrange(&name).await?;
             self.move_now(how.account).await.map(drop)
         })
     }
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         io(async move {
-            self.arrange(RECONFIGURE)?;
+            self.arrange(RECONFIGURE).await?;
             self.move_now(account).await.map(Some)
         })
     }

@@ -76,16 +76,16 @@ impl Replicas {
         let (mut heat, mut copies) = (self.heat.borrow_mut(), self.copies.borrow_mut());
         let reuses = self.canary.is("early reuse");
         let unit = loop {
-            let unit = match heat.next_in_order(copies.free()) {
-                Some(unit) => unit,
-                None => {
-                    let (count, unit) = heat.hottest(0)?;
-                    let colder = heat.colder(count)?;
-                    edge("a unit loses its copies to a hotter one");
-                    copies.remove(colder);
-                    heat.moved(colder, false);
-                    unit
-                }
+            let next = heat.next_in_order(copies.free());
+            let unit = if let Some(unit) = next {
+                unit
+            } else {
+                let (count, unit) = heat.hottest(0)?;
+                let colder = heat.colder(count)?;
+                edge("a unit loses its copies to a hotter one");
+                copies.remove(colder);
+                heat.moved(colder, false);
+                unit
             };
             if !self.uncertain.borrow().contains(&unit) {
                 break unit;

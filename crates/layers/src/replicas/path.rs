@@ -127,9 +127,8 @@ impl Replicas {
     /// Reads from the nearest place; if that fails, from another one.
     async fn read_nearest(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let mut failed = 0;
-        loop {
-            // Chosen anew: meanwhile other copies may have been removed.
-            let Nearest::Copy { band, there, run } = self.nearest(at, &how, failed) else { break };
+        // Chosen anew each time: meanwhile other copies may have been removed.
+        while let Nearest::Copy { band, there, run } = self.nearest(at, &how, failed) {
             let _in_use = self.in_use(run);
             self.head.set(there.end());
             let read = self.below.read(there, into.clone(), how.clone()).await;
@@ -218,7 +217,9 @@ impl Replicas {
             }
             edge("an update of a copy failed");
             let lost = self.copies.borrow_mut().avoid(slot);
-            lost.into_iter().for_each(|unit| self.heat.borrow_mut().cool(unit, false));
+            if let Some(unit) = lost {
+                self.heat.borrow_mut().cool(unit, false);
+            }
         });
         join_all(each).await;
     }
