@@ -28,7 +28,7 @@ found! {
     cache: missing_flush forgotten_on_its_way stale_prefetch lost_overwrite;
     dedup: a_fingerprint_is_trusted early_reuse one_page_short a_discard_frees_what_others_share a_map_before_its_data
         a_flush_without_the_map stale_read unflushed_opening unforced_write a_neighbour_is_overwritten;
-    defrag: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
+    defrag: a_move_without_its_lock a_map_before_its_data stale_read unforced_write;
     hot: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;

@@ -3,11 +3,11 @@
 use seekless_core::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "canaries")]
+use super::CANARIES;
 use super::extents::{MOST_BYTES, arranged, parse};
 use crate::Refused;
 use crate::canary::Canary;
-#[cfg(feature = "canaries")]
-use crate::placed;
 use crate::placed::{Shape, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
@@ -88,8 +88,8 @@ impl Options {
             return Err(Refused::new("block", format!("{block} bytes"), "512B to 1MiB, a power of two"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Options {
     /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(crate::canary::of(self.canary.as_deref(), "defrag"), placed::CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "defrag"), CANARIES);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }
