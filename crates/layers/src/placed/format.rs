@@ -19,6 +19,8 @@ use crate::units::Bytes;
 /// Pages of both copies of the super page.
 const SUPER_PAGES: u64 = 2;
 const SECTOR: usize = SECTOR_BYTES as usize;
+/// The most bands of a zone.
+const MOST_BANDS: u32 = 8;
 
 /// Sizes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +212,7 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
         && slow > spare
         && spare > 0
         && before.is_some() == kind.label.is_none()
-        && (bands == 1 || kind.copies)
+        && bands <= if kind.copies { MOST_BANDS } else { 1 }
         && fast % bands == 0
         && last_band <= u64::from(slow)
         && shape.map_pages < 1 << 22
@@ -304,5 +306,26 @@ mod tests {
                 prop_assert!(shape.first_slot(shape.units() - 1) < shape.fast + shape.slow);
             }
         }
+    }
+
+    #[test]
+    fn bands_can_be_followed_or_are_refused() {
+        let shape = Shape::within(1, 8 * 200, 8 * 48, 500).unwrap().in_bands(3, true).unwrap();
+        let mut known = 0;
+        for (bands, apart, before) in
+            (0..20_u32).flat_map(|bands| [0, 1, 50, 80, u32::MAX].map(|apart| (bands, apart, bands * 9)))
+        {
+            let mut bytes = encode_super(&crate::replicas::KIND, &shape, 1, 0, 1);
+            for (at, count) in [(60, before + 1), (64, bands), (68, apart)] {
+                put(&mut bytes, at, &count.to_le_bytes());
+            }
+            assert!(bands == 0 || decode_super(&crate::hot::KIND, &bytes).is_err());
+            let Ok((shape, _)) = decode_super(&crate::replicas::KIND, &bytes) else { continue };
+            known += 1;
+            let places: BTreeSet<_> = (0..shape.fast + shape.slow).map(|slot| shape.place(slot)).collect();
+            assert_eq!(places.len() as u32, shape.fast + shape.slow, "{shape:?}");
+            assert!(shape.bands <= MOST_BANDS && places.last().unwrap().1.0 < shape.least_sectors()[0]);
+        }
+        assert!(known > 5, "{known}");
     }
 }
