@@ -28,6 +28,7 @@ found! {
     cache: missing_flush forgotten_on_its_way stale_prefetch lost_overwrite;
     dedup: a_fingerprint_is_trusted early_reuse one_page_short a_discard_frees_what_others_share a_map_before_its_data
         a_flush_without_the_map stale_read unflushed_opening unforced_write a_neighbour_is_overwritten;
+    defrag: a_move_without_its_lock a_map_before_its_data stale_read unforced_write;
     hot: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
@@ -36,6 +37,8 @@ found! {
     proximal: a_map_before_its_data a_map_page_over_the_current_one a_block_is_free_too_early a_failed_write_counts
         torn_metadata_accepted a_block_of_a_snapshot_is_reused a_commit_counts_too_early
         a_staged_page_of_a_snapshot_is_that_of_the_volume part_of_a_commit_counts a_block_below_a_clone_is_reused;
+    replicas: stale_copy a_map_before_its_copies copies_of_before_count_after_a_crash
+        a_write_passes_a_copy early_reuse;
     raid4: hole_in_parity stale_checksum missing_flush_of_the_journal unflushed_opening;
     spindown: a_flush_of_the_disk_is_spared;
 }

@@ -23,7 +23,7 @@ pub const FEW_CUTS: u64 = 20;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 25] = [
+pub const VOLUMES: [&str; 27] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -31,6 +31,7 @@ pub const VOLUMES: [&str; 25] = [
     "cache-ahead",
     "dcd",
     "dedup",
+    "defrag",
     "flash-mirror",
     "function",
     "hot",
@@ -47,6 +48,7 @@ pub const VOLUMES: [&str; 25] = [
     "proximal-snapshots",
     "raid4",
     "raid5",
+    "replicas",
     "spindown",
     "stack",
 ];

@@ -5,6 +5,7 @@
 mod bopt;
 mod control;
 mod dedup;
+mod extents;
 mod functions;
 mod history;
 mod inputs;
@@ -24,6 +25,7 @@ pub fn read(name: &str, input: &[u8]) {
         "bopt" => bopt::run(input),
         "control" => control::run(input),
         "dedup" => dedup::run(input),
+        "extents" => extents::run(input),
         "functions" => functions::run(input),
         "history" => history::run(input),
         "inputs" => inputs::run(input),

@@ -42,6 +42,8 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("the slow device of a hybrid drive", 0, b"SKLHYBRD"),
     ("the volume of a dedup", 0, b"SKLDEDU1"),
     ("the volume of a hot", 0, b"SKLHOTV1"),
+    ("the volume of a defrag", 0, b"SKLDFRG1"),
+    ("the volume of a replicas", 0, b"SKLREPL1"),
     ("the volume of a mapper", 0, b"SKLMAP01"),
     ("the volume of a mapper", 0, b"SKLMAP02"),
     ("the volume of an lld", 0, b"SKLLLDCP"),

@@ -11,6 +11,7 @@ use crate::cache::{self, Cache};
 use crate::cdp;
 use crate::dcd;
 use crate::dedup;
+use crate::defrag;
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
@@ -28,6 +29,7 @@ use crate::organpipe;
 use crate::proximal;
 use crate::raid4::{self, Raid};
 use crate::registry::{Building, Built, Entry, Over, Remedy, defaults, options, parse_options};
+use crate::replicas;
 use crate::schedule::Schedule;
 use crate::scrub::{self, Scrub};
 use crate::smq;
@@ -40,7 +42,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// The layers of this crate, by name.
-pub static LAYERS: [Entry; 25] = [
+pub static LAYERS: [Entry; 27] = [
     alis::ENTRY,
     Entry {
         transparent: true,
@@ -107,6 +109,7 @@ pub static LAYERS: [Entry; 25] = [
     cdp::ENTRY,
     dcd::ENTRY,
     dedup::ENTRY,
+    defrag::ENTRY,
     Entry {
         transparent: true,
         grows: true,
@@ -269,6 +272,7 @@ pub static LAYERS: [Entry; 25] = [
             },
         )
     },
+    replicas::ENTRY,
     Entry {
         transparent: true,
         grows: true,

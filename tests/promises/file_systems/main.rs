@@ -48,6 +48,8 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
          [layer.borg]\nover = \"small\"\nbopt = \"bopt\"\nsegment = \"64KiB\"\nwrite_buffer = 0.1\nidle_after = \"1ms\""
     );
     let cache = "[layer.cache]\nover = \"small\"\nsize = \"512KiB\"\nprewrite = true\nsettle = \"1ms\"\nexpire = \"4ms\"";
+    let replicas =
+        "[layer.replicas]\nover = \"small\"\nzone = \"512KiB\"\nunit = \"16KiB\"\nidle = \"0s\"\nleast = 1";
     let hot = "[layer.hot]\nover = \"small\"\nzone = \"512KiB\"\nunit = \"16KiB\"\nidle = \"0s\"\nleast = 1";
     let dedup = format!("[layer.dedup]\nover = \"small\"\nsize = \"{mebibytes}MiB\"\ncompress = \"lz4\"");
     vec![
@@ -58,6 +60,7 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
         text("borg", 0, &borg),
         text("dedup", 1 << 10, &dedup),
         text("hot", 1 << 10, hot),
+        text("replicas", 1 << 10, replicas),
         several("hybrid", &hybrid(mebibytes)),
         several("proximal", &proximal(mebibytes)),
         several("raid4", &raid4(mebibytes)),

@@ -19,6 +19,7 @@ pub(crate) const KIND: Kind = Kind {
     super_page: *b"SKLHOTV1",
     map: *b"SKLHOTVM",
     label: None,
+    copies: false,
     counted: ["reads_in_zone", "units_moved_in", "units_moved_out"],
     commands: &["reconfigure"],
 };
@@ -66,7 +67,7 @@ pub async fn open(
     let moves = |_: &_| {
         let idle = (options.when == When::Idle).then_some(options.idle);
         let (sequential, least) = (options.sequential.0, options.least);
-        Ok(Some(Moves { idle, sequential, streams: true, least, pinned: Vec::new() }))
+        Ok(Some(Moves { idle, sequential, streams: true, least, pinned: Vec::new(), arranges: None }))
     };
     Placed::open(Devices { first: over, second: None }, opening, moves, options.canary()).await
 }

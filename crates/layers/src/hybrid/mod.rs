@@ -20,6 +20,7 @@ pub(crate) const KIND: Kind = Kind {
     super_page: *b"SKLHYBR1",
     map: *b"SKLHYBRM",
     label: Some(*b"SKLHYBRD"),
+    copies: false,
     counted: ["reads_fast", "units_promoted", "units_demoted"],
     commands: &[],
 };
@@ -82,6 +83,7 @@ pub async fn open(
             streams: false,
             least: 1,
             pinned,
+            arranges: None,
         }))
     };
     Placed::open(Devices { first: fast, second: Some(over) }, opening, moves, options.canary()).await

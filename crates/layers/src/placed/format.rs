@@ -19,6 +19,8 @@ use crate::units::Bytes;
 /// Pages of both copies of the super page.
 const SUPER_PAGES: u64 = 2;
 const SECTOR: usize = SECTOR_BYTES as usize;
+/// The most bands of a zone.
+const MOST_BANDS: u32 = 8;
 
 /// Sizes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,9 @@ pub struct Shape {
     pub map_pages: u64,
     /// On one device, how many of the other slots lie before the fast ones; `None` with a device for each.
     pub before: Option<u32>,
+    /// On one device, the fast slots are in bands of as many each: how many, and how many of the other slots lie between two.
+    pub bands: u32,
+    pub apart: u32,
 }
 
 /// Checks a size of units.
@@ -60,8 +65,8 @@ impl Shape {
         let fast = slots(fast.saturating_sub(SUPER_PAGES + 2 * map_pages))?;
         let slow = slots(slow.saturating_sub(1))?;
         let spare = (fast / 16).max(1);
-        let before = None;
-        (fast > spare && slow > spare).then_some(Shape { unit, fast, slow, spare, map_pages, before })
+        let fits = fast > spare && slow > spare;
+        fits.then_some(Shape { unit, fast, slow, spare, map_pages, before: None, bands: 1, apart: 0 })
     }
 
     /// Shape of a volume on one device of these sectors, with a zone of `zone` sectors behind the part `behind` of the other
@@ -74,7 +79,22 @@ impl Shape {
         let fast = u32::try_from(zone / PAGE_SECTORS / unit).ok()?;
         let (slow, spare) = (slots.checked_sub(fast)?, (fast / 16).max(1));
         let before = Some((u64::from(slow) * u64::from(behind) / 1_000) as u32);
-        (fast > spare && slow > fast).then_some(Shape { unit, fast, slow, spare, map_pages, before })
+        let fits = fast > spare && slow > fast;
+        fits.then_some(Shape { unit, fast, slow, spare, map_pages, before, bands: 1, apart: 0 })
+    }
+
+    /// Such a shape whose zone is in bands, of as many slots each: spread over the device, or one behind the other where the
+    /// zone is. `None` if there are not two slots for each.
+    pub fn in_bands(self, bands: u32, spread: bool) -> Option<Shape> {
+        let each = self.fast.checked_div(bands).filter(|each| *each > 1)?;
+        let shape = Shape { fast: each * bands, slow: self.slow + self.fast % bands, bands, ..self };
+        let apart = shape.slow / bands;
+        Some(if spread { Shape { before: Some(apart / 2), apart, ..shape } } else { shape })
+    }
+
+    /// Slots of a band.
+    pub fn band(&self) -> u32 {
+        self.fast / self.bands
     }
 
     /// Units.
@@ -102,7 +122,7 @@ impl Shape {
         }
     }
 
-    /// Sectors of the map.
+    /// Sectors of the map of units.
     pub fn map_sectors(&self) -> u64 {
         u64::from(self.units()).div_ceil(ENTRIES as u64)
     }
@@ -111,7 +131,8 @@ impl Shape {
     pub fn map_site(&self, kind: &Kind, identity: u128) -> table::Site {
         let part = Part::of(kind.map, identity);
         let copies = [self.map_at(0, 0), self.map_at(1, 0)];
-        table::Site { layer: kind.name, part, copies, entries: self.units() as usize }
+        let entries = if kind.copies { self.fast } else { self.units() } as usize;
+        table::Site { layer: kind.name, part, copies, entries }
     }
 
     /// Place of a copy of a sector of the map, on the fast device.
@@ -124,10 +145,15 @@ impl Shape {
         let slots = (SUPER_PAGES + 2 * self.map_pages) * PAGE_SECTORS;
         let at = |first: u64, number: u32| Lba(first + u64::from(number) * self.unit_sectors());
         match (slot.checked_sub(self.fast), self.before) {
-            (None, before) => (0, at(slots, before.unwrap_or(0) + slot)),
+            (None, before) => (0, at(slots, before.unwrap_or(0) + slot / self.band() * self.apart + slot)),
             (Some(other), None) => (1, at(PAGE_SECTORS, other)),
-            (Some(other), Some(before)) if other < before => (0, at(slots, other)),
-            (Some(other), Some(_)) => (0, at(slots, other + self.fast)),
+            (Some(other), Some(before)) => {
+                let behind = other.checked_sub(before);
+                let bands = behind.map_or(0, |behind| {
+                    behind.checked_div(self.apart).map_or(self.bands, |bands| self.bands.min(bands + 1))
+                });
+                (0, at(slots, other + bands * self.band()))
+            }
         }
     }
 
@@ -156,6 +182,9 @@ pub fn encode_super(kind: &Kind, shape: &Shape, identity: u128, copy: u64, gener
     put(&mut bytes, 16, &identity.to_le_bytes());
     put(&mut bytes, 32, &shape.unit.to_le_bytes());
     put(&mut bytes, 40, &shape.map_pages.to_le_bytes());
+    // Nothing with one band, as before there were several.
+    put(&mut bytes, 64, &(shape.bands - 1).to_le_bytes());
+    put(&mut bytes, 68, &shape.apart.to_le_bytes());
     let before = shape.before.map_or(0, |before| before + 1);
     for (at, count) in [(48, shape.fast), (52, shape.slow), (56, shape.spare), (60, before)] {
         put(&mut bytes, at, &count.to_le_bytes());
@@ -172,7 +201,10 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
     }
     let [fast, slow, spare, before] = [48, 52, 56, 60].map(|at| u32_at(bytes, at));
     let before = before.checked_sub(1);
-    let shape = Shape { unit: u64_at(bytes, 32), map_pages: u64_at(bytes, 40), fast, slow, spare, before };
+    let (bands, apart) = (u32_at(bytes, 64).saturating_add(1), u32_at(bytes, 68));
+    let (unit, map_pages) = (u64_at(bytes, 32), u64_at(bytes, 40));
+    let shape = Shape { unit, fast, slow, spare, map_pages, before, bands, apart };
+    let last_band = u64::from(before.unwrap_or(0)) + u64::from(bands - 1) * u64::from(apart);
     let fits = (1..=256).contains(&shape.unit)
         && fast < 1 << 30
         && slow < 1 << 30
@@ -180,7 +212,9 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
         && slow > spare
         && spare > 0
         && before.is_some() == kind.label.is_none()
-        && before.is_none_or(|before| before <= slow)
+        && bands <= if kind.copies { MOST_BANDS } else { 1 }
+        && fast % bands == 0
+        && last_band <= u64::from(slow)
         && shape.map_pages < 1 << 22
         && shape.map_sectors() <= shape.map_pages * PAGE_SECTORS;
     if fits { Ok((shape, u128_at(bytes, 16))) } else { Err(format!("a super page of {shape:?}")) }
@@ -272,5 +306,26 @@ mod tests {
                 prop_assert!(shape.first_slot(shape.units() - 1) < shape.fast + shape.slow);
             }
         }
+    }
+
+    #[test]
+    fn bands_can_be_followed_or_are_refused() {
+        let shape = Shape::within(1, 8 * 200, 8 * 48, 500).unwrap().in_bands(3, true).unwrap();
+        let mut known = 0;
+        for (bands, apart, before) in
+            (0..20_u32).flat_map(|bands| [0, 1, 50, 80, u32::MAX].map(|apart| (bands, apart, bands * 9)))
+        {
+            let mut bytes = encode_super(&crate::replicas::KIND, &shape, 1, 0, 1);
+            for (at, count) in [(60, before + 1), (64, bands), (68, apart)] {
+                put(&mut bytes, at, &count.to_le_bytes());
+            }
+            assert!(bands == 0 || decode_super(&crate::hot::KIND, &bytes).is_err());
+            let Ok((shape, _)) = decode_super(&crate::replicas::KIND, &bytes) else { continue };
+            known += 1;
+            let places: BTreeSet<_> = (0..shape.fast + shape.slow).map(|slot| shape.place(slot)).collect();
+            assert_eq!(places.len() as u32, shape.fast + shape.slow, "{shape:?}");
+            assert!(shape.bands <= MOST_BANDS && places.last().unwrap().1.0 < shape.least_sectors()[0]);
+        }
+        assert!(known > 5, "{known}");
     }
 }

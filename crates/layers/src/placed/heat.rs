@@ -26,6 +26,8 @@ pub struct Heat {
     /// The least count of a unit that moves to one.
     least: u8,
     accesses: u64,
+    /// Units that move to free fast slots next.
+    batch: BTreeSet<u32>,
 }
 
 impl Heat {
@@ -39,7 +41,7 @@ impl Heat {
             pinned.iter().filter(|unit| !is_fast(**unit)).map(|unit| (PINNED, Reverse(*unit))).collect();
         let cold = (0..units).filter(|unit| is_fast(*unit) && counts[*unit as usize] != PINNED);
         let cold = cold.map(|unit| (0, unit)).collect();
-        Heat { hot, cold, counts, slots: slots as usize, least, accesses: 0 }
+        Heat { hot, cold, counts, slots: slots as usize, least, accesses: 0, batch: BTreeSet::new() }
     }
 
     /// Its count.
@@ -57,6 +59,12 @@ impl Heat {
         if self.accesses >= AGED_AFTER * self.slots as u64 {
             self.age();
         }
+    }
+
+    /// Halves the count of a unit; returns what is left.
+    pub fn halve(&mut self, unit: u32, is_fast: bool) -> u8 {
+        self.set(unit, self.of(unit) / 2, is_fast);
+        self.of(unit)
     }
 
     /// A unit has moved.
@@ -93,14 +101,20 @@ impl Heat {
         self.hot.iter().rev().nth(nth).map(|(count, Reverse(unit))| (*count, *unit))
     }
 
-    /// The units in other slots that should be in fast ones, the hottest first.
-    pub fn hot(&self) -> impl Iterator<Item = u32> {
-        self.hot.iter().rev().map(|(_, Reverse(unit))| *unit)
-    }
-
-    /// Whether a unit is one of those.
-    pub fn is_hot(&self, unit: u32) -> bool {
-        self.hot.contains(&(self.of(unit), Reverse(unit)))
+    /// The next unit to move to one of the `free` fast slots. As many of the hottest as there are such slots follow each
+    /// other in the order of the volume, so that they lie in it.
+    pub fn next_in_order(&mut self, free: usize) -> Option<u32> {
+        if free == 0 {
+            return None;
+        }
+        // Those of the last choice, as far as they are still hot.
+        while let Some(unit) = self.batch.pop_first() {
+            if self.hot.contains(&(self.of(unit), Reverse(unit))) {
+                return Some(unit);
+            }
+        }
+        self.batch.extend(self.hot.iter().rev().map(|(_, Reverse(unit))| *unit).take(free));
+        self.batch.pop_first()
     }
 
     /// A unit in a fast slot that was not accessed lately.

@@ -80,14 +80,16 @@ impl Map {
         self.avoided[which].pop_first()
     }
 
-    /// The free fast slot behind that of the unit before it, or before that of the unit behind it, or the first one.
+    /// The free fast slot beside that of a neighbour of the unit, or the first one.
     fn beside(&self, unit: u32) -> Option<u32> {
         let of =
             |unit: Option<u32>| unit.filter(|unit| *unit < self.shape.units()).map(|unit| self.slot(unit));
-        let behind = of(unit.checked_sub(1)).map(|slot| slot + 1);
-        let before = of(unit.checked_add(1)).and_then(|slot| slot.checked_sub(1));
-        let free = &self.free[0];
-        behind.into_iter().chain(before).find(|slot| free.contains(slot)).or_else(|| free.first().copied())
+        beside(&self.free[0], of(unit.checked_sub(1)), of(unit.checked_add(1)))
+    }
+
+    /// Takes this slot, if it is free.
+    pub fn take_this(&mut self, slot: u32) -> bool {
+        self.free[usize::from(slot >= self.shape.fast)].remove(&slot)
     }
 
     /// Gives back a slot that was taken, to which a move has failed.
@@ -106,6 +108,11 @@ impl Map {
         }
     }
 
+    /// Whether slots are free once the map is written.
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// Whether a change is not being written.
     pub fn has_unwritten(&self) -> bool {
         self.table.has_changed() || !self.released.is_empty()
@@ -115,6 +122,13 @@ impl Map {
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
+}
+
+/// The free slot behind that of the unit before, or before that of the unit behind, or the first one.
+pub fn beside(free: &BTreeSet<u32>, before: Option<u32>, behind: Option<u32>) -> Option<u32> {
+    let next = before.map(|slot| slot + 1);
+    let previous = behind.and_then(|slot| slot.checked_sub(1));
+    next.into_iter().chain(previous).find(|slot| free.contains(slot)).or_else(|| free.first().copied())
 }
 
 /// The one of these that is nearest to another.

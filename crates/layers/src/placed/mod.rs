@@ -7,32 +7,34 @@
 //! copy of a sector of the map may rot. A move that fails leaves its unit where it is. Of a write that fails any parts may
 //! have been carried out, then or later. After a failed flush every later one fails.
 
+mod clients;
 mod format;
 mod heat;
 mod map;
 mod mover;
 mod opening;
+mod order;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
-use seekless_core::runtime::{edge, now};
+use seekless_core::runtime::edge;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, Hits, IoError, IoFuture, Layer,
-    Lba, Nanos, Op, RangeLocks, Readiness, Reconfigured, Zeroes,
+    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, Hits, IoError, IoFuture, Layer, Nanos,
+    Op, RangeLocks, Readiness, Reconfigured, Zeroes,
 };
 
 use crate::canary::Canary;
+pub use clients::{Access, Clients, InFlight};
 pub use format::{Shape, check_unit};
-use heat::Heat;
+pub use heat::Heat;
 use map::Map;
-pub use opening::Opening;
-
-/// Streams of requests that are known at a time.
-const STREAMS: usize = 32;
+pub use map::{beside, there};
+pub use mover::{Left, in_steps};
+pub use opening::{NONE, Opening};
+use order::Order;
 
 /// A kind of such volumes.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Kind {
     pub super_page: [u8; 8],
     pub map: [u8; 8],
     pub label: Option<[u8; 8]>,
+    /// Whether the fast slots have copies of units, and the map says of which.
+    pub copies: bool,
     /// Counters of reads served by fast slots alone, and of moves to them and from there.
     pub counted: [&'static str; 3],
     /// Commands.
@@ -98,7 +102,6 @@ impl Devices {
 }
 
 /// What is moved, and when.
-#[derive(Clone, Debug)]
 pub struct Moves {
     /// Time without requests of clients before a unit is moved; 0 to move beside them, `None` to move only when asked.
     pub idle: Option<Nanos>,
@@ -110,7 +113,16 @@ pub struct Moves {
     pub least: u8,
     /// Units that are in fast slots whatever their heat.
     pub pinned: Vec<u32>,
+    /// What gives the units that are in fast slots, and no others, and their order there; asked now and by commands.
+    pub arranges: Option<Arranges>,
 }
+
+/// Gives units in an order.
+pub type Arranges = Box<dyn Fn(&Shape) -> Result<Vec<u32>, crate::Refused>>;
+
+/// The command that has units arranged as its file says now, and the one that has them return to their own places.
+const RECONFIGURE: &str = "reconfigure";
+pub const UNDO: &str = "undo";
 
 /// The layer.
 pub struct Placed {
@@ -118,6 +130,9 @@ pub struct Placed {
     devices: Devices,
     identity: u128,
     map: RefCell<Map>,
+    /// How units are arranged, and what has to move for that.
+    arranges: Option<Arranges>,
+    order: RefCell<Option<Order>>,
     /// Of units; `None` if nothing is moved.
     heat: RefCell<Option<Heat>>,
     locks: RangeLocks,
@@ -128,18 +143,7 @@ pub struct Placed {
     /// Whether the mover is at work; and whether it has to end.
     moving: Cell<bool>,
     stopping: Cell<bool>,
-    idle: Option<Nanos>,
-    sequential: u64,
-    /// Where recent requests ended, if those that go on there do not count.
-    ends: Option<RefCell<VecDeque<Lba>>>,
-    /// Units that move to free fast slots next.
-    batch: RefCell<BTreeSet<u32>>,
-    /// Requests of clients in flight, the time of the last one's arrival or answer, its account, and their number since
-    /// units were moved when asked.
-    in_flight: Cell<u64>,
-    last: Cell<Nanos>,
-    payer: Cell<Account>,
-    requests: Cell<u64>,
+    clients: Clients,
     reads: Cell<u64>,
     reads_fast: Cell<u64>,
     promoted: Cell<u64>,
@@ -192,14 +196,12 @@ impl Placed {
             relocating: RangeLocks::new(),
             moving: Cell::default(),
             stopping: Cell::default(),
-            idle: moves.as_ref().and_then(|moves| moves.idle),
-            ends: moves.as_ref().filter(|moves| moves.streams).map(|_| RefCell::default()),
-            batch: RefCell::default(),
-            sequential: moves.map_or(u64::MAX, |moves| moves.sequential),
-            in_flight: Cell::default(),
-            last: Cell::new(now()),
-            payer: Cell::default(),
-            requests: Cell::default(),
+            clients: moves.as_ref().map_or_else(
+                || Clients::new(None, u64::MAX, false),
+                |moves| Clients::new(moves.idle, moves.sequential, moves.streams),
+            ),
+            arranges: moves.and_then(|moves| moves.arranges),
+            order: RefCell::default(),
             reads: Cell::default(),
             reads_fast: Cell::default(),
             promoted: Cell::default(),
@@ -208,8 +210,23 @@ impl Placed {
             timing_only: opening.timing_only,
             me: me.clone(),
         });
+        placed.arrange(RECONFIGURE).await?;
         placed.move_later();
         Ok(placed)
+    }
+
+    /// Has units arranged, if they are, by a command.
+    async fn arrange(&self, command: &str) -> Result<(), IoError> {
+        let Some(arranges) = &self.arranges else { return Ok(()) };
+        // A unit that is being moved counts where it then is.
+        let _turn = self.relocating.exclusive(Extent::new(0, 1), &Hints::default()).await;
+        let units = if command == UNDO { Ok(Vec::new()) } else { arranges(&self.map.borrow().shape) };
+        let units = units.map_err(|why| {
+            IoError::new(seekless_core::ErrorKind::Invalid, self.kind.name, None, why.to_string())
+        })?;
+        let order = Order::new(&units, &self.map.borrow());
+        self.order.replace(Some(order));
+        Ok(())
     }
 
     /// Whether its mover is at work.
@@ -253,34 +270,20 @@ impl Placed {
     /// Notes a request of a client, and has units moved if that changes which are hot. It is in flight until the result is
     /// dropped.
     fn arrived(&self, at: Extent, how: &Hints) -> InFlight<'_> {
-        let clients = how.class <= Class::Foreground;
-        if clients {
-            self.payer.set(how.account);
-            self.requests.set(self.requests.get() + 1);
-            if !self.goes_on(at)
-                && at.bytes() < self.sequential
-                && let Some(heat) = self.heat.borrow_mut().as_mut()
-            {
-                let map = self.map.borrow();
-                let unit = map.shape.unit_sectors();
-                for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
-                    heat.touch(number as u32, map.is_fast(number as u32));
-                }
+        if self.clients.access(at, how) == Access::Counts
+            && let Some(heat) = self.heat.borrow_mut().as_mut()
+        {
+            let map = self.map.borrow();
+            let unit = map.shape.unit_sectors();
+            for number in at.start.0 / unit..at.end().0.div_ceil(unit) {
+                heat.touch(number as u32, map.is_fast(number as u32));
             }
+        }
+        let in_flight = self.clients.in_flight(how);
+        if in_flight.counts {
             self.move_later();
         }
-        self.in_flight.set(self.in_flight.get() + u64::from(clients));
-        InFlight { of: self, clients }
-    }
-
-    /// Whether a request goes on where a recent one ended: it costs no positioning.
-    fn goes_on(&self, at: Extent) -> bool {
-        let Some(ends) = &self.ends else { return false };
-        let mut ends = ends.borrow_mut();
-        let before = ends.iter().position(|end| *end == at.start).and_then(|index| ends.remove(index));
-        ends.truncate(STREAMS - 1);
-        ends.push_front(at.end());
-        before.is_some()
+        in_flight
     }
 
     /// A request that changes data: `each` issues a part of it.
@@ -304,19 +307,6 @@ impl Placed {
         }
         edge("a write with FUA writes the map");
         self.commit(&how).await
-    }
-}
-
-/// A request of a client in flight.
-struct InFlight<'a> {
-    of: &'a Placed,
-    clients: bool,
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.of.in_flight.set(self.of.in_flight.get() - u64::from(self.clients));
-        self.of.last.set(now());
     }
 }
 
@@ -447,16 +437,20 @@ impl Layer for Placed {
             if !self.kind.commands.contains(&name.as_str()) {
                 return Err(unknown_command(self.kind.name, &name, self.kind.commands));
             }
+            self.arrange(&name).await?;
             self.move_now(how.account).await.map(drop)
         })
     }
 
     fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
-        io(async move { self.move_now(account).await.map(Some) })
+        io(async move {
+            self.arrange(RECONFIGURE).await?;
+            self.move_now(account).await.map(Some)
+        })
     }
 
     fn readiness(&self) -> Readiness {
-        Readiness { requests: self.requests.get(), last_request: self.last.get(), pays: self.can_improve() }
+        self.clients.readiness(self.can_improve())
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {

@@ -4,54 +4,61 @@
 //! request that waits for it promotes the copy to its own class. The new slot counts at once, and becomes durable with the
 //! next flush, of clients or of the mover. Invariant: after each wait, what to move is chosen anew.
 
+use std::rc::Weak;
+
 use seekless_core::runtime::{self, edge, now};
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Nanos, Reconfigured, Stage, Ticket};
 
 use super::Placed;
-use super::heat::Heat;
 
 /// Units that leave fast slots before the map is written, which frees their slots.
 const AT_ONCE: usize = 64;
 
 /// What the mover does next.
-enum Next {
+pub enum Next {
     Move { unit: u32, to: u32 },
     Commit,
     Wait(Nanos),
     Nothing,
 }
 
-/// What a step of the mover leaves to do.
-enum Left {
+/// What a step of a mover leaves to do.
+pub enum Left {
     More,
     Later(Nanos),
     Nothing,
 }
 
+/// Does steps one after the other, as long as its owner is there and something is left to do; then `end`s. Waits in which
+/// the owner may go.
+pub fn in_steps<T: 'static>(
+    me: Weak<T>,
+    step: impl AsyncFn(&T) -> Result<Left, IoError> + 'static,
+    end: impl Fn(&T) + 'static,
+) {
+    runtime::spawn(async move {
+        while let Some(owner) = me.upgrade() {
+            // What failed is kept where the next request that depends on it finds it.
+            let wait = match step(&owner).await.unwrap_or(Left::Nothing) {
+                Left::Nothing => return end(&owner),
+                Left::Later(time) => time,
+                Left::More => continue,
+            };
+            drop(owner);
+            runtime::sleep(wait).await;
+        }
+    })
+    .detach();
+}
+
 impl Placed {
     /// Has units moved, if any should be.
     pub(super) fn move_later(&self) {
-        if self.idle.is_none() || !self.can_improve() || self.moving.replace(true) {
+        if !self.clients.are_watched() || !self.can_improve() || self.moving.replace(true) {
             return;
         }
-        let me = self.me.clone();
-        runtime::spawn(async move {
-            while let Some(placed) = me.upgrade() {
-                // If the map cannot be written, that fails all later flushes, and nothing moves any more.
-                let left = placed.step(false, placed.payer.get()).await.unwrap_or(Left::Nothing);
-                let wait = match left {
-                    Left::Nothing => {
-                        placed.moving.set(false);
-                        return;
-                    }
-                    Left::Later(time) => time,
-                    Left::More => continue,
-                };
-                drop(placed);
-                runtime::sleep(wait).await;
-            }
-        })
-        .detach();
+        let step = async |placed: &Placed| placed.step(false, placed.clients.payer()).await;
+        in_steps(self.me.clone(), step, |placed| placed.moving.set(false));
     }
 
     /// Moves all that should be, beside clients. It ends, even if they go on making other units hot.
@@ -61,7 +68,7 @@ impl Placed {
             let shape = self.map.borrow().shape;
             (2 * u64::from(shape.fast), shape.unit)
         };
-        self.requests.set(0);
+        self.clients.moved();
         while self.moved() - before < most {
             let Left::More = self.step(true, account).await? else { break };
         }
@@ -94,6 +101,9 @@ impl Placed {
     /// Whether a unit should be moved.
     pub(super) fn can_improve(&self) -> bool {
         let (heat, map) = (self.heat.borrow(), self.map.borrow());
+        if let Some(order) = &*self.order.borrow() {
+            return !order.is_done() && !map.has_failed() && !self.stopping.get();
+        }
         let hot = heat.as_ref().and_then(|heat| Some((heat, heat.hottest(0)?.0)));
         hot.is_some_and(|(heat, count)| map.counts().0 > 0 || heat.colder(count).is_some())
             && !map.has_failed()
@@ -101,20 +111,24 @@ impl Placed {
     }
 
     fn next(&self, asked: bool) -> Next {
-        let quiet = now().since(self.last.get());
         let mut map = self.map.borrow_mut();
         if self.stopping.get() || map.has_failed() {
             return Next::Nothing;
         }
-        if let Some(idle) = self.idle.filter(|idle| !asked && *idle > Nanos::ZERO)
-            && (self.in_flight.get() > 0 || quiet < idle)
-        {
-            return Next::Wait(idle);
+        if let Some(time) = self.clients.wait(asked) {
+            return Next::Wait(time);
         }
-        let heat = self.heat.borrow();
-        let Some(heat) = heat.as_ref() else { return Next::Nothing };
+        if let Some(order) = &mut *self.order.borrow_mut() {
+            let next = order.next(&mut map);
+            if matches!(next, Next::Commit) && map.has_released() {
+                edge("slots ran out: the map is written to free some");
+            }
+            return next;
+        }
+        let mut heat = self.heat.borrow_mut();
+        let Some(heat) = heat.as_mut() else { return Next::Nothing };
         let (free, leaving) = map.counts();
-        if let Some(unit) = self.in_order(heat, free)
+        if let Some(unit) = heat.next_in_order(free)
             && let Some(to) = map.take(unit, true)
         {
             return Next::Move { unit, to };
@@ -139,22 +153,6 @@ impl Placed {
         }
         // In the end too, so that clients' flushes need not.
         if map.has_unwritten() { Next::Commit } else { Next::Nothing }
-    }
-
-    /// The next unit to move to a free fast slot. As many of the hottest as there are such slots follow each other in the
-    /// order of the volume, so that they lie in it.
-    fn in_order(&self, heat: &Heat, free: usize) -> Option<u32> {
-        if free == 0 {
-            return None;
-        }
-        let mut batch = self.batch.borrow_mut();
-        // Those of the last choice, as far as they are still hot.
-        let next = std::iter::from_fn(|| batch.pop_first()).find(|unit| heat.is_hot(*unit));
-        if next.is_some() {
-            return next;
-        }
-        batch.extend(heat.hot().take(free));
-        batch.pop_first()
     }
 
     /// Moves a unit to a free slot.

@@ -12,11 +12,14 @@ use crate::canary::Canary;
 use crate::durable::table::{self, Table};
 use crate::durable::{Choice, CopyState, Pair, not_created, region};
 
+/// In a map of copies: a slot without one.
+pub const NONE: u32 = u32::MAX;
+
 /// State of a volume, read from its devices.
 pub struct Opened {
     pub shape: Shape,
     pub identity: u128,
-    /// The slot of each unit.
+    /// The slot of each unit; of a kind with copies, the unit of each fast slot, or [`NONE`].
     pub map: Table,
 }
 
@@ -60,7 +63,7 @@ impl Opening<'_> {
                 self.failed(ErrorKind::Corrupt, Some(format::super_at(which)), why)
             })?;
         self.check_devices(devices, &shape, identity).await?;
-        let map = read_map(first, &shape, shape.map_site(kind, identity), canary).await?;
+        let map = read_map(kind, first, &shape, shape.map_site(kind, identity), canary).await?;
         Ok(Opened { shape, identity, map })
     }
 
@@ -105,8 +108,12 @@ impl Opening<'_> {
             second.flush(how.clone()).await?;
         }
         let first = &*devices.first;
-        let slots: Vec<u32> = (0..shape.units()).map(|unit| shape.first_slot(unit)).collect();
         let site = shape.map_site(self.kind, identity);
+        let slots = if self.kind.copies {
+            vec![NONE; site.entries]
+        } else {
+            (0..shape.units()).map(|unit| shape.first_slot(unit)).collect()
+        };
         // Runs that only measure time never open it again.
         let map = Table::create(first, site, slots, self.timing_only).await?;
         first.flush(how.clone()).await?;
@@ -120,8 +127,9 @@ impl Opening<'_> {
     }
 }
 
-/// Reads the slots of all units: each is in one of its own.
+/// Reads the slots of all units: each is in one of its own. Or the units of all slots with copies.
 async fn read_map(
+    kind: &Kind,
     device: &dyn BlockDevice,
     shape: &Shape,
     site: table::Site,
@@ -129,7 +137,14 @@ async fn read_map(
 ) -> Result<Table, IoError> {
     let map = Table::open(device, site).await?;
     let mut used = vec![false; (shape.fast + shape.slow) as usize];
-    for (unit, slot) in map.values().iter().enumerate() {
+    let beyond = |unit: &u32| *unit != NONE && *unit >= shape.units();
+    if kind.copies
+        && let Some(slot) = map.values().iter().position(beyond)
+    {
+        let why = format!("found a copy of unit {}, expected one of {}", map.values()[slot], shape.units());
+        return Err(site.corrupt(slot, why));
+    }
+    for (unit, slot) in map.values().iter().enumerate().filter(|_| !kind.copies) {
         let Some(free) = used.get_mut(*slot as usize).filter(|used| !**used) else {
             let why = format!("found a unit in slot {slot}, expected a slot of its own");
             return Err(site.corrupt(unit, why));

@@ -61,7 +61,7 @@ fn source(name: &str) -> String {
     if text.contains("placed::EDGES") {
         all(&src.join("placed"), &mut text);
     }
-    if text.contains("Table::open(") {
+    if text.contains("Table::open(") || text.contains("crate::placed") {
         text.push_str(&std::fs::read_to_string(src.join("durable/table.rs")).unwrap());
     }
     text
