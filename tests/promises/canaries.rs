@@ -68,17 +68,18 @@ fn find(layer: &str, bug: &str) {
         volume
     };
     // In a small part of the volume requests overlap; on a full one slots are soon reused. First a short run of each,
-    // with options that each run draws.
+    // with options that each run draws; then more runs, of which fewer moments are examined.
     let part = if ["mirror", "raid4"].contains(&layer) { "churn:area=128KiB" } else { "churn:area=512KiB" };
     let works = [(part, false), ("churn", true)];
-    let tries = [(BUDGET / 20, true), (BUDGET, false)].into_iter().flat_map(|(states, drawn)| {
+    let kinds = [(BUDGET / 20, 1, true), (BUDGET / 20, 50, true), (BUDGET, 1, false)];
+    let tries = kinds.into_iter().flat_map(|(states, one_in, drawn)| {
         let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
-        names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, states, drawn)))
+        names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, (states, one_in), drawn)))
     });
-    let mut explored = tries.map(|(name, work, fill, states, drawn)| {
+    let mut explored = tries.map(|(name, work, fill, (states, one_in), drawn)| {
         let plain = Some(states / 1_000);
         let options =
-            Options { plain, states, fill, snapshots: common::snapshots(name), ..Options::default() };
+            Options { plain, states, one_in, fill, snapshots: common::snapshots(name), ..Options::default() };
         let volume = volume(name, drawn);
         let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
         (name, drawn, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))
