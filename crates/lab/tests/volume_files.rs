@@ -104,7 +104,7 @@ fn layers_of_all_kinds_lie_over_each_other() {
         (
             "is = \"delay\"",
             "is = \"dealy\"",
-            ["layer.lagging.is", "'dealy'", "borg, cache, cdp, dcd, dedup, delay"],
+            ["layer.lagging.is", "'dealy'", "borg, cache, cdp, dcd, dedup, defrag, delay"],
         ),
         ("is = \"delay\"", "is = 3", ["layer.lagging.is", "found 3", "name of a layer"]),
         ("time = \"2ms\"", "time = \"2\"", ["layer.lagging", "'2'", "1.5ms"]),

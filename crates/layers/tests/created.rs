@@ -18,6 +18,7 @@ fn options(name: &str) -> toml::Table {
         "alis" | "borg" | "dcd" | "lru" | "organpipe" | "smq" | "spindown" => "segment = '64KiB'",
         "lld" => "segment = '32KiB'",
         "raid4" => "unit = '16KiB'",
+        "replicas" => "unit = '4KiB'",
         _ => "",
     };
     toml::from_str(text).unwrap()
