@@ -15,13 +15,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use seekless_core::device::{Place, View, io};
 use seekless_core::lock::Guard;
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
-    Op, PAGE_SECTORS, RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Class, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer,
+    Nanos, Op, PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use super::clones::gone;
@@ -56,6 +56,11 @@ struct Seen {
     is_clone: bool,
 }
 
+/// How the map is copied when no client waits for it.
+fn background() -> Hints {
+    Hints { class: Class::Background, ..Hints::default() }
+}
+
 impl Versions {
     /// The versions in these devices. Deletions of snapshots that a crash interrupted are carried on.
     pub async fn open(
@@ -75,8 +80,19 @@ impl Versions {
             canary,
         };
         versions.look();
+        // What is staged and was never flushed may be read now, and then has to be found again, or be marked.
+        versions.placed.touch_pages(versions.staged().map(|(_, page)| page));
+        versions.placed.mark(&Hints::default()).await?;
         versions.settle(&Hints::default()).await?;
-        Ok(Rc::new(versions))
+        let versions = Rc::new(versions);
+        let me = Rc::downgrade(&versions);
+        versions.staging.after_drains(move || {
+            if let Some(versions) = me.upgrade() {
+                // A failure fails the next flush.
+                runtime::spawn(async move { drop(versions.copy(&background()).await) }).detach();
+            }
+        });
+        Ok(versions)
     }
 
     /// The address of a part of the volume in an epoch.
@@ -191,6 +207,19 @@ impl Versions {
         from: Buffer,
         how: Hints,
     ) -> Result<(), IoError> {
+        let written = self.stage(clone, at, from, how.clone()).await;
+        self.touched(at, &how).await?;
+        written
+    }
+
+    /// Notes that a write has ended: its regions are marked before a flush is answered, and now if the write is durable. A
+    /// failed write too: part of it may be read.
+    async fn touched(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+        self.placed.touch(at);
+        if how.fua { self.placed.mark(how).await } else { Ok(()) }
+    }
+
+    async fn stage(&self, clone: Option<u32>, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
         let Some(_joining) = self.lock_joins(at, &how).await else {
@@ -220,7 +249,9 @@ impl Versions {
         let into = self.written(clone, at)?;
         // A write that joins a page would bring back what it read before.
         let _joining = self.lock_joins(at, &how).await;
-        self.staging.discard(self.address(at, into), how).await
+        let done = self.staging.discard(self.address(at, into), how.clone()).await;
+        self.touched(at, &how).await?;
+        done
     }
 
     /// Locks pages that are changed, if pages may be joined.
@@ -246,7 +277,9 @@ impl Versions {
     }
 
     async fn flush_all(&self, how: Hints) -> Result<(), IoError> {
-        self.staging.flush(how).await?;
+        let (flushed, marked) = join(self.staging.flush(how.clone()), self.placed.mark(&how)).await;
+        flushed?;
+        marked?;
         if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
             self.look();
         }
@@ -255,6 +288,13 @@ impl Versions {
 
     /// Takes a snapshot: writes that have ended are in it, those that have not begun are not. They wait for it.
     pub async fn create(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        self.end_epoch(name, how).await?;
+        // It was taken; a failure fails the next flush.
+        drop(self.copy(&background()).await);
+        Ok(())
+    }
+
+    async fn end_epoch(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
@@ -264,6 +304,12 @@ impl Versions {
 
     /// Takes a clone of a snapshot, or of the present state, as a snapshot is taken.
     pub async fn clone_of(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
+        self.begin_clone(name, from, how).await?;
+        drop(self.copy(&background()).await);
+        Ok(())
+    }
+
+    async fn begin_clone(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, if from.is_some() { 1 } else { 2 })?;
         let from = from.map(|from| self.placed.cloned(from)).transpose()?;
@@ -305,6 +351,7 @@ impl Versions {
             }
         };
         if !staged {
+            drop(self.copy(&background()).await);
             return Ok(());
         }
         edge("a deleted snapshot has pages that are staged");
@@ -336,7 +383,18 @@ impl Versions {
         let done = self.staging.write_back(account).await;
         self.look();
         self.settle(&Hints { account, ..Hints::default() }).await?;
+        self.copy(&Hints { account, ..Hints::default() }).await?;
         done
+    }
+
+    /// Copies the map to the data device; marks stay where pages are staged.
+    pub async fn copy(&self, how: &Hints) -> Result<(), IoError> {
+        let still = || {
+            let mut regions = self.placed.no_regions()?;
+            self.staged().for_each(|(_, page)| regions.add(page));
+            Some(regions)
+        };
+        self.placed.copy(how, still).await
     }
 
     /// Forgets snapshots that were deleted, of whose epochs nothing is staged any more.
