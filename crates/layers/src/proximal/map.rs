@@ -95,15 +95,6 @@ impl Map {
         Buffer::from_vec(bytes)
     }
 
-    /// Whether a page of metadata holds anything.
-    pub fn has(&self, page: u64) -> bool {
-        let maps = self.leaves.len() as u64;
-        match page.checked_sub(maps) {
-            Some(page) => self.records.of_page(page).next().is_some(),
-            None => self.leaves[page as usize].is_some(),
-        }
-    }
-
     /// Pages of the volume of which a page of metadata tells: the first of a map page, since they are of one region, or
     /// those of records.
     pub fn pages_of(&self, page: u64, shape: &Shape) -> Vec<u64> {

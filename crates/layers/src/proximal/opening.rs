@@ -243,7 +243,7 @@ async fn read_map(
     Ok((reading.map, reading.ranges))
 }
 
-/// Reads the map and the records from the current area of copies.
+/// Reads the map and the records from the current area of copies; the pages that are there count as changed.
 pub async fn read_copies(
     data: &dyn BlockDevice,
     anchor: &Anchor,
@@ -334,7 +334,11 @@ impl Reading<'_> {
         let is_map = number < shape.maps;
         let part = if is_map { format::map_part(*identity) } else { format::records_part(*identity) };
         let at = format::copy_at(shape, area, number);
-        match CopyState::of(part, at, bytes) {
+        let state = CopyState::of(part, at, bytes);
+        if state != CopyState::Blank {
+            self.map.pages.change(number);
+        }
+        match state {
             CopyState::Blank => Ok(()),
             CopyState::Whole(generation) if generation <= *committed && is_map => {
                 self.read_map_page(number, bytes, at)
