@@ -42,7 +42,9 @@ impl Anchor {
     /// The anchor of a new volume, in which nothing was written.
     pub fn new(page: Super, generation: u64) -> Anchor {
         let marks = Regions::new(&page.shape);
-        Anchor { page: Super { committed: generation, ..page }, area: 0, covers: [generation; 2], marks }
+        // What a copy that is cut short leaves in the other area is older than what a repair writes.
+        let covers = [generation + 2, generation];
+        Anchor { page: Super { committed: generation, ..page }, area: 0, covers, marks }
     }
 
     /// The anchor of a volume whose copies are unknown: everything may be in flash alone. `newest` is the newest generation

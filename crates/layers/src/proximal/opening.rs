@@ -149,8 +149,11 @@ async fn new(
     data.flush(how.clone()).await?;
     let ranges = Ranges::new(shape.range, shape.ranges, options.span, shape.reserved());
     let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
-    let (map, newest) = (Map::new(&shape), first_number());
+    let (mut map, newest) = (Map::new(&shape), first_number());
     let anchor = if shape.copies { Some(new_anchor(&**data, &page, timing_only).await?) } else { None };
+    if let Some((.., anchor)) = &anchor {
+        map.pages.counted_up_to(anchor.covers[anchor.area]);
+    }
     Ok(Opened { page, current: (0, newest, true), newest, map, ranges, anchor, is_new: true })
 }
 
@@ -243,7 +246,7 @@ async fn read_map(
     Ok((reading.map, reading.ranges))
 }
 
-/// Reads the map and the records from the current area of copies; the pages that are there count as changed.
+/// Reads the map and the records from the current area of copies.
 pub async fn read_copies(
     data: &dyn BlockDevice,
     anchor: &Anchor,
@@ -335,9 +338,6 @@ impl Reading<'_> {
         let part = if is_map { format::map_part(*identity) } else { format::records_part(*identity) };
         let at = format::copy_at(shape, area, number);
         let state = CopyState::of(part, at, bytes);
-        if state != CopyState::Blank {
-            self.map.pages.change(number);
-        }
         match state {
             CopyState::Blank => Ok(()),
             CopyState::Whole(generation) if generation <= *committed && is_map => {

@@ -54,7 +54,7 @@ pub async fn flash_from_copies(
     let anchor = found.2;
     let shape = anchor.page.shape;
     opening::fits(&**data, &**flash, &shape)?;
-    let (mut map, ranges) = opening::read_copies(&**data, &anchor, options).await?;
+    let (map, ranges) = opening::read_copies(&**data, &anchor, options).await?;
     edge("flash is made from the copies on the data device");
     let start = shape.staging() * PAGE_SECTORS;
     let new = New { key: KEY, device: &**flash, metadata: Extent::new(0, start), leaves: None };
@@ -65,8 +65,8 @@ pub async fn flash_from_copies(
     }
     // As if the commit that the copies were made after had written all of them.
     let generation = anchor.covers[anchor.area];
-    // Empty ones too: in the other area they may not be.
-    for page in map.pages.changes(generation, false).into_iter().map(|target| target.page) {
+    // Empty ones too: what a copy that was cut short left in the other area has to be written again.
+    for page in 0..shape.pairs() {
         for copy in 0..2 {
             let at = format::map_at(page, copy);
             let bytes = map.encode_at(page, at.start, generation, anchor.page.identity);
