@@ -130,6 +130,9 @@ impl Model {
         let fua = how.fua;
         if is_discard {
             device.discard(at, how).await?;
+            // It may be as before, for want of a record.
+            let found = values(device, at).await?[0];
+            held.0.get_mut(&first).unwrap().push(found);
         } else {
             device.write(at, filled(value, at.sectors), how).await?;
             if fua {
