@@ -155,7 +155,9 @@ impl Placed {
     /// Makes the marks of all that was written durable.
     pub async fn mark(&self, how: &Hints) -> Result<(), IoError> {
         let needed = || self.state.borrow().copies.as_ref().is_some_and(Copies::needs_marks);
-        if !needed() || self.canary.is("a mark after the flush is answered") {
+        // An anchor that is being written may clear a mark.
+        let may_need = needed() || !self.anchoring.is_empty();
+        if !may_need || self.canary.is("a mark after the flush is answered") {
             return Ok(());
         }
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
