@@ -95,6 +95,9 @@ impl Shape {
 
     /// Allocation ranges at the start of which more than half is reserved: no page belongs there.
     fn reserved_ranges(&self) -> u64 {
+        if !self.copies {
+            return 0;
+        }
         ((self.reserved() + self.range / 2) / self.range).min(self.ranges - 1)
     }
 

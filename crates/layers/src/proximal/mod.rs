@@ -24,7 +24,6 @@ mod read;
 mod records;
 mod regions;
 mod repair;
-
 mod snapshots;
 mod super_page;
 mod versions;

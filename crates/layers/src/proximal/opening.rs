@@ -62,7 +62,7 @@ pub async fn open(
                        if there never was one: seekless volume create";
             let lost =
                 "; if it is lost: seekless volume repair makes another from the copies on the data device";
-            let has_copies = anchor_of(&**data).await?.is_ok();
+            let has_copies = anchor_of(&**data).await.is_ok_and(|found| found.is_ok());
             let why = format!("{why}{}", if has_copies { lost } else { "" });
             return Err(failed(ErrorKind::Invalid, Some(format::super_at(0)), why));
         }

@@ -50,7 +50,7 @@ impl Default for Options {
             direct: Bytes(168 << 10),
             read_gap: Bytes(64 << 10),
             spread: true,
-            copies: true,
+            copies: false,
             destage_below: 0.05,
             #[cfg(feature = "canaries")]
             canary: None,

@@ -85,6 +85,9 @@ impl Versions {
         versions.placed.mark(&Hints::default()).await?;
         versions.settle(&Hints::default()).await?;
         let versions = Rc::new(versions);
+        if !versions.placed.shape.copies {
+            return Ok(versions);
+        }
         let me = Rc::downgrade(&versions);
         versions.staging.after_drains(move || {
             if let Some(versions) = me.upgrade() {

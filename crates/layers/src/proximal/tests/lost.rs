@@ -198,7 +198,7 @@ impl Model {
 }
 
 fn options_of(canary: Option<&str>) -> Options {
-    let mut options = Options { destage_below: 0.3, reserve: 0.05, ..options() };
+    let mut options = Options { destage_below: 0.3, reserve: 0.05, copies: true, ..options() };
     enable(&mut options, canary);
     options
 }
