@@ -155,6 +155,11 @@ impl Placed {
     /// Makes the marks of all that was written durable.
     pub async fn mark(&self, how: &Hints) -> Result<(), IoError> {
         let needed = || self.state.borrow().copies.as_ref().is_some_and(Copies::needs_marks);
+        let failed = self.state.borrow().failed.clone();
+        if let Some(error) = failed.filter(|_| self.shape.copies) {
+            // An anchor that is durable after all may lack a mark that this one has.
+            return Err(error);
+        }
         // An anchor that is being written may clear a mark.
         let may_need = needed() || !self.anchoring.is_empty();
         if !may_need || self.canary.is("a mark after the flush is answered") {

@@ -11,17 +11,19 @@
 //!
 //! Fault model: as of `placed` and of BORG's store.
 
+mod copying;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use seekless_core::device::{Place, View, io};
 use seekless_core::lock::Guard;
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime::edge;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer,
-    Nanos, Op, PAGE_SECTORS, RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, ErrorKind, Extent, Gate, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    Op, PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use super::clones::gone;
@@ -56,11 +58,6 @@ struct Seen {
     is_clone: bool,
 }
 
-/// How the map is copied when no client waits for it.
-fn background() -> Hints {
-    Hints { class: Class::Background, ..Hints::default() }
-}
-
 impl Versions {
     /// The versions in these devices. Deletions of snapshots that a crash interrupted are carried on.
     pub async fn open(
@@ -85,16 +82,7 @@ impl Versions {
         versions.placed.mark(&Hints::default()).await?;
         versions.settle(&Hints::default()).await?;
         let versions = Rc::new(versions);
-        if !versions.placed.shape.copies {
-            return Ok(versions);
-        }
-        let me = Rc::downgrade(&versions);
-        versions.staging.after_drains(move || {
-            if let Some(versions) = me.upgrade() {
-                // A failure fails the next flush.
-                runtime::spawn(async move { drop(versions.copy(&background()).await) }).detach();
-            }
-        });
+        versions.copy_after_drains();
         Ok(versions)
     }
 
@@ -215,13 +203,6 @@ impl Versions {
         written
     }
 
-    /// Notes that a write has ended: its regions are marked before a flush is answered, and now if the write is durable. A
-    /// failed write too: part of it may be read.
-    async fn touched(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
-        self.placed.touch(at);
-        if how.fua { self.placed.mark(how).await } else { Ok(()) }
-    }
-
     async fn stage(&self, clone: Option<u32>, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
@@ -280,9 +261,7 @@ impl Versions {
     }
 
     async fn flush_all(&self, how: Hints) -> Result<(), IoError> {
-        let (flushed, marked) = join(self.staging.flush(how.clone()), self.placed.mark(&how)).await;
-        flushed?;
-        marked?;
+        self.flush_marked(&how).await?;
         if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
             self.look();
         }
@@ -292,8 +271,7 @@ impl Versions {
     /// Takes a snapshot: writes that have ended are in it, those that have not begun are not. They wait for it.
     pub async fn create(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         self.end_epoch(name, how).await?;
-        // It was taken; a failure fails the next flush.
-        drop(self.copy(&background()).await);
+        self.copy_later().await;
         Ok(())
     }
 
@@ -308,7 +286,7 @@ impl Versions {
     /// Takes a clone of a snapshot, or of the present state, as a snapshot is taken.
     pub async fn clone_of(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
         self.begin_clone(name, from, how).await?;
-        drop(self.copy(&background()).await);
+        self.copy_later().await;
         Ok(())
     }
 
@@ -327,7 +305,7 @@ impl Versions {
     /// does not change after it was read to be joined.
     async fn end_writes(&self, how: &Hints) -> Result<(), IoError> {
         self.staging.rewrite_failed_copies(how).await?;
-        self.staging.flush(how.clone()).await
+        self.flush_marked(how).await
     }
 
     /// Ends the creation of a snapshot or clone.
@@ -354,7 +332,7 @@ impl Versions {
             }
         };
         if !staged {
-            drop(self.copy(&background()).await);
+            self.copy_later().await;
             return Ok(());
         }
         edge("a deleted snapshot has pages that are staged");
@@ -388,16 +366,6 @@ impl Versions {
         self.settle(&Hints { account, ..Hints::default() }).await?;
         self.copy(&Hints { account, ..Hints::default() }).await?;
         done
-    }
-
-    /// Copies the map to the data device; marks stay where pages are staged.
-    pub async fn copy(&self, how: &Hints) -> Result<(), IoError> {
-        let still = || {
-            let mut regions = self.placed.no_regions()?;
-            self.staged().for_each(|(_, page)| regions.add(page));
-            Some(regions)
-        };
-        self.placed.copy(how, still).await
     }
 
     /// Forgets snapshots that were deleted, of whose epochs nothing is staged any more.
