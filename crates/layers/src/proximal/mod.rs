@@ -61,8 +61,9 @@ pub const ENTRY: Entry = Entry {
     spares: &[KEY],
     alone: Some((
         KEY,
-        "the flash device is the only home of what is staged, and of the map: without it the volume is lost; with two, as \
-         in flash = [\"f0\", \"f1\"], either may fail",
+        "the flash device is the only home of what is staged, and of the map, unless the volume has copies of that: \
+         without it the volume is lost, or with copies what is staged; with two, as in flash = [\"f0\", \"f1\"], either may \
+         fail",
     )),
     commands: COMMANDS,
     edges: EDGES,
