@@ -31,7 +31,7 @@ pub struct Anchor {
 }
 
 /// The current slot, the newest generation of any sector of both, and its contents.
-pub type Found = (usize, u64, Anchor);
+pub type CurrentAnchor = (usize, u64, Anchor);
 
 /// Structure of the anchor.
 fn part() -> Part {
@@ -77,7 +77,7 @@ impl Anchor {
     }
 
     /// Finds the current one in the bytes of both slots, or says what was found, with the newest generation of any sector.
-    pub fn find(slots: [&[u8]; 2]) -> Result<Found, (String, u64)> {
+    pub fn find(slots: [&[u8]; 2]) -> Result<CurrentAnchor, (String, u64)> {
         let pair = Pair([0, 1].map(|slot| CopyState::of(part(), format::anchor_at(slot), slots[slot])));
         let found = match pair.choose() {
             Choice::Copy(slot) => Anchor::decode(slots[slot]).map(|anchor| (slot, pair.newest(), anchor)),

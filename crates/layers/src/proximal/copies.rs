@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_SECTORS};
 
-use super::anchor::{Anchor, Found};
+use super::anchor::{Anchor, CurrentAnchor};
 use super::format;
 use super::placed::{Placed, State};
 use super::regions::Regions;
@@ -56,7 +56,7 @@ pub struct Copy {
 
 impl Copies {
     /// The copies of an anchor; `newer` tells which pages of metadata changed after a generation.
-    pub fn new((slot, newest, anchor): Found, newer: impl Fn(u64) -> BTreeSet<u64>) -> Copies {
+    pub fn new((slot, newest, anchor): CurrentAnchor, newer: impl Fn(u64) -> BTreeSet<u64>) -> Copies {
         let (touched, changed) = (Regions::new(anchor.shape()), anchor.covers.map(newer));
         Copies { anchor, slot, newest, touched, changed, waiting: Vec::new() }
     }

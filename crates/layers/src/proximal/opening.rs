@@ -9,7 +9,7 @@ use seekless_core::runtime::{self, edge, first_number};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, Zeroes};
 
 use super::Options;
-use super::anchor::{Anchor, Found};
+use super::anchor::{Anchor, CurrentAnchor};
 use super::format::{self, ENTRIES, LABEL_PAGES, NONE, Shape};
 use super::map::Map;
 use super::pairs::counted;
@@ -31,7 +31,7 @@ pub struct Opened {
     pub map: Map,
     pub ranges: Ranges,
     /// The anchor of copies on the data device, if there are any.
-    pub anchor: Option<Found>,
+    pub anchor: Option<CurrentAnchor>,
     /// Whether the volume is new.
     pub is_new: bool,
 }
@@ -158,7 +158,7 @@ async fn new(
 }
 
 /// Reads the anchor of copies. Without one that is whole, all copies are written anew.
-async fn read_anchor(data: &dyn BlockDevice, page: &Super, newest: u64) -> Result<Found, IoError> {
+async fn read_anchor(data: &dyn BlockDevice, page: &Super, newest: u64) -> Result<CurrentAnchor, IoError> {
     match anchor_of(data).await? {
         Ok(found) if (found.2.page.identity, found.2.page.shape) == (page.identity, page.shape) => Ok(found),
         Ok(_) => {
@@ -179,7 +179,7 @@ fn anchors() -> Extent {
 }
 
 /// The anchor of a data device, or what was found instead and the newest generation of any sector of it.
-pub async fn anchor_of(data: &dyn BlockDevice) -> Result<Result<Found, (String, u64)>, IoError> {
+pub async fn anchor_of(data: &dyn BlockDevice) -> Result<Result<CurrentAnchor, (String, u64)>, IoError> {
     if data.geometry().sectors < anchors().end().0 {
         return Ok(Err((format!("a device of {} sectors", data.geometry().sectors), 0)));
     }
@@ -191,7 +191,11 @@ pub async fn anchor_of(data: &dyn BlockDevice) -> Result<Result<Found, (String, 
 }
 
 /// Prepares both areas of copies of a new volume, and writes the anchor in both slots.
-async fn new_anchor(data: &dyn BlockDevice, page: &Super, timing_only: bool) -> Result<Found, IoError> {
+async fn new_anchor(
+    data: &dyn BlockDevice,
+    page: &Super,
+    timing_only: bool,
+) -> Result<CurrentAnchor, IoError> {
     let how = Hints::default();
     if !timing_only {
         // Copies of another volume would be taken for rotten ones of this.

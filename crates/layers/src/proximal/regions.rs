@@ -1,4 +1,4 @@
-//! Regions of a volume: whole pages of the map, so many that a set of regions fits into the anchor.
+//! Regions of a volume: each is whole pages of the map, enough of them that a set of regions fits into the anchor.
 
 use seekless_core::{Extent, PAGE_SECTORS};
 

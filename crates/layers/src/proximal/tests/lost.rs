@@ -1,5 +1,5 @@
-//! Power cuts at any request, after which the flash may be gone: what was destaged is read from the copies on the data
-//! device, and what is not as it was flushed last is within a region that the repair names.
+//! Power cuts at any request, after which the flash may be gone: destaged pages are read from the copies on the data
+//! device, and pages that are not as they were flushed last are within a region that the repair names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +132,7 @@ impl Model {
         let fua = how.fua;
         if is_discard {
             device.discard(at, how).await?;
-            // It may be as before, for want of a record.
+            // It may be as before, without room for its record.
             let found = values(device, at).await?[0];
             held.0.get_mut(&first).unwrap().push(found);
         } else {
@@ -223,7 +223,7 @@ async fn open_on(device: &Rc<dyn BlockDevice>, canary: Option<&str>) -> Result<R
     Proximal::open(disk, ssd, &options_of(canary), true, false).await
 }
 
-/// Runs until the power goes, three times; after each the flash may be lost. How many runs named regions that were lost,
+/// Runs until the power is cut, three times; after each the flash may be lost. How many runs named regions that were lost,
 /// and how many had nothing to lose.
 fn run(seed: u64, canary: Option<&str>) -> (Result<[u64; 2], String>, BTreeSet<&'static str>) {
     let world = Runtime::new(seed);

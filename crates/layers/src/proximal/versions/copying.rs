@@ -1,6 +1,6 @@
 //! When the map is copied to the data device, and what is marked before: see [`crate::proximal::copies`].
 //!
-//! Invariant: before writes are told to be durable, by a flush, with FUA or by a snapshot, their regions are marked.
+//! Invariant: before a flush, a write with FUA or a snapshot is answered, the regions of what it makes durable are marked.
 
 use std::rc::Rc;
 
