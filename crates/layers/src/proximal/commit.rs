@@ -43,7 +43,9 @@ impl State {
         let writes = self.map.encoded(targets, placed.identity);
         self.counts.map_pages_written += writes.len() as u64;
         if let Some(copies) = &mut self.copies {
-            writes.iter().for_each(|write| copies.change(write.target.page));
+            for write in &writes {
+                copies.change(write.target.page);
+            }
         }
         let copy = if copying { self.take_copy(placed, generation, still) } else { None };
         self.snapshots_changed = false;

@@ -124,7 +124,9 @@ impl Placed {
             let State { map, copies: Some(copies), .. } = state else { return Ok(()) };
             let pages: Vec<u64> =
                 copies.uncopied().iter().flat_map(|page| map.pages_of(*page, &self.shape)).collect();
-            pages.into_iter().for_each(|page| copies.touched.add(page));
+            for page in pages {
+                copies.touched.add(page);
+            }
             if copies.uncopied().is_empty() && state.snapshots == copies.anchor.page.snapshots {
                 return Ok(());
             }

@@ -117,15 +117,12 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 };
 
 /// Those that only show when the flash is lost.
-pub const COPY_CANARIES: &[&str] = if cfg!(feature = "canaries") {
-    &[
-        "an anchor before its copies",
-        "a mark after the flush is answered",
-        "a block that a copy names is free",
-    ]
-} else {
-    &[]
-};
+#[cfg(feature = "canaries")]
+pub const COPY_CANARIES: &[&str] = &[
+    "an anchor before its copies",
+    "a mark after the flush is answered",
+    "a block that a copy names is free",
+];
 
 /// Those of volumes with snapshots and clones.
 #[cfg(all(test, feature = "canaries"))]

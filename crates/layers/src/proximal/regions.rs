@@ -125,7 +125,9 @@ mod tests {
             let extents = set.extents();
             prop_assert!(extents.is_sorted_by(|one, next| one.end() < next.start));
             let mut again = Regions::new(&shape);
-            extents.into_iter().for_each(|at| again.add_all(at));
+            for at in extents {
+                again.add_all(at);
+            }
             prop_assert_eq!(again, set);
         }
     }
