@@ -15,6 +15,11 @@ use super::pace::Throttle;
 use super::policy::Maintenance;
 
 impl Borg {
+    /// Has `then` called after each drain of all pages that began by itself.
+    pub(crate) fn after_drains(&self, then: impl Fn() + 'static) {
+        self.after_drains.replace(Some(Box::new(then)));
+    }
+
     /// Number of dirty pages.
     pub(crate) fn dirty(&self) -> usize {
         self.store.dirty()
@@ -121,6 +126,9 @@ impl Borg {
                 Maintenance::DrainAll => {
                     edge("the write buffer is drained in the background");
                     drop(borg.drain_in_order().await);
+                    if let Some(then) = &*borg.after_drains.borrow() {
+                        then();
+                    }
                 }
                 Maintenance::Checkpoint => {
                     edge("a checkpoint in the background");

@@ -126,6 +126,8 @@ pub struct Borg {
     /// Writes under way that lock pages.
     page_writes: Cell<u64>,
     canary: Canary,
+    /// What follows a drain of all pages.
+    after_drains: RefCell<Option<Box<dyn Fn()>>>,
     /// Weak reference to itself, for background tasks.
     me: Weak<Borg>,
 }
@@ -183,6 +185,7 @@ impl Borg {
             granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
             locks: RangeLocks::new(),
             movers: Movers::default(),
+            after_drains: RefCell::default(),
             failed_writes: FailedWrites::default(),
             copy_on_read: CopyOnRead::new(options.copied_on_read()),
             verifier: Verifier::new(),

@@ -10,9 +10,11 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, mutant};
 
+use super::copies::Copy;
 use super::format;
 use super::pairs::PageWrite;
 use super::placed::{Placed, State};
+use super::regions::Regions;
 use super::super_page::Super;
 
 /// A copy of the super page that is being written.
@@ -26,18 +28,26 @@ struct Commit {
     writes: Vec<PageWrite>,
     /// The super page that makes the others count.
     super_page: Option<SuperWrite>,
-    /// Blocks that are free afterwards.
+    /// Blocks that are free afterwards, if no copy names them.
     released: Vec<u64>,
+    /// A copy of all this that is to be written afterwards.
+    copy: Option<Copy>,
 }
 
 impl State {
     /// Takes what has changed.
-    fn take_changes(&mut self, placed: &Placed) -> Commit {
+    fn take_changes(&mut self, placed: &Placed, still: Option<Regions>, copying: bool) -> Commit {
         let together = self.snapshots_changed || self.map.has_changed_records();
         let generation = self.map.pages.next_generation(together);
         let targets = self.map.pages.changes(generation, placed.canary.is("a map page over the current one"));
         let writes = self.map.encoded(targets, placed.identity);
         self.counts.map_pages_written += writes.len() as u64;
+        if let Some(copies) = &mut self.copies {
+            for write in &writes {
+                copies.change(write.target.page);
+            }
+        }
+        let copy = if copying { self.take_copy(placed, generation, still) } else { None };
         self.snapshots_changed = false;
         let super_page = together.then(|| {
             self.committed = generation;
@@ -46,7 +56,7 @@ impl State {
             self.super_generation = self.super_newest;
             self.super_write(placed, 1 - self.super_copy)
         });
-        Commit { writes, super_page, released: std::mem::take(&mut self.released) }
+        Commit { writes, super_page, released: std::mem::take(&mut self.released), copy }
     }
 
     fn super_write(&self, placed: &Placed, copy: usize) -> SuperWrite {
@@ -60,20 +70,41 @@ impl State {
 impl Placed {
     /// Makes earlier writes durable, unless that is not `needed`; then blocks released before are free.
     pub(super) async fn commit(&self, how: &Hints, needed: impl Fn(&State) -> bool) -> Result<(), IoError> {
+        self.commit_and(how, needed, None).await.map(drop)
+    }
+
+    /// As [`Placed::commit`]; returns a copy of what is durable then, unless the last one is as new. `still` tells which
+    /// regions have pages staged, if it is known.
+    pub(super) async fn commit_copy(
+        &self,
+        how: &Hints,
+        still: &dyn Fn() -> Option<Regions>,
+    ) -> Result<Option<Copy>, IoError> {
+        self.commit_and(how, |_| true, Some(still)).await
+    }
+
+    async fn commit_and(
+        &self,
+        how: &Hints,
+        needed: impl Fn(&State) -> bool,
+        still: Option<&dyn Fn() -> Option<Regions>>,
+    ) -> Result<Option<Copy>, IoError> {
         if !self.flushing.is_empty() {
             edge("a second flush waits for the first");
         }
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let commit = {
+        let mut commit = {
+            // In the same instant as what is taken.
+            let regions = still.and_then(|still| still());
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.failed {
                 edge("a flush failed: all later ones fail");
                 return Err(error.clone());
             }
             if !needed(&state) {
-                return Ok(());
+                return Ok(None);
             }
-            state.take_changes(self)
+            state.take_changes(self, regions, still.is_some())
         };
         // Other tasks may wait for this: not delayed, and not aborted with the request that started it.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
@@ -82,17 +113,28 @@ impl Placed {
         match &done {
             Ok(()) => {
                 let twice = mutant::is("proximal: a block is freed twice");
-                for block in commit.released {
-                    (0..=u32::from(twice)).for_each(|_| state.ranges.release(block));
+                let early = self.canary.is("a block that a copy names is free");
+                match state.copies.as_mut().filter(|_| !early) {
+                    Some(copies) => {
+                        copies.waiting.append(&mut commit.released);
+                        if let Some(copy) = &mut commit.copy {
+                            copy.frees = copies.waiting.len();
+                        }
+                    }
+                    None => {
+                        for block in &commit.released {
+                            (0..=u32::from(twice)).for_each(|_| state.ranges.release(*block));
+                        }
+                    }
                 }
                 state.map.pages.written(&commit.writes);
-                if let Some(written) = commit.super_page {
+                if let Some(written) = &commit.super_page {
                     (state.super_copy, state.super_copied) = (written.copy, false);
                 }
             }
             Err(error) => state.failed = Some(error.clone()),
         }
-        done
+        done.map(|()| commit.copy)
     }
 
     async fn write_commit(&self, commit: &Commit, how: &Hints) -> Result<(), IoError> {

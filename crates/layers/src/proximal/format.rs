@@ -51,6 +51,8 @@ pub struct Shape {
     pub maps: u64,
     /// Pages of records; 0 in a volume from before there were snapshots.
     pub records: u64,
+    /// Whether the data device has copies of the map and of records: not in a volume from before there were any.
+    pub copies: bool,
 }
 
 /// A version of a page that snapshots or a clone see, and the volume does not.
@@ -83,24 +85,43 @@ impl Shape {
 
     /// Blocks that are free when every page has one.
     pub fn spare(&self) -> u64 {
-        self.blocks() - LABEL_PAGES - self.pages
+        self.blocks() - self.reserved() - self.pages
+    }
+
+    /// Blocks at the start of the data device that hold no pages: the label, and the copies ([`super::copies`]).
+    pub fn reserved(&self) -> u64 {
+        LABEL_PAGES + if self.copies { SUPER_PAGES + 2 * self.pairs() } else { 0 }
+    }
+
+    /// Allocation ranges at the start of which more than half is reserved: no page belongs there.
+    fn reserved_ranges(&self) -> u64 {
+        if !self.copies {
+            return 0;
+        }
+        ((self.reserved() + self.range / 2) / self.range).min(self.ranges - 1)
     }
 
     /// The range in which a page belongs: pages are divided evenly, in order.
     pub fn home(&self, page: u64) -> u64 {
-        (u128::from(page) * u128::from(self.ranges) / u128::from(self.pages)) as u64
+        let first = self.reserved_ranges();
+        first + (u128::from(page) * u128::from(self.ranges - first) / u128::from(self.pages)) as u64
     }
 
     /// The first page that belongs in the same range.
     pub fn home_start(&self, page: u64) -> u64 {
-        let first = u128::from(self.home(page)) * u128::from(self.pages);
-        first.div_ceil(u128::from(self.ranges)) as u64
+        self.home_begin(self.home(page))
     }
 
     /// The first page after this one that belongs in another range.
     pub fn home_end(&self, page: u64) -> u64 {
-        let next = u128::from(self.home(page) + 1) * u128::from(self.pages);
-        (next.div_ceil(u128::from(self.ranges)) as u64).min(self.pages)
+        self.home_begin(self.home(page) + 1).min(self.pages)
+    }
+
+    /// The first page that belongs in this range.
+    fn home_begin(&self, range: u64) -> u64 {
+        let first = self.reserved_ranges();
+        let pages = u128::from(range - first) * u128::from(self.pages);
+        pages.div_ceil(u128::from(self.ranges - first)) as u64
     }
 
     /// First page of the staging area on flash.
@@ -153,6 +174,16 @@ pub fn map_pair(map: u64) -> Extent {
 /// Extent of one of these copies.
 pub fn map_at(map: u64, copy: usize) -> Extent {
     Extent::of_pages(SUPER_PAGES + 2 * map + copy as u64, 1)
+}
+
+/// Extent of a slot of the anchor on the data device ([`super::anchor`]).
+pub fn anchor_at(slot: usize) -> Extent {
+    Extent::of_pages(LABEL_PAGES + slot as u64, 1)
+}
+
+/// Extent of the copy of a page of metadata in an area of the data device.
+pub fn copy_at(shape: &Shape, area: usize, page: u64) -> Extent {
+    Extent::of_pages(LABEL_PAGES + SUPER_PAGES + area as u64 * shape.pairs() + page, 1)
 }
 
 /// Encodes the label of the data device.
@@ -261,7 +292,7 @@ mod tests {
         #[test]
         fn pages_are_divided_evenly_among_ranges(ranges in 1..300_u64, share in 1..99_u64, page in any::<prop::sample::Index>()) {
             let pages = (256 * ranges * share / 100).max(1);
-            let shape = Shape { range: 256, ranges, pages, maps: maps_of(pages), records: 0 };
+            let shape = Shape { range: 256, ranges, pages, maps: maps_of(pages), records: 0, copies: false };
             let page = page.index(pages as usize) as u64;
             let end = shape.home_end(page);
             prop_assert!(end > page && shape.home(page) < ranges);

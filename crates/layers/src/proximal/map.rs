@@ -1,6 +1,6 @@
 //! The map: the block of each page, in the volume and for its snapshots.
 
-use seekless_core::{Buffer, runtime::first_number};
+use seekless_core::{Buffer, Lba, runtime::first_number};
 
 use super::format::{self, ENTRIES, Leaf, NONE, Shape};
 use super::pairs::{PageWrite, Pairs, Target};
@@ -78,15 +78,29 @@ impl Map {
     }
 
     fn encode(&self, target: &Target, identity: u128) -> Buffer {
-        const BLANK: [u32; ENTRIES] = [NONE; ENTRIES];
         let at = format::map_at(target.page, target.copy).start;
+        self.encode_at(target.page, at, target.generation, identity)
+    }
+
+    /// Encodes a page as it is now, for its place.
+    pub fn encode_at(&self, page: u64, at: Lba, generation: u64, identity: u128) -> Buffer {
+        const BLANK: [u32; ENTRIES] = [NONE; ENTRIES];
         let maps = self.leaves.len() as u64;
-        let bytes = if let Some(page) = target.page.checked_sub(maps) {
-            format::encode_records(self.records.of_page(page), identity, at, target.generation)
+        let bytes = if let Some(page) = page.checked_sub(maps) {
+            format::encode_records(self.records.of_page(page), identity, at, generation)
         } else {
-            let blocks = self.leaves[target.page as usize].as_deref().unwrap_or(&BLANK);
-            format::encode_map(blocks, identity, at, target.generation)
+            let blocks = self.leaves[page as usize].as_deref().unwrap_or(&BLANK);
+            format::encode_map(blocks, identity, at, generation)
         };
         Buffer::from_vec(bytes)
+    }
+
+    /// Pages of the volume of which a page of metadata tells: the first of a map page, since they are of one region, or
+    /// those of records.
+    pub fn pages_of(&self, page: u64, shape: &Shape) -> Vec<u64> {
+        match page.checked_sub(shape.maps) {
+            Some(page) => self.records.of_page(page).map(|record| u64::from(record.page)).collect(),
+            None => vec![page * ENTRIES as u64],
+        }
     }
 }

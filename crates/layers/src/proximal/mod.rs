@@ -8,8 +8,10 @@
 //!
 //! Invariants and fault model: as of `placed`, and of BORG's store.
 
+mod anchor;
 mod clones;
 mod commit;
+mod copies;
 mod flash;
 mod format;
 mod map;
@@ -20,6 +22,8 @@ mod placed;
 mod ranges;
 mod read;
 mod records;
+mod regions;
+mod repair;
 mod snapshots;
 mod super_page;
 mod versions;
@@ -57,14 +61,16 @@ pub const ENTRY: Entry = Entry {
     spares: &[KEY],
     alone: Some((
         KEY,
-        "the flash device is the only home of what is staged, and of the map: without it the volume is lost; with two, as \
-         in flash = [\"f0\", \"f1\"], either may fail",
+        "the flash device is the only home of what is staged, and of the map, unless the volume has copies of that: \
+         without it the volume is lost, or with copies what is staged; with two, as in flash = [\"f0\", \"f1\"], either may \
+         fail",
     )),
     commands: COMMANDS,
     edges: EDGES,
     edges_of_snapshots: SNAPSHOT_EDGES,
     canaries: CANARIES,
     sealed: true,
+    tools: &repair::ProximalTools,
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options("proximal", table, Options::check)?;
@@ -219,6 +225,7 @@ impl Layer for Proximal {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             self.versions.staging.stop().await?;
+            self.versions.copy(&Hints::default()).await?;
             self.versions.placed.stop().await?;
             self.flash.stop().await
         })

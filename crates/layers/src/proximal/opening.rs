@@ -9,6 +9,7 @@ use seekless_core::runtime::{self, edge, first_number};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, Zeroes};
 
 use super::Options;
+use super::anchor::{Anchor, CurrentAnchor};
 use super::format::{self, ENTRIES, LABEL_PAGES, NONE, Shape};
 use super::map::Map;
 use super::pairs::counted;
@@ -29,6 +30,8 @@ pub struct Opened {
     pub newest: u64,
     pub map: Map,
     pub ranges: Ranges,
+    /// The anchor of copies on the data device, if there are any.
+    pub anchor: Option<CurrentAnchor>,
     /// Whether the volume is new.
     pub is_new: bool,
 }
@@ -57,7 +60,11 @@ pub async fn open(
         Choice::Blank => {
             let why = "found a flash device without a volume, expected the one that was created with the data device; \
                        if there never was one: seekless volume create";
-            return Err(failed(ErrorKind::Invalid, Some(format::super_at(0)), why.to_owned()));
+            let lost =
+                "; if it is lost: seekless volume repair makes another from the copies on the data device";
+            let has_copies = anchor_of(&**data).await.is_ok_and(|found| found.is_ok());
+            let why = format!("{why}{}", if has_copies { lost } else { "" });
+            return Err(failed(ErrorKind::Invalid, Some(format::super_at(0)), why));
         }
         Choice::Refused(sector, _) => {
             let why = "found a sector of the super page that is not as it was written, expected it whole";
@@ -85,14 +92,22 @@ pub async fn open(
                    device";
         return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
     }
-    let (map, ranges) = read_map(&**flash, &page, options).await?;
+    let (mut map, ranges) = read_map(&**flash, &page, options).await?;
+    let anchor = if page.shape.copies {
+        let found = read_anchor(&**data, &page, map.pages.newest()).await?;
+        // Commits without a page may have had this generation.
+        map.pages.counted_up_to(found.2.covers[found.2.area]);
+        Some(found)
+    } else {
+        None
+    };
     let newest = pair.newest();
     let current = (copy, pair.0[copy].newest().unwrap_or(newest), pair.0[0] == pair.0[1]);
-    Ok(Opened { page, current, newest, map, ranges, is_new: false })
+    Ok(Opened { page, current, newest, map, ranges, anchor, is_new: false })
 }
 
 /// Whether the devices are as large as the volume.
-fn fits(data: &dyn BlockDevice, flash: &dyn BlockDevice, shape: &Shape) -> Result<(), IoError> {
+pub fn fits(data: &dyn BlockDevice, flash: &dyn BlockDevice, shape: &Shape) -> Result<(), IoError> {
     for (key, device, pages) in [("over", data, shape.blocks()), ("flash", flash, shape.staging() + 1)] {
         let (found, expected) = (device.geometry().sectors, Extent::of_pages(0, pages).sectors);
         if found < expected {
@@ -132,10 +147,71 @@ async fn new(
     let label = Buffer::from_vec(format::encode_label(identity));
     data.write(Extent::of_pages(0, LABEL_PAGES), label, how.clone()).await?;
     data.flush(how.clone()).await?;
-    let ranges = Ranges::new(shape.range, shape.ranges, options.span);
+    let ranges = Ranges::new(shape.range, shape.ranges, options.span, shape.reserved());
     let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
-    let (map, newest) = (Map::new(&shape), first_number());
-    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, is_new: true })
+    let (mut map, newest) = (Map::new(&shape), first_number());
+    let anchor = if shape.copies { Some(new_anchor(&**data, &page, timing_only).await?) } else { None };
+    if let Some((.., anchor)) = &anchor {
+        map.pages.counted_up_to(anchor.covers[anchor.area]);
+    }
+    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, anchor, is_new: true })
+}
+
+/// Reads the anchor of copies. Without one that is whole, all copies are written anew.
+async fn read_anchor(data: &dyn BlockDevice, page: &Super, newest: u64) -> Result<CurrentAnchor, IoError> {
+    match anchor_of(data).await? {
+        Ok(found) if (found.2.page.identity, found.2.page.shape) == (page.identity, page.shape) => Ok(found),
+        Ok(_) => {
+            let why =
+                "found the anchor of another volume, expected the one that was created with the flash device";
+            Err(failed(ErrorKind::Corrupt, Some(anchors()), why.to_owned()))
+        }
+        Err((_, generation)) => {
+            edge("no anchor is whole: all copies are written anew");
+            Ok((0, generation, Anchor::unknown(page.clone(), newest)))
+        }
+    }
+}
+
+/// Both slots of the anchor.
+fn anchors() -> Extent {
+    Extent { sectors: 2 * format::anchor_at(0).sectors, ..format::anchor_at(0) }
+}
+
+/// The anchor of a data device, or what was found instead and the newest generation of any sector of it.
+pub async fn anchor_of(data: &dyn BlockDevice) -> Result<Result<CurrentAnchor, (String, u64)>, IoError> {
+    if data.geometry().sectors < anchors().end().0 {
+        return Ok(Err((format!("a device of {} sectors", data.geometry().sectors), 0)));
+    }
+    let both = region::read(data, anchors()).await?;
+    Ok(both.look(|bytes| {
+        let (one, other) = bytes.split_at(PAGE_BYTES as usize);
+        Anchor::find([one, other])
+    }))
+}
+
+/// Prepares both areas of copies of a new volume, and writes the anchor in both slots.
+async fn new_anchor(
+    data: &dyn BlockDevice,
+    page: &Super,
+    timing_only: bool,
+) -> Result<CurrentAnchor, IoError> {
+    let how = Hints::default();
+    if !timing_only {
+        // Copies of another volume would be taken for rotten ones of this.
+        let areas = Extent::of_pages(LABEL_PAGES, page.shape.reserved() - LABEL_PAGES);
+        for part in areas.split(data.geometry().largest_sectors) {
+            data.write_zeroes(part, how.clone(), Zeroes::default()).await?;
+        }
+        data.flush(how.clone()).await?;
+    }
+    let anchor = Anchor::new(page.clone(), first_number());
+    for slot in [1, 0] {
+        let bytes = Buffer::from_vec(anchor.encode(slot, first_number()));
+        data.write(format::anchor_at(slot), bytes, how.clone()).await?;
+    }
+    data.flush(how).await?;
+    Ok((0, first_number(), anchor))
 }
 
 /// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a volume.
@@ -156,7 +232,8 @@ async fn read_map(
     options: &Options,
 ) -> Result<(Map, Ranges), IoError> {
     let Super { shape, .. } = page;
-    let (mut map, ranges) = (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span));
+    let (mut map, ranges) =
+        (Map::new(shape), Ranges::new(shape.range, shape.ranges, options.span, shape.reserved()));
     if shape.records > 0 {
         map.pages.counted_up_to(page.committed);
     }
@@ -168,6 +245,31 @@ async fn read_map(
         bytes.look(|bytes| {
             let mut pairs = bytes.chunks(2 * PAGE_BYTES as usize).zip(first..);
             pairs.try_for_each(|(pair, number)| reading.read_pair(number, pair))
+        })?;
+    }
+    Ok((reading.map, reading.ranges))
+}
+
+/// Reads the map and the records from the current area of copies.
+pub async fn read_copies(
+    data: &dyn BlockDevice,
+    anchor: &Anchor,
+    options: &Options,
+) -> Result<(Map, Ranges), IoError> {
+    let page = &anchor.page;
+    let shape = &page.shape;
+    let ranges = Ranges::new(shape.range, shape.ranges, options.span, shape.reserved());
+    let mut reading = Reading { page, map: Map::new(shape), ranges, canary: options.canary() };
+    for first in (0..shape.pairs()).step_by(READ_AT_ONCE as usize) {
+        let pages = READ_AT_ONCE.min(shape.pairs() - first);
+        let at = Extent {
+            sectors: Extent::of_pages(0, pages).sectors,
+            ..format::copy_at(shape, anchor.area, first)
+        };
+        let bytes = region::read(data, at).await?;
+        bytes.look(|bytes| {
+            let mut pages = bytes.chunks(PAGE_BYTES as usize).zip(first..);
+            pages.try_for_each(|(bytes, number)| reading.read_copy((anchor.area, number), bytes))
         })?;
     }
     Ok((reading.map, reading.ranges))
@@ -230,6 +332,26 @@ impl Reading<'_> {
             self.read_map_page(number, copies[copy], at)
         } else {
             self.read_records(number, copies[copy], at)
+        }
+    }
+
+    /// Reads the copy of a page of the map, or of records, in an area of the data device.
+    fn read_copy(&mut self, (area, number): (usize, u64), bytes: &[u8]) -> Result<(), IoError> {
+        let Super { shape, identity, committed, .. } = self.page;
+        let is_map = number < shape.maps;
+        let part = if is_map { format::map_part(*identity) } else { format::records_part(*identity) };
+        let at = format::copy_at(shape, area, number);
+        let state = CopyState::of(part, at, bytes);
+        match state {
+            CopyState::Blank => Ok(()),
+            CopyState::Whole(generation) if generation <= *committed && is_map => {
+                self.read_map_page(number, bytes, at)
+            }
+            CopyState::Whole(generation) if generation <= *committed => self.read_records(number, bytes, at),
+            _ => {
+                let why = "found a copy of a map page that is not as it was written, expected it whole";
+                Err(failed(ErrorKind::Corrupt, Some(at), why.to_owned()))
+            }
         }
     }
 

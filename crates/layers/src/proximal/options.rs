@@ -31,6 +31,8 @@ pub struct Options {
     /// Whether large writes to free ranges leave free blocks between pages, for updates near them; otherwise all free
     /// blocks of a range are at its end at first.
     pub spread: bool,
+    /// Whether the data device gets copies of the map, so that the volume can be opened without its flash. Used at creation.
+    pub copies: bool,
     /// The staging area is destaged when less than this share of it is free, 0 to 1.
     pub destage_below: f64,
     /// The canary to enable.
@@ -48,6 +50,7 @@ impl Default for Options {
             direct: Bytes(168 << 10),
             read_gap: Bytes(64 << 10),
             spread: true,
+            copies: false,
             destage_below: 0.05,
             #[cfg(feature = "canaries")]
             canary: None,
@@ -87,6 +90,14 @@ pub const SNAPSHOT_EDGES: &[&str] = &[
     "a snapshot failed: nothing is written any more",
 ];
 
+/// Rare code paths of copies of the map.
+#[cfg(test)]
+pub const COPY_EDGES: &[&str] = &[
+    "the map is newer than its copies: they are written before any block is",
+    "regions are marked before a flush is answered",
+    "flash is made from the copies on the data device",
+];
+
 /// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[
@@ -105,6 +116,14 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &[]
 };
 
+/// Those that only show when the flash is lost.
+#[cfg(feature = "canaries")]
+pub const COPY_CANARIES: &[&str] = &[
+    "an anchor before its copies",
+    "a mark after the flush is answered",
+    "a block that a copy names is free",
+];
+
 /// Those of volumes with snapshots and clones.
 #[cfg(all(test, feature = "canaries"))]
 pub const SNAPSHOT_CANARIES: &[&str] = &[
@@ -114,6 +133,11 @@ pub const SNAPSHOT_CANARIES: &[&str] = &[
     "part of a commit counts",
     "a block below a clone is reused",
 ];
+
+#[cfg(feature = "canaries")]
+fn all_canaries() -> Vec<&'static str> {
+    [CANARIES, COPY_CANARIES].concat()
+}
 
 impl Options {
     /// Checks options that are invalid on any device.
@@ -131,8 +155,8 @@ impl Options {
             return Err(Refused::new("range", format!("{range} bytes"), "64KiB to 1GiB in steps of 4KiB"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        if let Some(name) = self.canary.as_ref().filter(|name| !all_canaries().contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, all_canaries().join(", ")));
         }
         Ok(())
     }
@@ -140,7 +164,7 @@ impl Options {
     /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(crate::canary::of(self.canary.as_deref(), "proximal"), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "proximal"), &all_canaries());
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }
@@ -156,13 +180,23 @@ impl Options {
         let blocks = ranges * range;
         let spare = ((blocks as f64 * self.reserve).ceil() as u64).max(LEAST_SPARE);
         let pages = blocks.saturating_sub(LABEL_PAGES + spare);
+        // Copies leave fewer pages, of which there are fewer pages of the map.
+        let records = |pages| records_of(maps_of(pages), spare);
+        let most = Shape {
+            range,
+            ranges,
+            pages,
+            maps: maps_of(pages),
+            records: records(pages),
+            copies: self.copies,
+        };
+        let pages = pages.saturating_sub(most.reserved() - LABEL_PAGES);
         if pages == 0 || blocks >= u64::from(u32::MAX) {
             let found = format!("a data device of {sectors} sectors");
             let expected = format!("a range of {} KiB or more, and less than 16 TiB", self.range.0 >> 10);
             return Err(Refused::new("over", found, expected));
         }
-        let maps = maps_of(pages);
-        Ok(Shape { range, ranges, pages, maps, records: records_of(maps, spare) })
+        Ok(Shape { pages, maps: maps_of(pages), records: records(pages), ..most })
     }
 
     /// Options of the staging area: BORG's write buffer over all of it, which is the home of what it holds.

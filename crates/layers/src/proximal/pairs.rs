@@ -68,6 +68,17 @@ impl Pairs {
         }
     }
 
+    /// The newest generation of any sector.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Pages written after this generation.
+    pub fn newer(&self, generation: u64) -> BTreeSet<u64> {
+        let pages = (0..).zip(&self.pages);
+        pages.filter(|(_, current)| current.generation > generation).map(|(page, _)| page).collect()
+    }
+
     /// Notes that a page has changed.
     pub fn change(&mut self, page: u64) {
         self.changed.insert(page);

@@ -24,6 +24,7 @@ use seekless_core::{
     PAGE_SECTORS, RangeLocks, mutant,
 };
 
+use super::copies::Copies;
 use super::format::{NONE, Record, Shape};
 use super::map::Map;
 use super::opening::Opened;
@@ -43,6 +44,9 @@ pub struct Placed {
     pub(super) locks: RangeLocks,
     /// Lock of commits.
     pub(super) flushing: RangeLocks,
+    /// Lock of copies, and of the anchor.
+    pub(super) copying: RangeLocks,
+    pub(super) anchoring: RangeLocks,
     /// Writes that have blocks pass. One that finds none closes it: then those that others replace are released.
     taking: Gate,
     /// Pages of other data that a read continues through.
@@ -70,6 +74,8 @@ pub(super) struct State {
     /// The newest generation of any of its sectors.
     pub super_newest: u64,
     pub super_copied: bool,
+    /// Copies on the data device; none in a volume from before there were any.
+    pub copies: Option<Copies>,
     pub failed: Option<IoError>,
     pub counts: Counts,
 }
@@ -164,7 +170,10 @@ impl Placed {
         options: &super::Options,
         timing_only: bool,
     ) -> Result<Rc<Placed>, IoError> {
-        let Opened { page, current: (super_copy, super_generation, super_copied), map, ranges, .. } = opened;
+        let Opened {
+            page, current: (super_copy, super_generation, super_copied), map, ranges, anchor, ..
+        } = opened;
+        let copies = anchor.map(|anchor| Copies::new(anchor, |generation| map.pages.newer(generation)));
         let super_newest = opened.newest;
         let (shape, identity) = (page.shape, page.identity);
         // The map may not be durable, if the program ended before its flush: only a durable one may free blocks.
@@ -181,10 +190,11 @@ impl Placed {
             super_generation,
             super_newest,
             super_copied,
+            copies,
             failed: None,
             counts: Counts::default(),
         };
-        Ok(Rc::new(Placed {
+        let placed = Rc::new(Placed {
             data,
             flash,
             shape,
@@ -192,12 +202,16 @@ impl Placed {
             state: RefCell::new(state),
             locks: RangeLocks::new(),
             flushing: RangeLocks::new(),
+            copying: RangeLocks::new(),
+            anchoring: RangeLocks::new(),
             taking: Gate::default(),
             read_gap: options.read_gap.0 / PAGE_BYTES,
             spread: options.spread.then(|| (shape.pages / shape.spare()).max(1)),
             timing_only,
             canary: options.canary(),
-        }))
+        });
+        placed.begin_copies().await?;
+        Ok(placed)
     }
 
     /// The epoch of an address, and the place in it.
@@ -210,7 +224,8 @@ impl Placed {
     /// Free blocks, and what was done.
     pub fn counts(&self) -> (u64, Counts) {
         let state = self.state.borrow();
-        (state.ranges.free() + state.released.len() as u64, state.counts)
+        let waiting = state.copies.as_ref().map_or(0, |copies| copies.waiting.len());
+        (state.ranges.free() + (state.released.len() + waiting) as u64, state.counts)
     }
 
     /// Writes whole pages of one range to free blocks, and maps them there; the caller holds their locks.
@@ -322,6 +337,10 @@ impl Placed {
         let blocks = at.page_count();
         let taken = self.taking.close().await;
         self.commit(how, |state| state.ranges.free() < blocks).await?;
+        if self.state.borrow().ranges.free() < blocks {
+            // Those that the copies name.
+            self.copy(how, || None).await?;
+        }
         let runs = self.state.borrow_mut().take(&self.shape, at.pages());
         runs.map(|runs| (runs, taken)).ok_or_else(|| no_room(at))
     }
@@ -329,6 +348,7 @@ impl Placed {
     /// Maps a page of an epoch to this block, or unmaps it.
     fn remap(&self, page: u64, epoch: u32, block: u32) {
         let mut state = self.state.borrow_mut();
+        state.touch(page);
         let Some(old) = state.remap(page, epoch, block, &self.canary) else { return };
         if !self.flushing.is_empty() {
             edge("a page moves while the map is written");

@@ -4,8 +4,6 @@
 
 use seekless_core::invariant;
 
-use super::format::LABEL_PAGES;
-
 /// Contiguous blocks: the first, and their number.
 pub type Run = (u64, u64);
 
@@ -23,8 +21,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// All blocks are free except the label's.
-    pub fn new(range: u64, ranges: u64, span: u64) -> Ranges {
+    /// All blocks are free except the first `reserved` ones.
+    pub fn new(range: u64, ranges: u64, span: u64, reserved: u64) -> Ranges {
         let mut all = Ranges {
             range,
             span,
@@ -32,7 +30,7 @@ impl Ranges {
             counts: vec![range as u32; ranges as usize],
             free: range * ranges,
         };
-        (0..LABEL_PAGES).for_each(|block| all.take(block));
+        (0..reserved).for_each(|block| all.take(block));
         all
     }
 
@@ -180,8 +178,8 @@ mod tests {
             steps in proptest::collection::vec((0..6_u64, 1..100_u64, any::<bool>()), 1..60),
         ) {
             let (range, ranges) = (100, 6);
-            let mut free = Ranges::new(range, ranges, 2);
-            let mut taken: Vec<Run> = vec![(0, LABEL_PAGES)];
+            let mut free = Ranges::new(range, ranges, 2, 1);
+            let mut taken: Vec<Run> = vec![(0, 1)];
             for (home, blocks, frees) in steps {
                 if frees && taken.len() > 1 {
                     let (first, length) = taken.remove(1 + (home as usize) % (taken.len() - 1));
@@ -210,7 +208,7 @@ mod tests {
 
     #[test]
     fn pages_go_to_the_nearest_hole_and_contiguous_ones_into_one() {
-        let mut free = Ranges::new(256, 2, 1);
+        let mut free = Ranges::new(256, 2, 1, 1);
         for block in (1..230).filter(|block| block % 10 != 0) {
             free.take(block);
         }

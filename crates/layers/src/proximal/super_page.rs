@@ -8,7 +8,7 @@
 
 use seekless_core::{PAGE_BYTES, SECTOR_BYTES};
 
-use super::format::{EPOCH_BITS, LABEL_PAGES, NONE, Shape, maps_of, super_at};
+use super::format::{EPOCH_BITS, NONE, Shape, maps_of, super_at};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{self, Part};
 
@@ -18,6 +18,9 @@ const MAGIC: &[u8; 8] = b"SKLPROX1";
 const SNAPSHOTS: u32 = 1;
 /// Feature word of a volume that has or had clones: programs without them refuse it.
 const CLONES: u32 = 2;
+/// Feature word of a volume with copies of its map on the data device: programs without them refuse it, since they would
+/// write over blocks that the copies name.
+const COPIES: u32 = 4;
 /// Bytes of a snapshot: its name, the length of that, flags, and its number. Of a clone, which come after all snapshots,
 /// the place of its base in the list comes after the flags.
 const ENTRY: usize = 48;
@@ -149,6 +152,13 @@ fn places() -> impl Iterator<Item = usize> {
 impl Super {
     /// Encodes a copy.
     pub fn encode(&self, copy: usize, generation: u64) -> Vec<u8> {
+        let mut bytes = self.bytes();
+        part().seal(super_at(copy).start, generation, &mut bytes);
+        bytes
+    }
+
+    /// Its bytes, without seals.
+    pub fn bytes(&self) -> Vec<u8> {
         let Super { shape, identity, committed, snapshots } = self;
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 0, MAGIC);
@@ -158,7 +168,8 @@ impl Super {
         }
         if shape.records > 0 {
             let clones = if snapshots.floor == u32::MAX { 0 } else { CLONES };
-            put(&mut bytes, 8, &(SNAPSHOTS | clones).to_le_bytes());
+            let copies = if shape.copies { COPIES } else { 0 };
+            put(&mut bytes, 8, &(SNAPSHOTS | clones | copies).to_le_bytes());
             put(&mut bytes, 56, &shape.records.to_le_bytes());
             put(&mut bytes, 64, &committed.to_le_bytes());
             put(&mut bytes, 72, &snapshots.epoch.to_le_bytes());
@@ -182,23 +193,28 @@ impl Super {
                 put(&mut bytes, 84, &snapshots.floor.to_le_bytes());
             }
         }
-        part().seal(super_at(copy).start, generation, &mut bytes);
         bytes
     }
 
     /// Decodes a whole copy, or says what was found.
     pub fn decode(bytes: &[u8]) -> Result<Super, String> {
         let features = u32_at(bytes, 8);
-        if !bytes.starts_with(MAGIC) || features & !(SNAPSHOTS | CLONES) != 0 {
+        if !bytes.starts_with(MAGIC) || features & !(SNAPSHOTS | CLONES | COPIES) != 0 {
             return Err(format!("a volume with features {features:#x}, which a newer version wrote"));
         }
         let [range, ranges, pages] = [32, 40, 48].map(|at| u64_at(bytes, at));
         let has_records = features & SNAPSHOTS != 0;
         let records = if has_records { u64_at(bytes, 56) } else { 0 };
-        let shape = Shape { range, ranges, pages, maps: maps_of(pages.min(1 << 40)), records };
+        let copies = features & COPIES != 0;
+        let shape = Shape { range, ranges, pages, maps: maps_of(pages.min(1 << 40)), records, copies };
         let blocks = range.saturating_mul(ranges);
-        let fits = range > 0 && pages > 0 && records < u64::from(u32::MAX) && (records > 0) == has_records;
-        if !fits || blocks >= u64::from(NONE) || pages.saturating_add(LABEL_PAGES) >= blocks {
+        let fits = range > 0
+            && ranges > 0
+            && pages > 0
+            && (has_records || !copies)
+            && records < u64::from(u32::MAX)
+            && (records > 0) == has_records;
+        if !fits || blocks >= u64::from(NONE) || pages.saturating_add(shape.reserved()) >= blocks {
             return Err(format!(
                 "{pages} pages in {ranges} ranges of {range} blocks, and {records} pages of records"
             ));
@@ -297,8 +313,11 @@ mod tests {
             bases in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
             junk in proptest::collection::vec(any::<u8>(), PAGE),
         ) {
-            let pages = (range * ranges * share / 100).saturating_sub(LABEL_PAGES + 1).max(1);
-            let shape = Shape { range, ranges, pages, maps: maps_of(pages), records };
+            let pages = (range * ranges * share / 100).saturating_sub(2).max(1);
+            let copies = records > 0 && range % 2 == 0;
+            let pages = pages.saturating_sub(200).max(1);
+            let mut shape = Shape { range, ranges, pages, maps: maps_of(pages), records, copies };
+            shape.copies &= shape.reserved() + pages < shape.blocks();
             let all = snapshots.into_iter().map(|(number, (name, deleted))| Snapshot { name, number, deleted });
             let written = if records == 0 {
                 Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() }
@@ -316,7 +335,7 @@ mod tests {
             }
             changed[72..84].fill(0);
             if let Ok(found) = Super::decode(&changed) {
-                prop_assert!(found.shape.pages < found.shape.blocks());
+                prop_assert!(found.shape.pages + found.shape.reserved() < found.shape.blocks());
             }
         }
     }
@@ -333,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_damaged_clone_is_named() {
-        let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2 };
+        let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2, copies: false };
         let one = |name: &str, number| Snapshot { name: name.to_owned(), number, deleted: false };
         let all = vec![one("a", 3), one("b", 5)];
         let last = shape.epochs() as u32 - 1;
@@ -359,10 +378,10 @@ mod tests {
 
     #[test]
     fn a_volume_of_a_newer_version_is_refused() {
-        let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2 };
+        let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2, copies: false };
         let page = Super { shape, identity: 1, committed: 0, snapshots: Snapshots::default() };
         let mut bytes = page.encode(0, 1);
-        bytes[8] |= 4;
-        assert!(Super::decode(&bytes).unwrap_err().contains("features 0x5"));
+        bytes[8] |= 8;
+        assert!(Super::decode(&bytes).unwrap_err().contains("features 0x9"));
     }
 }

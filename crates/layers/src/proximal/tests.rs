@@ -11,6 +11,7 @@ use crate::under_test::{values, with_error, write};
 
 mod clones;
 mod crashes;
+mod lost;
 mod mirrored;
 mod snapshots;
 

@@ -11,6 +11,8 @@
 //!
 //! Fault model: as of `placed` and of BORG's store.
 
+mod copying;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -75,8 +77,13 @@ impl Versions {
             canary,
         };
         versions.look();
+        // What is staged and was never flushed may be read now, and then has to be found again, or be marked.
+        versions.placed.touch_pages(versions.staged().map(|(_, page)| page));
+        versions.placed.mark(&Hints::default()).await?;
         versions.settle(&Hints::default()).await?;
-        Ok(Rc::new(versions))
+        let versions = Rc::new(versions);
+        versions.copy_after_drains();
+        Ok(versions)
     }
 
     /// The address of a part of the volume in an epoch.
@@ -191,6 +198,12 @@ impl Versions {
         from: Buffer,
         how: Hints,
     ) -> Result<(), IoError> {
+        let written = self.stage(clone, at, from, how.clone()).await;
+        self.touched(at, &how).await?;
+        written
+    }
+
+    async fn stage(&self, clone: Option<u32>, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
         let Some(_joining) = self.lock_joins(at, &how).await else {
@@ -220,7 +233,9 @@ impl Versions {
         let into = self.written(clone, at)?;
         // A write that joins a page would bring back what it read before.
         let _joining = self.lock_joins(at, &how).await;
-        self.staging.discard(self.address(at, into), how).await
+        let done = self.staging.discard(self.address(at, into), how.clone()).await;
+        self.touched(at, &how).await?;
+        done
     }
 
     /// Locks pages that are changed, if pages may be joined.
@@ -246,7 +261,7 @@ impl Versions {
     }
 
     async fn flush_all(&self, how: Hints) -> Result<(), IoError> {
-        self.staging.flush(how).await?;
+        self.flush_marked(&how).await?;
         if !self.earlier.borrow().is_empty() && self.destaged.get() != self.pages_destaged() {
             self.look();
         }
@@ -255,6 +270,12 @@ impl Versions {
 
     /// Takes a snapshot: writes that have ended are in it, those that have not begun are not. They wait for it.
     pub async fn create(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        self.end_epoch(name, how).await?;
+        self.copy_later().await;
+        Ok(())
+    }
+
+    async fn end_epoch(&self, name: &str, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
@@ -264,6 +285,12 @@ impl Versions {
 
     /// Takes a clone of a snapshot, or of the present state, as a snapshot is taken.
     pub async fn clone_of(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
+        self.begin_clone(name, from, how).await?;
+        self.copy_later().await;
+        Ok(())
+    }
+
+    async fn begin_clone(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, if from.is_some() { 1 } else { 2 })?;
         let from = from.map(|from| self.placed.cloned(from)).transpose()?;
@@ -278,7 +305,7 @@ impl Versions {
     /// does not change after it was read to be joined.
     async fn end_writes(&self, how: &Hints) -> Result<(), IoError> {
         self.staging.rewrite_failed_copies(how).await?;
-        self.staging.flush(how.clone()).await
+        self.flush_marked(how).await
     }
 
     /// Ends the creation of a snapshot or clone.
@@ -305,6 +332,7 @@ impl Versions {
             }
         };
         if !staged {
+            self.copy_later().await;
             return Ok(());
         }
         edge("a deleted snapshot has pages that are staged");
@@ -336,6 +364,7 @@ impl Versions {
         let done = self.staging.write_back(account).await;
         self.look();
         self.settle(&Hints { account, ..Hints::default() }).await?;
+        self.copy(&Hints { account, ..Hints::default() }).await?;
         done
     }
 

@@ -215,7 +215,7 @@ async fn returns_all(volume: &Proximal) -> Result<(), String> {
     volume.flush(Hints::default()).await.map_err(failed)?;
     let placed = &volume.versions.placed;
     let mapped = placed.state.borrow().map.mapped();
-    let (free, expected) = (count(volume, "blocks_free"), DISK - format::LABEL_PAGES - mapped);
+    let (free, expected) = (count(volume, "blocks_free"), DISK - placed.shape.reserved() - mapped);
     if (free, placed.blocks_kept(), placed.deleted().len()) != (expected, 0, 0) {
         return Err(format!("{free} blocks are free, expected {expected}"));
     }
