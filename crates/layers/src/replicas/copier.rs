@@ -74,7 +74,6 @@ impl Replicas {
     /// The next unit to copy, and a place for its copies. If there is none, another unit loses its copies.
     fn next(&self) -> Option<(u32, u32)> {
         let (mut heat, mut copies) = (self.heat.borrow_mut(), self.copies.borrow_mut());
-        let reuses = self.canary.is("early reuse");
         let unit = loop {
             let next = heat.next_in_order(copies.free());
             let unit = if let Some(unit) = next {
@@ -92,7 +91,7 @@ impl Replicas {
             }
             heat.cool(unit, false);
         };
-        let place = copies.take(unit, reuses);
+        let place = copies.take(unit);
         if place.is_none() {
             edge("all free places are in use");
         }

@@ -88,11 +88,11 @@ impl Copies {
         self.free.len()
     }
 
-    /// Takes a free place that no request uses, beside a neighbour of the unit if there is one; `reuses` is a canary's.
-    pub fn take(&mut self, unit: u32, reuses: bool) -> Option<u32> {
+    /// Takes a free place that no request uses, beside a neighbour of the unit if there is one.
+    pub fn take(&mut self, unit: u32) -> Option<u32> {
         let of = |unit: Option<u32>| self.places.get(&unit?).copied();
         let (before, behind) = (of(unit.checked_sub(1)), of(unit.checked_add(1)));
-        let is_used = |place: &u32| self.users.contains_key(place) && !reuses;
+        let is_used = |place: &u32| self.users.contains_key(place);
         let place = beside(&self.free, before, behind).filter(|place| !is_used(place));
         let place = place.or_else(|| self.free.iter().copied().find(|place| !is_used(place)))?;
         self.free.remove(&place);

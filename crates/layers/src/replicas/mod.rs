@@ -65,7 +65,6 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
         "a map before its copies",
         "copies of before count after a crash",
         "a write passes a copy",
-        "early reuse",
     ]
 } else {
     &[]
