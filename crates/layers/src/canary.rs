@@ -4,7 +4,7 @@
 //! module is empty.
 
 #[cfg(feature = "canaries")]
-pub use with::{Canary, of};
+pub use with::{Canary, check, of};
 #[cfg(not(feature = "canaries"))]
 pub use without::Canary;
 
@@ -16,6 +16,8 @@ mod with {
     use rustc_hash::FxHashMap;
     use seekless_core::{Buffer, Extent, mutant};
 
+    use crate::Refused;
+
     /// The enabled bug of a layer, and its state.
     #[derive(Default)]
     pub struct Canary {
@@ -24,6 +26,14 @@ mod with {
         before: RefCell<FxHashMap<u64, (u32, u32)>>,
         written: RefCell<Option<(Extent, Buffer)>>,
         repeats: Cell<bool>,
+    }
+
+    /// Checks that a layer's option names one of its canaries.
+    pub fn check(option: Option<&str>, names: &[&str]) -> Result<(), Refused> {
+        match option.filter(|name| !names.contains(name)) {
+            Some(name) => Err(Refused::new("canary", name, names.join(", "))),
+            None => Ok(()),
+        }
     }
 
     /// The canary that a layer's option names, or otherwise the enabled mutant, if it is one of this layer's.

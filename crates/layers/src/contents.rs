@@ -3,7 +3,9 @@
 //!
 //! Invariant: without `replace`, only zeroes and what an interrupted creation left are overwritten.
 
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+use std::rc::Rc;
+
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Layer, PAGE_SECTORS};
 
 use crate::durable;
 
@@ -90,6 +92,23 @@ pub struct New<'a> {
     pub metadata: Extent,
     /// Contents, as [`found`] names them, that an unfinished creation leaves here.
     pub leaves: Option<&'static str>,
+}
+
+/// Creates a volume on one device, which `open` opens as a new one. Existing contents are refused, unless `replace`: then
+/// their metadata is given up. Returns the new identity.
+///
+/// # Errors
+/// `Invalid` for contents that are refused, those of `open`, and the device's errors.
+pub async fn create<L: Layer>(
+    over: Rc<dyn BlockDevice>,
+    replace: bool,
+    open: impl AsyncFnOnce(Rc<dyn BlockDevice>) -> Result<Rc<L>, IoError>,
+) -> Result<Option<u128>, IoError> {
+    let new = New { key: "over", device: &*over, metadata: Extent::new(0, 0), leaves: None };
+    claim(&[new], false, replace).await?;
+    let volume = open(over).await?;
+    volume.stop().await?;
+    Ok(volume.identity())
 }
 
 /// Begins a creation: makes devices ready to be initialised, and marks their first pages. The creation is unfinished

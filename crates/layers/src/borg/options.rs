@@ -271,9 +271,7 @@ impl Options {
             return Err(Refused::new("drain_below", self.drain_below.to_string(), "0 to 1"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         if self.full_plan_every == 0 {
             return Err(Refused::new("full_plan_every", "0", "at least 1"));
         }

@@ -29,7 +29,7 @@ use seekless_core::{
 };
 
 use crate::canary::Canary;
-use crate::contents::{self, New};
+use crate::contents;
 use crate::registry::{self, Built, Entry};
 use map::Map;
 pub use options::{CANARIES, Compress, EDGES, Options};
@@ -55,7 +55,10 @@ pub const ENTRY: Entry = Entry {
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options("dedup", table, Options::check)?;
-            create(below.one()?, &options, replace).await
+            contents::create(below.one()?, replace, async |over| {
+                Dedup::open(over, &options, true, false).await
+            })
+            .await
         })
     }),
     ..Entry::new("dedup", "stores pages with the same content once, compressed if wanted", |below, table| {
@@ -145,23 +148,6 @@ impl Dedup {
             self.remap(page, None);
         }
     }
-}
-
-/// Creates a volume. Existing contents are refused, unless `replace`: then their metadata is given up. Returns the new
-/// identity.
-///
-/// # Errors
-/// `Invalid` for contents that are refused and a device that does not suit, and the device's errors.
-async fn create(
-    over: Rc<dyn BlockDevice>,
-    options: &Options,
-    replace: bool,
-) -> Result<Option<u128>, IoError> {
-    let new = New { key: "over", device: &*over, metadata: Extent::new(0, 0), leaves: None };
-    contents::claim(&[new], false, replace).await?;
-    let volume = Dedup::open(over, options, true, false).await?;
-    Layer::stop(&*volume).await?;
-    Ok(volume.identity())
 }
 
 impl BlockDevice for Dedup {

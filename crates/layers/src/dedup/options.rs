@@ -80,9 +80,7 @@ impl Options {
     /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         match self.size {
             Some(Bytes(bytes)) if bytes == 0 || bytes % PAGE_BYTES != 0 => {
                 Err(Refused::new("size", format!("{bytes} bytes"), "whole pages of 4 KiB"))

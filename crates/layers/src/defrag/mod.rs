@@ -6,13 +6,14 @@ pub mod extents;
 mod options;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use seekless_core::{BlockDevice, Extent, IoError, Layer};
+use seekless_core::{BlockDevice, IoError};
 
-use crate::contents::{self, New};
+use crate::contents;
 use crate::placed::{self, Arranges, Devices, Kind, Moves, Opening, Placed, Shape};
 use crate::registry::{self, Built, Entry};
-pub use options::{Options, When, Zone};
+pub use options::Options;
 
 /// Its kind of volumes.
 pub(crate) const KIND: Kind = Kind {
@@ -51,7 +52,8 @@ pub const ENTRY: Entry = Entry {
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options("defrag", table, Options::check)?;
-            create(below.one()?, &options, replace).await
+            contents::create(below.one()?, replace, async |over| open(over, &options, true, false).await)
+                .await
         })
     }),
     ..Entry::new(
@@ -80,31 +82,14 @@ pub async fn open(
     let shape = || options.shape(sectors);
     let opening = Opening { kind: &KIND, create: create.then_some(&shape), timing_only };
     let moves = |_: &_| {
-        let idle = (options.when == When::Idle).then_some(options.idle);
+        let idle = options.when.pause(options.idle);
         let options = options.clone();
-        let arranges = Box::new(move |shape: &Shape| options.arranged(shape));
+        let arranges = Arc::new(move |shape: &Shape| options.arranged(shape));
         // No unit becomes hot.
         let (least, pinned, arranges) = (u8::MAX, Vec::new(), Some(arranges as Arranges));
         Ok(Some(Moves { idle, sequential: u64::MAX, streams: false, least, pinned, arranges }))
     };
     Placed::open(Devices { first: over, second: None }, opening, moves, options.canary()).await
-}
-
-/// Creates a volume. Existing contents are refused, unless `replace`: then their metadata is given up. Returns the new
-/// identity.
-///
-/// # Errors
-/// `Invalid` for contents that are refused and a device that does not suit, and the device's errors.
-async fn create(
-    over: Rc<dyn BlockDevice>,
-    options: &Options,
-    replace: bool,
-) -> Result<Option<u128>, IoError> {
-    let new = New { key: "over", device: &*over, metadata: Extent::new(0, 0), leaves: None };
-    contents::claim(&[new], false, replace).await?;
-    let volume = open(over, options, true, false).await?;
-    Layer::stop(&*volume).await?;
-    Ok(volume.identity())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::CANARIES;
 use super::extents::{MOST_BYTES, arranged, parse};
 use crate::Refused;
 use crate::canary::Canary;
-use crate::placed::{Shape, check_unit};
+use crate::placed::{Shape, When, Zone, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
 /// Part of the device that is the zone, unless its size is given.
@@ -42,26 +42,6 @@ pub struct Options {
     pub canary: Option<String>,
 }
 
-/// Where the zone is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Zone {
-    /// First: on a disk, in its outer tracks.
-    Outer,
-    /// In the middle of the addresses.
-    Middle,
-}
-
-/// When parts are moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    /// In pauses of the clients.
-    Idle,
-    /// When the layer is asked to, by its command or its schedule.
-    Asked,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -88,9 +68,7 @@ impl Options {
             return Err(Refused::new("block", format!("{block} bytes"), "512B to 1MiB, a power of two"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         Ok(())
     }
 
@@ -105,16 +83,7 @@ impl Options {
     /// Shape of a new volume on a device of these sectors.
     pub fn shape(&self, sectors: u64) -> Result<Shape, Refused> {
         self.check()?;
-        let unit = self.unit.0 / PAGE_BYTES;
-        let zone = self.zone.map_or(sectors / PART, |zone| zone.0 / SECTOR_BYTES);
-        let behind = match self.at {
-            Zone::Outer => 0,
-            Zone::Middle => 500,
-        };
-        Shape::within(unit, sectors, zone, behind).ok_or_else(|| {
-            let found = format!("a zone of {zone} sectors on a device of {sectors}");
-            Refused::new("zone", found, "room for two units in it, and for more outside")
-        })
+        self.at.shape(self.unit, self.zone, PART, sectors)
     }
 
     /// The units of fragmented files in the order of the map, as it is now.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use seekless_core::device::Place;
 use seekless_core::runtime::{Runtime, now, sleep};
-use seekless_core::{Account, Buffer, Hints, Nanos, PAGE_BYTES, PAGE_SECTORS, Slice};
+use seekless_core::{Account, Buffer, Extent, Hints, Layer, Nanos, PAGE_BYTES, PAGE_SECTORS, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;

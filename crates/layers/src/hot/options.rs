@@ -1,13 +1,13 @@
 //! Options of the layer.
 
-use seekless_core::{Nanos, PAGE_BYTES, SECTOR_BYTES};
+use seekless_core::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::Refused;
 use crate::canary::Canary;
 #[cfg(feature = "canaries")]
 use crate::placed;
-use crate::placed::{Shape, check_unit};
+use crate::placed::{Shape, When, Zone, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
 /// Part of the device that is the zone, unless its size is given.
@@ -41,26 +41,6 @@ pub struct Options {
     pub canary: Option<String>,
 }
 
-/// Where the zone is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Zone {
-    /// First: on a disk, in its outer tracks.
-    Outer,
-    /// In the middle of the addresses.
-    Middle,
-}
-
-/// When parts are moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    /// In pauses of the clients.
-    Idle,
-    /// When the layer is asked to, by its command or its schedule.
-    Asked,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -85,9 +65,7 @@ impl Options {
             return Err(Refused::new("least", self.least.to_string(), "1 to 100"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), placed::CANARIES)?;
         Ok(())
     }
 
@@ -102,15 +80,6 @@ impl Options {
     /// Shape of a new volume on a device of these sectors.
     pub fn shape(&self, sectors: u64) -> Result<Shape, Refused> {
         self.check()?;
-        let unit = self.unit.0 / PAGE_BYTES;
-        let zone = self.zone.map_or(sectors / PART, |zone| zone.0 / SECTOR_BYTES);
-        let behind = match self.at {
-            Zone::Outer => 0,
-            Zone::Middle => 500,
-        };
-        Shape::within(unit, sectors, zone, behind).ok_or_else(|| {
-            let found = format!("a zone of {zone} sectors on a device of {sectors}");
-            Refused::new("zone", found, "room for two units in it, and for more outside")
-        })
+        self.at.shape(self.unit, self.zone, PART, sectors)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use seekless_core::device::Place;
 use seekless_core::runtime::{Runtime, sleep};
-use seekless_core::{Account, Class, ErrorKind, Hints, Nanos, PAGE_SECTORS, Slice};
+use seekless_core::{Account, Class, ErrorKind, Extent, Hints, Layer, Nanos, PAGE_SECTORS, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;

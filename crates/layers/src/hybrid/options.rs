@@ -75,9 +75,7 @@ impl Options {
             return Err(Refused::new("pin", format!("{} parts", self.pin.len()), expected));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !placed::CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, placed::CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), placed::CANARIES)?;
         Ok(())
     }
 

@@ -103,9 +103,7 @@ impl Options {
     /// Checks options that are invalid on any device.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         let Bytes(segment) = self.segment;
         let sensible = u64::from(SMALLEST_SEGMENT)..=u64::from(LARGEST_SEGMENT);
         if segment % PAGE_BYTES != 0 || !sensible.contains(&(segment / PAGE_BYTES)) {

@@ -90,9 +90,7 @@ impl Options {
     /// Checks options that are invalid on any devices.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         let Bytes(region) = self.region;
         if region % PAGE_BYTES != 0 || !(PAGE_BYTES..=1 << 40).contains(&region) {
             let expected = "4KiB to 1TiB in steps of 4KiB";

@@ -14,18 +14,21 @@ mod map;
 mod mover;
 mod opening;
 mod order;
+mod zone;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, Hits, IoError, IoFuture, Layer, Nanos,
-    Op, RangeLocks, Readiness, Reconfigured, Zeroes,
+    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, Hits, IoError, IoFuture,
+    Layer, Nanos, Op, RangeLocks, Readiness, Reconfigured, Zeroes,
 };
 
+use crate::Refused;
 use crate::canary::Canary;
 pub use clients::{Access, Clients, InFlight};
 pub use format::{Shape, check_unit};
@@ -35,6 +38,7 @@ pub use map::{beside, there};
 pub use mover::{Left, in_steps};
 pub use opening::{NONE, Opening};
 use order::Order;
+pub use zone::{When, Zone};
 
 /// A kind of such volumes.
 #[derive(Debug)]
@@ -118,7 +122,10 @@ pub struct Moves {
 }
 
 /// Gives units in an order.
-pub type Arranges = Box<dyn Fn(&Shape) -> Result<Vec<u32>, crate::Refused>>;
+pub type Arranges = Arc<dyn Fn(&Shape) -> Result<Vec<u32>, Refused> + Send + Sync>;
+
+/// Virtual time of arranging per unit: an upper estimate, since it is done by a thread of low priority.
+const ARRANGE_NS: u64 = 1_000;
 
 /// The command that has units arranged as its file says now, and the one that has them return to their own places.
 const RECONFIGURE: &str = "reconfigure";
@@ -220,10 +227,15 @@ impl Placed {
         let Some(arranges) = &self.arranges else { return Ok(()) };
         // A unit that is being moved counts where it then is.
         let _turn = self.relocating.exclusive(Extent::new(0, 1), &Hints::default()).await;
-        let units = if command == UNDO { Ok(Vec::new()) } else { arranges(&self.map.borrow().shape) };
-        let units = units.map_err(|why| {
-            IoError::new(seekless_core::ErrorKind::Invalid, self.kind.name, None, why.to_string())
-        })?;
+        let units = if command == UNDO {
+            Vec::new()
+        } else {
+            let (arranges, shape) = (arranges.clone(), self.map.borrow().shape);
+            let cost =
+                |units: &Result<Vec<u32>, Refused>| Nanos(units.iter().flatten().count() as u64 * ARRANGE_NS);
+            let units = runtime::offload(move || arranges(&shape), cost).await;
+            units.map_err(|why| IoError::new(ErrorKind::Invalid, self.kind.name, None, why.to_string()))?
+        };
         let order = Order::new(&units, &self.map.borrow());
         self.order.replace(Some(order));
         Ok(())

@@ -145,8 +145,9 @@ impl Placed {
 
     /// Marks the regions of pages.
     pub fn touch_pages(&self, pages: impl Iterator<Item = u64>) {
-        let state = &mut *self.state.borrow_mut();
-        pages.for_each(|page| state.touch(page));
+        if let Some(copies) = &mut self.state.borrow_mut().copies {
+            pages.for_each(|page| copies.touched.add(page));
+        }
     }
 
     /// No region, if there are copies.

@@ -155,9 +155,7 @@ impl Options {
             return Err(Refused::new("range", format!("{range} bytes"), "64KiB to 1GiB in steps of 4KiB"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !all_canaries().contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, all_canaries().join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), &all_canaries())?;
         Ok(())
     }
 

@@ -104,9 +104,7 @@ impl Options {
     /// Checks options that are invalid on any devices.
     pub fn check(&self) -> Result<(), Refused> {
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         let Bytes(unit) = self.unit;
         let small = unit % PAGE_BYTES == 0 && (2 * PAGE_BYTES..=GROUP_BYTES).contains(&unit);
         let large = unit % GROUP_BYTES == 0 && (GROUP_BYTES..=1 << 30).contains(&unit);

@@ -18,14 +18,14 @@ use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Layer, Lba, RangeLocks};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, RangeLocks};
 
 use crate::canary::Canary;
-use crate::contents::{self, New};
+use crate::contents;
 use crate::placed::{self, Clients, Devices, Heat, Kind, Opening};
 use crate::registry::{self, Built, Entry};
 use copies::Copies;
-pub use options::{Options, Spread, When, Writes};
+pub use options::{Options, Spread, Writes};
 
 /// Its kind of volumes.
 pub(crate) const KIND: Kind = Kind {
@@ -86,7 +86,10 @@ pub const ENTRY: Entry = Entry {
     create: Some(|below, table, replace| {
         Box::pin(async move {
             let options = registry::options("replicas", table, Options::check)?;
-            create(below.one()?, &options, replace).await
+            contents::create(below.one()?, replace, async |over| {
+                Replicas::open(over, &options, true, false).await
+            })
+            .await
         })
     }),
     ..Entry::new(
@@ -159,7 +162,7 @@ impl Replicas {
         let copies = Copies::new(opened.shape, opened.map)?;
         let shape = copies.shape;
         let heat = Heat::new(shape.units(), shape.band(), options.least, &[], |unit| copies.has(unit));
-        let idle = (options.when == When::Idle).then_some(options.idle);
+        let idle = options.when.pause(options.idle);
         Ok(Rc::new_cyclic(|me| Replicas {
             below: devices.first,
             identity,
@@ -225,23 +228,6 @@ impl Replicas {
         self.commit(&how).await?;
         self.name(&how).await
     }
-}
-
-/// Creates a volume. Existing contents are refused, unless `replace`: then their metadata is given up. Returns the new
-/// identity.
-///
-/// # Errors
-/// `Invalid` for contents that are refused and a device that does not suit, and the device's errors.
-async fn create(
-    over: Rc<dyn BlockDevice>,
-    options: &Options,
-    replace: bool,
-) -> Result<Option<u128>, IoError> {
-    let new = New { key: "over", device: &*over, metadata: Extent::new(0, 0), leaves: None };
-    contents::claim(&[new], false, replace).await?;
-    let volume = Replicas::open(over, options, true, false).await?;
-    Layer::stop(&*volume).await?;
-    Ok(volume.identity())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::CANARIES;
 use crate::Refused;
 use crate::canary::Canary;
-use crate::placed::{Shape, check_unit};
+use crate::placed::{Shape, When, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
 
 /// Part of the device that is the zone, for all copies, unless its size is given.
@@ -67,16 +67,6 @@ pub enum Writes {
     Update,
 }
 
-/// When parts are copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    /// In pauses of the clients.
-    Idle,
-    /// When the layer is asked to, by its command or its schedule.
-    Asked,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -106,9 +96,7 @@ impl Options {
             return Err(Refused::new("least", self.least.to_string(), "1 to 100"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         Ok(())
     }
 

@@ -179,7 +179,7 @@ impl Replicas {
         }
     }
 
-    /// The copies of these units count no more. What is written often is not worth copying: reads count half from now on.
+    /// The copies of these units count no more. Copies of units that are often written do not pay: each write halves a count.
     fn remove(&self, at: Extent) {
         for unit in self.units(at) {
             if self.canary.is("stale copy") && unit % 2 == 0 {
@@ -347,10 +347,10 @@ impl BlockDevice for Replicas {
     }
 
     fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
-        let own = self.pieces(at).into_iter().next()?.there;
-        let there = match self.nearest(at, how, 0) {
-            Nearest::Copy { there, .. } if op == Op::Read => there,
-            _ => own,
+        let nearest = if op == Op::Read { self.nearest(at, how, 0) } else { Nearest::Own };
+        let there = match nearest {
+            Nearest::Copy { there, .. } => there,
+            Nearest::Own => self.pieces(at).first()?.there,
         };
         self.below.estimate(op, there, how)
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use seekless_core::runtime::{Runtime, sleep};
-use seekless_core::{Account, Class, ErrorKind, Hints, Nanos, Op, PAGE_SECTORS, Slice};
+use seekless_core::{Account, Class, ErrorKind, Hints, Layer, Nanos, Op, PAGE_SECTORS, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;

@@ -77,9 +77,7 @@ impl Options {
             return Err(Refused::new("idle", "0", "a time above zero"));
         }
         #[cfg(feature = "canaries")]
-        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
-            return Err(Refused::new("canary", name, CANARIES.join(", ")));
-        }
+        crate::canary::check(self.canary.as_deref(), CANARIES)?;
         self.borg().check()
     }
 
