@@ -40,7 +40,7 @@ use seekless_core::{
 
 pub use clones::NOW;
 use flash::Flash;
-pub use options::{CANARIES, EDGES, Options, SNAPSHOT_EDGES};
+pub use options::{CANARIES, EDGES, EDGES_OF_TESTS, Options, SNAPSHOT_EDGES};
 use placed::Placed;
 use versions::Versions;
 
@@ -67,6 +67,7 @@ pub const ENTRY: Entry = Entry {
     )),
     commands: COMMANDS,
     edges: EDGES,
+    edges_of_tests: EDGES_OF_TESTS,
     edges_of_snapshots: SNAPSHOT_EDGES,
     canaries: CANARIES,
     sealed: true,

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::join;
 use seekless_core::runtime::{self, Rng};
 use seekless_core::{Nanos, Zeroes};
 
 use super::*;
 use crate::fault::powercut::{self, Keep, PowerCut};
-use crate::proximal::format::ENTRIES;
+use crate::proximal::format::{ENTRIES, LABEL_PAGES};
 use crate::proximal::repair::flash_from_copies;
 use crate::under_test::filled;
 
@@ -282,8 +283,51 @@ fn without_its_flash_a_volume_loses_what_is_named_and_no_more() {
         }
     }
     assert!(all.iter().all(|count| *count > 0), "{all:?}");
-    let missed: Vec<_> = options::COPY_EDGES.iter().filter(|edge| !edges.contains(*edge)).collect();
-    assert_eq!(missed, [] as [&&str; 0]);
+    for edge in [
+        "the map is newer than its copies: they are written before any block is",
+        "regions are marked before a flush is answered",
+    ] {
+        assert!(edges.contains(edge), "{edge}");
+    }
+}
+
+/// Flushes that come together mark their regions with one write; without a whole anchor all copies are written anew, and
+/// flash is made from these.
+#[test]
+fn an_anchor_that_rotted_is_written_anew() {
+    let world = Runtime::new(1);
+    let (at, how) = (Extent::of_pages(3, 1), Hints::default);
+    let work = async {
+        let durable = device(0, DISK + SSD);
+        let volume = open_on(&durable, None).await?;
+        volume.write(at, filled(7, at.sectors), how()).await?;
+        let (one, other) = join(volume.flush(how()), volume.flush(how())).await;
+        one.and(other)?;
+        volume.command("destage", how()).await?;
+        volume.stop().await?;
+        drop(volume);
+        let (disk, ssd) = both(&durable);
+        let anchors = Extent::of_pages(LABEL_PAGES, 2);
+        disk.write(anchors, filled(1, anchors.sectors), how()).await?;
+        let volume = open_on(&durable, None).await?;
+        assert!(values(&*volume, at).await?.iter().all(|value| *value == 7));
+        volume.stop().await?;
+        drop(volume);
+        ssd.write_zeroes(Extent::of_pages(0, SSD), how(), Zeroes::default()).await?;
+        flash_from_copies(&disk, &ssd, &options_of(None)).await?;
+        let volume = open_on(&durable, None).await?;
+        assert!(values(&*volume, at).await?.iter().all(|value| *value == 7));
+        volume.stop().await
+    };
+    world.run(work).unwrap().unwrap();
+    let edges: BTreeSet<&str> = world.edges().into_iter().map(|(edge, _)| edge).collect();
+    for edge in [
+        "another flush has marked the regions",
+        "no anchor is whole: all copies are written anew",
+        "flash is made from the copies on the data device",
+    ] {
+        assert!(edges.contains(edge), "{edge}");
+    }
 }
 
 #[cfg(feature = "canaries")]
