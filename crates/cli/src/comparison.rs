@@ -120,9 +120,7 @@ fn settings(comparison: &Comparison) -> String {
     }
     let reconfigured = comparison.variants.iter().any(|variant| !variant.reconfigurations.is_empty());
     if settings.bopt_bytes > 0 || reconfigured {
-        let share = format!(", with {} of the head's time at least", share(settings.background_share_pct));
-        let share = if on_one_drive { share } else { String::new() };
-        table.row(["reconfigured", &format!("{}{share}; {clock}", settings.schedule)]);
+        table.row(["reconfigured", &format!("{}; {clock}", settings.schedule)]);
     }
     if !on_one_drive {
         comparison.variants.iter().for_each(|variant| table.row([&variant.name, &variant.volume]));

@@ -20,10 +20,6 @@ const NAME: &str = "appstart2";
 /// Folder of recordings in the checkout that the program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 
-/// The recording is compressed into minutes and never leaves the disk idle: with the default share of the head's time,
-/// copying would take half of it.
-const SHARE: (&str, &str) = ("--background-share", "40");
-
 /// The report, if none is named.
 const REPORT: &str = "report.html";
 
@@ -71,15 +67,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if !arguments.json {
         output::print(&format!("The workload of {}\n{}\n", recording.display(), stats::compact(&stats)))?;
     }
-    let setup = Defaults::parse_from(["seekless", SHARE.0, SHARE.1]).setup;
+    let setup = Defaults::parse_from(["seekless"]).setup;
     let compared = lab::compared(&trace, &setup, false)?;
     if !arguments.json {
         output::print(&format!(
-            "The disk without BORG (vanilla) and with it\n{}\nThe same by hand: seekless lab compare --trace {} {} {}\n",
+            "The disk without BORG (vanilla) and with it\n{}\nThe same by hand: seekless lab compare --trace {}\n",
             comparison::text(&compared),
-            shell_word(&recording.to_string_lossy()),
-            SHARE.0,
-            SHARE.1
+            shell_word(&recording.to_string_lossy())
         ))?;
     }
     lab::write_report(report, &stats, &compared)?;

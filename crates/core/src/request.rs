@@ -93,6 +93,9 @@ pub struct Hints {
     pub origin: Origin,
     /// Account charged.
     pub account: Account,
+    /// Share of the device's time that requests of class `Background` have at least while this one waits, 1 to 99 per
+    /// cent, idle time included; 0: as the queue has it.
+    pub share_pct: u8,
     /// Ticket, which reaches the request wherever it is queued.
     pub ticket: Option<Ticket>,
 }

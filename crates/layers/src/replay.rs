@@ -295,8 +295,7 @@ async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) 
         fua: record.flags.has(Flags::FUA),
         origin: record.origin,
         account,
-        verify: false,
-        ticket: None,
+        ..Hints::default()
     };
     if record.op == Op::Flush || record.flags.has(Flags::PREFLUSH) {
         device.flush(how.clone()).await?;

@@ -1,6 +1,6 @@
 //! The simulated disk: bytes, order, merging, classes, tickets.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use seekless_core::runtime::{Runtime, now, sleep, spawn};
 use seekless_core::{Class, ErrorKind, Ticket};
@@ -157,36 +157,58 @@ fn urgent_is_first_and_free_last() {
     assert_eq!(order, [4_000_000, 3_000_000, 2_000_000, 1_000_000]);
 }
 
-/// A foreground client that never pauses, and a background one: the latter gets its share.
+/// Two foreground clients that pause after each request, and two background ones that ask for a share of their own;
+/// the busy time in per cent of 100 seconds, and the longest response of the foreground.
+fn shares(options: QueueOptions, pause: Nanos, asked_pct: u8) -> ([f64; 2], Nanos) {
+    on_a_disk(options, async |disk| {
+        let longest: Rc<Cell<Nanos>> = Rc::default();
+        let client = |class: Class, from: u64, account: u16| {
+            let (disk, longest) = (disk.clone(), longest.clone());
+            let (is_foreground, share_pct) = (class == Class::Foreground, asked_pct);
+            spawn(async move {
+                let how = Hints { account: Account(account), share_pct, ..hints(class) };
+                for i in 0.. {
+                    let (at, begin) = (Extent::new(from + i * 7_777_777 % 100_000_000, 8), now());
+                    disk.read(at, Buffer::hollow_sectors(8), how.clone()).await.unwrap();
+                    if is_foreground {
+                        longest.set(longest.get().max(now().since(begin)));
+                        sleep(pause).await;
+                    }
+                }
+            })
+        };
+        let clients = [
+            client(Class::Foreground, 0, 0),
+            client(Class::Foreground, 100_000_000, 0),
+            client(Class::Background, 200_000_000, 1),
+            client(Class::Background, 300_000_000, 1),
+        ];
+        sleep(Nanos(100_000_000_000)).await;
+        drop(clients);
+        ([0, 1].map(|account| disk.account(Account(account)).busy().seconds()), longest.get())
+    })
+}
+
 #[test]
 fn the_background_has_a_guaranteed_share() {
-    for share in [10, 20, 50] {
+    for (share, asked, expected) in [(10, 0, 10), (20, 0, 20), (50, 0, 50), (20, 60, 60), (20, 10, 20)] {
         let options = QueueOptions { background_share_pct: share, ..QueueOptions::default() };
-        let work = on_a_disk(options, async |disk| {
-            let client = |class: Class, from: u64, account: u16| {
-                let disk = disk.clone();
-                spawn(async move {
-                    let how = Hints { account: Account(account), ..hints(class) };
-                    for i in 0.. {
-                        let at = Extent::new(from + i * 7_777_777 % 100_000_000, 8);
-                        disk.read(at, Buffer::hollow_sectors(8), how.clone()).await.unwrap();
-                    }
-                })
-            };
-            let clients = [
-                client(Class::Foreground, 0, 0),
-                client(Class::Foreground, 100_000_000, 0),
-                client(Class::Background, 200_000_000, 1),
-                client(Class::Background, 300_000_000, 1),
-            ];
-            sleep(Nanos(100_000_000_000)).await;
-            drop(clients);
-            [disk.account(Account(0)), disk.account(Account(1))]
-        });
-        let [foreground, background] = work.map(|work| work.busy().seconds());
+        let ([foreground, background], _) = shares(options, Nanos::ZERO, asked);
         let got = 100.0 * background / (foreground + background);
-        assert!((got - f64::from(share)).abs() < 2.0, "{got} for {share} per cent");
+        assert!((got - f64::from(expected)).abs() < 2.0, "{got} for {share} and {asked} per cent");
     }
+}
+
+/// Where the background has more than its share in the pauses of the foreground, a foreground request waits for the
+/// one command that is being served, never for a burst.
+#[test]
+fn pauses_count_towards_the_share() {
+    let ([foreground, background], longest) = shares(QueueOptions::default(), Nanos::from_millis(100), 60);
+    assert!(background > 60.0 && foreground > 10.0, "{foreground} {background}");
+    assert!(longest < Nanos::from_millis(80), "{longest}");
+    let ([foreground, background], longest) = shares(QueueOptions::default(), Nanos::ZERO, 60);
+    assert!(foreground > 38.0 && background > 58.0, "{foreground} {background}");
+    assert!(longest > Nanos::from_millis(100), "{longest}: this one waits for bursts");
 }
 
 #[test]

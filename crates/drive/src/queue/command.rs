@@ -22,8 +22,6 @@ pub struct Command {
     pub waiting: usize,
     /// Whether one of its requests was queued while the last command was served.
     pub queued: bool,
-    /// Whether a background command does not yield to the foreground, by its share.
-    pub(super) on_share: bool,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -37,7 +35,6 @@ impl Default for Command {
             sharers: Vec::new(),
             waiting: 0,
             queued: false,
-            on_share: false,
             slots: Vec::new(),
         }
     }

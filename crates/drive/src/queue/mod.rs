@@ -174,7 +174,7 @@ impl Queue {
                 self.to_be_issued(&mut waiting);
             }
             None => {
-                waiting.waiting[class as usize].add(at.start, waiter);
+                waiting.enqueue(slot);
                 self.to_be_issued(&mut waiting);
             }
         }
@@ -232,7 +232,7 @@ impl Queue {
         }
         waiting.issue(command);
         if yielding.is_some() {
-            waiting.begin_yielding(command, runtime::now());
+            waiting.begin_yielding(command);
         }
         true
     }
@@ -305,20 +305,21 @@ impl Queue {
         if class >= entry.class {
             return;
         }
-        let (at, waiter, was) = (entry.at, entry.waiter, std::mem::replace(&mut entry.class, class));
-        match (&self.free, &entry.state) {
-            (Some(free), State::Free) => {
-                entry.state = State::Waiting;
-                free.cancel(slot, waiter.write);
-                waiting.waiting[class as usize].add(at.start, waiter);
+        let is_queued = matches!(entry.state, State::Waiting) && entry.op != Op::Flush;
+        match &self.free {
+            Some(free) if matches!(entry.state, State::Free) => {
+                (entry.state, entry.class) = (State::Waiting, class);
+                free.cancel(slot, entry.waiter.write);
+                waiting.enqueue(slot);
                 self.to_be_issued(waiting);
             }
-            (_, State::Waiting) if entry.op != Op::Flush => {
-                waiting.waiting[was as usize].remove(at.start, &waiter);
-                waiting.waiting[class as usize].add(at.start, waiter);
+            _ if is_queued => {
+                waiting.dequeue(slot);
+                waiting.entries[slot].class = class;
+                waiting.enqueue(slot);
                 self.wake(waiting);
             }
-            _ => {}
+            _ => entry.class = class,
         }
     }
 
@@ -326,12 +327,14 @@ impl Queue {
     pub fn abort(&self, slot: Slot) {
         let mut waiting = self.waiting.borrow_mut();
         let Some(entry) = waiting.entries.get(slot) else { return };
-        let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
+        let (op, at, waiter) = (entry.op, entry.at, entry.waiter);
         match (&self.free, &entry.state) {
             (Some(free), State::Free) => free.cancel(slot, waiter.write),
             (_, State::Waiting) => {
-                waiting.waiting[class as usize].remove(at.start, &waiter);
-                waiting.flushes.retain(|&flush| flush != slot);
+                match op {
+                    Op::Flush => waiting.flushes.retain(|&flush| flush != slot),
+                    _ => waiting.dequeue(slot),
+                }
                 waiting.unissued -= 1;
             }
             _ => return,

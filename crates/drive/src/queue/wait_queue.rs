@@ -1,6 +1,6 @@
 //! The requests waiting at a component, and which goes next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::rc::Weak;
 use std::task::Waker;
 
@@ -21,6 +21,13 @@ pub(crate) const MERGED_SECTORS: u64 = 2_560;
 /// consume its share. A larger credit (a large share) makes a burst longer, and a foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
+/// The share is one of all time: what the background had while nothing else waited counts, up to this much head time, in
+/// nanoseconds. So it takes none from the foreground where pauses are enough.
+const LARGEST_DEBT: i128 = 1_000_000_000;
+
+/// The largest share, in per cent: the foreground always has some.
+const MOST_SHARE_PCT: u8 = 99;
+
 /// A request starves only if, since its arrival, this many times as many requests were issued as are queued. In a long
 /// queue all requests wait long, and that alone is not starvation: C-LOOK serves a queue in two rounds.
 const STARVATION_FACTOR: u64 = 4;
@@ -29,6 +36,8 @@ pub(super) struct WaitQueue {
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(super) entries: Slab<Entry>,
     pub(super) waiting: [Waiting; 4],
+    /// The shares that queued background requests ask for, in per cent, and how many ask for each.
+    shares: BTreeMap<u8, usize>,
     pub(super) flushes: VecDeque<Slot>,
     /// Whether the last command was a flush.
     pub(super) flushed: bool,
@@ -100,6 +109,11 @@ impl Entry {
     fn forced(&self) -> bool {
         if self.op == Op::Read { self.how.verify } else { self.how.fua }
     }
+
+    /// Whether it counts among [`WaitQueue::shares`] while it waits.
+    fn asks_for_a_share(&self) -> bool {
+        self.class == Class::Background && self.how.share_pct > 0
+    }
 }
 
 pub(super) enum State {
@@ -114,6 +128,7 @@ impl WaitQueue {
     pub(super) fn new(scheduler: Box<dyn Scheduler>, queued_flush: bool) -> WaitQueue {
         WaitQueue {
             waiting: std::array::from_fn(|_| Waiting::new(&*scheduler)),
+            shares: BTreeMap::new(),
             scheduler,
             entries: Slab::new(),
             flushes: VecDeque::new(),
@@ -216,6 +231,30 @@ impl WaitQueue {
         slots.rotate_left(behind);
     }
 
+    /// Puts a request among those that wait, in its class.
+    pub(super) fn enqueue(&mut self, slot: Slot) {
+        let entry = &self.entries[slot];
+        self.waiting[entry.class as usize].add(entry.at.start, entry.waiter);
+        if entry.asks_for_a_share() {
+            *self.shares.entry(entry.how.share_pct).or_default() += 1;
+        }
+    }
+
+    /// Takes a request out again.
+    pub(super) fn dequeue(&mut self, slot: Slot) {
+        let entry = &self.entries[slot];
+        self.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
+        if !entry.asks_for_a_share() {
+            return;
+        }
+        if let btree_map::Entry::Occupied(mut asking) = self.shares.entry(entry.how.share_pct) {
+            *asking.get_mut() -= 1;
+            if *asking.get() == 0 {
+                asking.remove();
+            }
+        }
+    }
+
     /// Removes the command's requests from the queue.
     pub(super) fn issue(&mut self, command: &mut Command) {
         let now = runtime::now();
@@ -227,7 +266,7 @@ impl WaitQueue {
                 Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
             command.sharers.push(sharer);
             if entry.op != Op::Flush {
-                self.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
+                self.dequeue(slot);
             }
         }
         self.unissued -= command.slots.len();
@@ -250,19 +289,21 @@ impl WaitQueue {
         }
     }
 
-    /// Credits the background with its share of the time that the foreground took while it waited.
+    /// Credits the background with its share of the time that the foreground took while it waited, less what it has had.
     pub(super) fn credit_background(&mut self, class: Class, took: Nanos, share_pct: u8) {
         if class <= Class::Foreground {
             self.earn_credit(took, share_pct, BURST);
-        } else if class == Class::Background && !self.waiting[Class::Foreground as usize].is_empty() {
+        } else if class == Class::Background {
             self.spend_credit(took);
         }
     }
 
-    /// The foreground took this time: if background requests wait, they have their share of it, from `burst` on.
+    /// The foreground took this time: if background requests wait, they have their share of it, from `burst` on: this
+    /// one, or the largest that a waiting request asks for.
     pub(super) fn earn_credit(&mut self, took: Nanos, share_pct: u8, burst: i128) {
         if !self.waiting[Class::Background as usize].is_empty() {
-            let share = i128::from(share_pct);
+            let asked = self.shares.last_key_value().map_or(0, |(share_pct, _)| *share_pct);
+            let share = i128::from(asked.max(share_pct).min(MOST_SHARE_PCT));
             self.background_credit += i128::from(took.0) * share / (100 - share);
             self.bursting |= self.background_credit >= burst;
         }
@@ -270,7 +311,7 @@ impl WaitQueue {
 
     /// The background took this time of its share.
     pub(super) fn spend_credit(&mut self, took: Nanos) {
-        self.background_credit -= i128::from(took.0);
+        self.background_credit = (self.background_credit - i128::from(took.0)).max(-LARGEST_DEBT);
         self.bursting &= self.background_credit > 0;
     }
 

@@ -72,11 +72,7 @@ impl WaitQueue {
     }
 
     /// A command is issued.
-    pub(super) fn begin_yielding(&mut self, command: &mut Command, now: Nanos) {
-        let pauses = self.activity.foreground == 0
-            && self.activity.expected_until <= now
-            && self.waiting[Class::Foreground as usize].is_empty();
-        command.on_share = command.class == Class::Background && !pauses;
+    pub(super) fn begin_yielding(&mut self, command: &Command) {
         *self.activity.count(command.class) += 1;
     }
 
@@ -96,7 +92,7 @@ impl WaitQueue {
         if command.class <= Class::Foreground {
             let took = since.min(took + options.anticipation);
             self.earn_credit(took, share_pct, 1);
-        } else if command.on_share {
+        } else if command.class == Class::Background {
             self.spend_credit(since.min(took));
         }
     }

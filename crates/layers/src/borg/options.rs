@@ -45,9 +45,12 @@ pub struct Options {
     /// Maximum time that a page stays dirty, however busy clients are; 0 for no limit.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub dirty_max_age: Nanos,
-    /// How a reconfiguration copies: in the background, with the guaranteed share of the head's time, or for free,
+    /// How a reconfiguration copies: in the background, or for free,
     /// where no request notices. The write buffer is drained in the same class; for free from twice `drain_below` on.
     pub reconfigure_class: MoveClass,
+    /// Share of the head's time that a reconfiguration has at least, in per cent, idle time included: it takes none from
+    /// the clients where pauses are enough. 0: as the component has it (`background_share`).
+    pub reconfigure_share: u8,
     /// Deadline of free copies, after which the remainder is copied in the background.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub free_deadline: Nanos,
@@ -272,6 +275,9 @@ impl Options {
         }
         #[cfg(feature = "canaries")]
         crate::canary::check(self.canary.as_deref(), CANARIES)?;
+        if self.reconfigure_share > 99 {
+            return Err(Refused::new("reconfigure_share", self.reconfigure_share.to_string(), "0 to 99"));
+        }
         if self.full_plan_every == 0 {
             return Err(Refused::new("full_plan_every", "0", "at least 1"));
         }
@@ -307,6 +313,7 @@ impl Default for Options {
             idle_after: Nanos::from_millis(30_000),
             dirty_max_age: Nanos::from_millis(3_600_000),
             reconfigure_class: MoveClass::Background,
+            reconfigure_share: 60,
             free_deadline: Nanos::from_millis(600_000),
             placement: Placement::Kept,
             planner: PlannerName::Greedy,

@@ -24,7 +24,9 @@ impl Borg {
         self.end_draining_for_free();
         let mover = Mover::start(self, account, Throttle::Throttled).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
-        let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
+        let Some(mover) = mover.map(Mover::in_its_class).map(Mover::with_its_share) else {
+            return Ok(report);
+        };
         let Planning { course, plan, verdict } = self.plan(&mut report).await;
         let mut watch = self.watch.get();
         watch.decided(verdict != Verdict::Decline);

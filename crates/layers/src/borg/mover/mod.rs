@@ -107,6 +107,13 @@ impl<'a> Mover<'a> {
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
 
+    /// Has the share of a reconfiguration.
+    pub fn with_its_share(mut self) -> Mover<'a> {
+        self.how.share_pct = self.borg.options.reconfigure_share;
+        self.copying.share_pct = self.how.share_pct;
+        self
+    }
+
     /// Copies in the class that the options set.
     pub fn in_its_class(self) -> Mover<'a> {
         if self.borg.options.reconfigure_class == MoveClass::Free { self.in_class_free() } else { self }

@@ -220,3 +220,34 @@ fn fua_and_classes_are_honoured() {
         }
     });
 }
+
+#[test]
+fn only_a_reconfiguration_has_its_own_share_of_the_head() {
+    run(1, async {
+        let disk = disk();
+        let spy = |start, sectors| {
+            let below = slice(&disk, start, sectors);
+            Rc::new(Spy { below, seen: RefCell::default(), flushed: Cell::default(), volatile_cache: false })
+        };
+        let (origin, bopt) = (spy(0, ORIGIN), spy(ORIGIN, 400 * 8));
+        let options = Options { reconfigure_share: 35, ..Options::default() };
+        let borg = formatted(origin.clone(), bopt.clone(), options).await;
+        let shares = || -> Vec<u8> {
+            let seen = origin.seen.take().into_iter().chain(bopt.seen.take());
+            seen.filter(|how| how.class == Class::Background).map(|how| how.share_pct).collect()
+        };
+        write(&*borg, Extent::of_pages(3, 1), 1).await;
+        for _ in 0..2 {
+            read(&*borg, Extent::of_pages(100, 20)).await;
+        }
+        shares();
+        borg.reconfigure_now(Account(1)).await.unwrap();
+        let moved = shares();
+        assert!(moved.len() > 1 && moved.iter().all(|share| *share == 35), "{moved:?}");
+        write(&*borg, Extent::of_pages(3, 1), 2).await;
+        shares();
+        borg.drain_all(Account(1)).await.unwrap();
+        let drained = shares();
+        assert!(drained.len() > 1 && drained.iter().all(|share| *share == 0), "{drained:?}");
+    });
+}
