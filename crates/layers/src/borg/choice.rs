@@ -10,6 +10,7 @@
 use seekless_core::Nanos;
 
 use super::analyzer::{Edges, Graph};
+use super::budget::Budget;
 use super::course::{Course, LogFate, Reads, Recipe};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
@@ -55,6 +56,8 @@ pub(super) struct Chosen {
     /// The best course.
     pub course: Course,
     pub prediction: Prediction,
+    /// What is left when it was carried out.
+    pub budget: Budget,
     /// The best course with a plan of all that was read, whether it was chosen or not.
     pub best_with_plan: Option<Course>,
 }
@@ -77,6 +80,8 @@ pub(super) struct Choice<'a> {
     life: u64,
     /// Busy time of draining what is dirty now: every course has to drain it, unless it is overwritten before.
     drain_backlog: Nanos,
+    /// What courses may cost.
+    budget: Budget,
     tried: Vec<Tried>,
 }
 
@@ -87,9 +92,10 @@ impl<'a> Choice<'a> {
         parts: &'a [Part],
         whole: &'a Window,
         past: u64,
+        budget: Budget,
     ) -> Option<Choice<'a>> {
         let (drain_backlog, life) = (rehearsal.drain()?, whole.requests());
-        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, tried: Vec::new() })
+        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, budget, tried: Vec::new() })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
@@ -97,6 +103,7 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
+        self.pay();
         for (absorbs, log) in [(true, LogFate::Kept), (true, LogFate::Drained), (false, LogFate::Drained)] {
             self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
@@ -124,7 +131,11 @@ impl<'a> Choice<'a> {
             return Some(chosen);
         }
         let best = self.best();
-        Some(Chosen { course: best.course, prediction: self.prediction(best), best_with_plan })
+        let (course, prediction, mut budget) = (best.course, self.prediction(best), self.budget);
+        if matches!(course.reads, Reads::Planned(_)) {
+            budget.moved(prediction.moves);
+        }
+        Some(Chosen { course, prediction, budget, best_with_plan })
     }
 
     /// The choice of [`Course::FREE`], if it wins; inner `None` if not. It is compared only if the best course so far
@@ -143,7 +154,10 @@ impl<'a> Choice<'a> {
         let best_trial = if best == now { now_trial } else { trial(best)? };
         let [as_it_is, least, with] =
             [now_trial, best_trial, free_trial].map(|trial| self.whole_cost(&trial));
-        if free == now || with * 1_000 >= as_it_is.min(least) * WINS_BELOW {
+        if free == now
+            || !self.affords(free, as_it_is - with)
+            || with * 1_000 >= as_it_is.min(least) * WINS_BELOW
+        {
             return Some(None);
         }
         let prediction = Prediction {
@@ -152,7 +166,7 @@ impl<'a> Choice<'a> {
             moves: free_trial.moves,
             requests: self.whole.requests(),
         };
-        Some(Some(Chosen { course: free, prediction, best_with_plan }))
+        Some(Some(Chosen { course: free, prediction, budget: self.budget, best_with_plan }))
     }
 
     /// Cost of a course over all requests since the last choice, in nanoseconds.
@@ -218,10 +232,43 @@ impl<'a> Choice<'a> {
         Course { reads, log: if is_empty { LogFate::Kept } else { course.log }, ..course }
     }
 
+    /// Counts what the present course has saved since the last choice: both it and standing aside were tried.
+    fn pay(&mut self) {
+        let took = |course: Course| {
+            let tried = self.tried.iter().find(|tried| tried.course == course);
+            let trials = tried.into_iter().flat_map(|tried| &tried.trials);
+            trials.map(|trial| trial.requests + trial.draining).sum::<Nanos>()
+        };
+        let (with, without) = (took(self.tried[0].course), took(self.normal(Course::OFF)));
+        let played = self.parts.iter().map(|part| part.later.requests()).sum();
+        self.budget.served(with, without, played, self.whole.requests());
+    }
+
+    /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as there were
+    /// since the last choice.
+    fn affords(&self, course: Course, saves: i128) -> bool {
+        let now = self.tried[0].course;
+        let does_more = matches!(course.reads, Reads::Planned(_)) || (course.absorbs && !now.absorbs);
+        !(does_more && self.budget.is_overdrawn()) || self.budget.left() + saves / 2 >= 0
+    }
+
+    /// Disk time that a course saves, less its moves, in as many requests as there were since the last choice.
+    fn saves(&self, tried: &Tried) -> i128 {
+        let took = |tried: &Tried| {
+            i128::from(tried.trials.iter().map(|trial| trial.requests + trial.draining).sum::<Nanos>().0)
+        };
+        let played: u64 = self.parts.iter().map(|part| part.later.requests()).sum();
+        let saved = (took(&self.tried[0]) - took(tried)) * i128::from(self.whole.requests());
+        saved / i128::from(played.max(1)) - i128::from(tried.trials.last().map_or(0, |trial| trial.moves.0))
+    }
+
     /// The first is the present course; another one has to win in each part.
     fn best(&self) -> &Tried {
         let now = &self.tried[0];
         let wins = |tried: &&Tried| {
+            if !self.affords(tried.course, self.saves(tried)) {
+                return false;
+            }
             let mut each = tried.trials.iter().zip(&now.trials).zip(self.parts);
             each.all(|((trial, now), part)| {
                 self.cost(trial, part) * 1_000 < self.cost(now, part) * WINS_BELOW

@@ -6,6 +6,7 @@
 use seekless_core::{Extent, Nanos};
 
 use super::analyzer::Analyzer;
+use super::budget::Budget;
 use super::choice::Prediction;
 use super::heat::Heat;
 use super::planner::Plan;
@@ -23,6 +24,7 @@ pub(super) struct Learned {
     plans: u32,
     /// The last rehearsal, and the number of plans declined.
     rehearsal: (Prediction, u64),
+    pub budget: Budget,
     /// Maximum memory of profiler and analyzer each, in bytes.
     memory: u64,
     global: bool,
@@ -42,6 +44,7 @@ impl Learned {
             last_plan: Plan::default(),
             plans: 0,
             rehearsal: Default::default(),
+            budget: Budget::default(),
             memory,
             changes: 0,
         }
@@ -125,6 +128,7 @@ impl Learned {
             requests: self.profiler.requests(),
             plans: self.plans,
             rehearsal: self.rehearsal,
+            budget: self.budget,
             analyzer: self.analyzer.clone()?,
             window: self.profiler.window().clone(),
             last_plan: self.last_plan.clone(),
@@ -136,6 +140,7 @@ impl Learned {
         self.changes += 1;
         self.profiler.restore(saved.window, saved.requests);
         (self.plans, self.rehearsal, self.last_plan) = (saved.plans, saved.rehearsal, saved.last_plan);
+        self.budget = saved.budget;
         self.analyzer = Some(saved.analyzer);
     }
 

@@ -120,27 +120,28 @@ impl Borg {
             drains: present.drains,
         };
         let cost = Nanos(requests * REHEARSE_NS);
-        let past = self.learned.borrow().requests();
+        let (past, budget) = (self.learned.borrow().requests(), self.learned.borrow().budget);
         let choosing = move || {
             let benefit = rehearsal.benefit_of_copies(&parts)?;
-            let chosen = Choice::new(&rehearsal, &parts, &now.window, past)?.choose(last.as_ref())?;
+            let chosen = Choice::new(&rehearsal, &parts, &now.window, past, budget)?.choose(last.as_ref())?;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((
                 chosen.course,
                 plan(chosen.course),
                 chosen.best_with_plan.and_then(plan),
-                chosen.prediction,
+                (chosen.prediction, chosen.budget),
                 benefit,
             ))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, best_plan, prediction, benefit)) = chosen else { return as_it_is };
+        let Some((course, plan, best_plan, (prediction, budget), benefit)) = chosen else { return as_it_is };
         let empties = self.copy_on_read.decided(benefit) && course == present;
         let course = if empties { Course { reads: Reads::Emptied, ..present } } else { course };
         self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;
         self.learned.borrow_mut().set_rehearsal(prediction, course == present);
+        self.learned.borrow_mut().budget = budget;
         // Judged after all waiting.
         let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
         Planning { course, plan, verdict }

@@ -9,14 +9,15 @@
 use seekless_core::Nanos;
 
 use super::analyzer::{Analyzer, Vertex};
+use super::budget::Budget;
 use super::choice::Prediction;
 use super::code::{self, Reader, Unfit, put};
 use super::planner::{Plan, Planned};
 use super::profiler::Window;
 use super::store::Slot;
 
-/// Version of the encoding.
-const VERSION: u64 = 1;
+/// Version of the encoding. The first had no budget.
+const VERSION: u64 = 2;
 /// More requests or plans than there ever are.
 const MOST: u64 = 1 << 60;
 
@@ -35,6 +36,7 @@ pub(super) struct Saved {
     pub plans: u32,
     /// The last rehearsal, and the number of plans declined.
     pub rehearsal: (Prediction, u64),
+    pub budget: Budget,
     pub analyzer: Analyzer,
     /// Requests since the last plan.
     pub window: Window,
@@ -85,6 +87,10 @@ impl Saved {
             moves.0,
             requests,
             self.rehearsal.1,
+            self.budget.requests.0,
+            self.budget.moves.0,
+            self.budget.saved.unsigned_abs(),
+            u64::from(self.budget.saved < 0),
         ];
         for number in numbers {
             put(&mut bytes, number);
@@ -111,7 +117,7 @@ impl Saved {
     pub fn decode(bytes: &[u8], empty: &Analyzer, bounds: &Bounds) -> Result<Saved, Unfit> {
         let code = &mut Reader::new(bytes);
         let version = code.number()?;
-        code.ensure(version == VERSION, "version 1")?;
+        code.ensure((1..=VERSION).contains(&version), "version 1 or 2")?;
         let course = code.number()?;
         code.ensure(course <= 4, "a course")?;
         let watch = (code.number()?, code.number()?);
@@ -119,6 +125,7 @@ impl Saved {
         let [present, chosen, moves] = [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
         let prediction = Prediction { present, chosen, moves, requests: code.number()? };
         let declined = code.number()?;
+        let budget = if version > 1 { budget(code)? } else { Budget::default() };
         let counts = [watch.0, watch.1, requests, paused.0, u64::from(plans), declined];
         code.ensure(counts.iter().all(|count| *count < MOST), "fewer requests and plans")?;
         let analyzer = empty.decode(code, bounds.units)?;
@@ -132,11 +139,21 @@ impl Saved {
             requests,
             plans,
             rehearsal: (prediction, declined),
+            budget,
             analyzer,
             window,
             last_plan,
         })
     }
+}
+
+fn budget(code: &mut Reader<'_>) -> Result<Budget, Unfit> {
+    let (requests, moves) = (Nanos(code.number()?), Nanos(code.number()?));
+    let (saved, negative) = (code.number()?, code.number()?);
+    code.ensure([requests.0, moves.0, saved].iter().all(|nanos| *nanos < MOST), "less disk time")?;
+    code.ensure(negative < 2, "a sign")?;
+    let saved = saved as i64;
+    Ok(Budget { requests, moves, saved: if negative == 1 { -saved } else { saved } })
 }
 
 /// A plan that can be carried out: no page twice, no slot twice.

@@ -42,6 +42,7 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
         requests: (before.len() + since.len()) as u64,
         plans: 3,
         rehearsal: (Prediction { present: Nanos(9), chosen: Nanos(7), moves: Nanos(1), requests: 5 }, 2),
+        budget: Budget { requests: Nanos(1_000), saved: if placed { -30 } else { 30 }, moves: Nanos(20) },
         analyzer,
         window: profiler.take(),
         last_plan: if placed { plan.with_slots(0) } else { plan },
@@ -66,7 +67,7 @@ proptest! {
         prop_assert_eq!(again.encode(), bytes);
         prop_assert_eq!(&again.last_plan, &saved.last_plan);
         prop_assert_eq!((again.course, again.watch, again.plans), (saved.course, saved.watch, saved.plans));
-        prop_assert_eq!((again.requests, again.rehearsal, again.paused), (saved.requests, saved.rehearsal, saved.paused));
+        prop_assert_eq!((again.requests, again.rehearsal, again.budget), (saved.requests, saved.rehearsal, saved.budget));
         prop_assert_eq!(plans(&again), plans(&saved));
         // And after more requests.
         let [mut one, mut other] = [saved, again];
@@ -114,10 +115,29 @@ proptest! {
 #[test]
 fn what_is_not_right_is_named() {
     let decode = |bytes: &[u8]| Saved::decode(bytes, &empty(), &BOUNDS).err().unwrap().to_string();
-    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1");
+    assert_eq!(decode(&[9]), "found something else at byte 1, expected version 1 or 2");
     let whole = saved(&[Access { first: 3, pages: 2, ..Access::default() }], &[], false).encode();
     assert_eq!(
         decode(&[&whole[..], &[0]].concat()),
         format!("found something else at byte {}, expected the end", whole.len())
     );
+}
+
+/// Version 1 had no budget.
+#[test]
+fn the_first_version_is_read() {
+    let new = Saved { budget: Budget::default(), ..saved(&[Access { pages: 2, ..Access::default() }], &[], true) };
+    let (mut begin, bytes) = (Vec::new(), new.encode());
+    let rehearsal = [new.rehearsal.0.present.0, new.rehearsal.0.chosen.0, new.rehearsal.0.moves.0];
+    for number in [1, 4, new.watch.0, new.watch.1, new.paused.0, new.requests, u64::from(new.plans)] {
+        put(&mut begin, number);
+    }
+    for number in rehearsal.into_iter().chain([new.rehearsal.0.requests, new.rehearsal.1]) {
+        put(&mut begin, number);
+    }
+    assert_eq!(begin[1..], bytes[1..begin.len()]);
+    assert_eq!(bytes[begin.len()..][..4], [0; 4], "an empty budget");
+    let old = [&begin[..], &bytes[begin.len() + 4..]].concat();
+    let read = Saved::decode(&old, &empty(), &BOUNDS).unwrap();
+    assert_eq!((read.budget, read.encode()), (Budget::default(), bytes));
 }

@@ -1,0 +1,118 @@
+//! What a workload that is hostile to plans can cost at most. Each trace shows the layer what would pay, until it acts,
+//! and then turns to something else.
+
+use proptest::prelude::*;
+use seekless_core::{Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
+use seekless_lab::outcome::Variant;
+use seekless_lab::{Candidate, Clock, Pace, Play, compare_volumes};
+use seekless_trace::Trace;
+use seekless_volume::{Description, file};
+
+/// Decisions of a run.
+const DECISIONS: u32 = 14;
+
+fn volume(with_borg: bool) -> Description {
+    let layer = "[slice.bopt]\nof = \"disk\"\nat = \"100GiB\"\nsize = \"256MiB\"\n\
+                 [layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n";
+    let (layer, top) = if with_borg { (layer, "borg") } else { ("", "home") };
+    let text = format!(
+        "[component.disk]\ndrive = \"wd2500aaks\"\n[slice.home]\nof = \"disk\"\nsize = \"100GiB\"\n{layer}\
+         [[export]]\ntop = \"{top}\"\n"
+    );
+    file::parse("v.toml", &text).unwrap()
+}
+
+/// What clients do between two decisions, and the number of windows for which they do the same.
+#[derive(Clone, Debug)]
+struct Hostile {
+    /// Requests between two decisions.
+    window: u64,
+    /// Pages of a working set.
+    pages: u64,
+    /// Windows after which the working set is another one.
+    stays: u64,
+    /// Requests of ten that are writes.
+    writes: u64,
+    /// Whether pages are written again and again in a window, and in the next only once.
+    alternates: bool,
+}
+
+fn hostile() -> impl Strategy<Value = Hostile> {
+    let hostile = |(window, part, stays, writes, alternates)| Hostile {
+        window,
+        pages: window / part,
+        stays,
+        writes,
+        alternates,
+    };
+    (1_600..2_600_u64, 2..6_u64, 1..5_u64, prop_oneof![Just(0), 0..11_u64], any::<bool>()).prop_map(hostile)
+}
+
+impl Hostile {
+    fn trace(&self) -> Trace {
+        let scattered = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let record = |i: u64| {
+            let window = i / self.window;
+            let repeats = !self.alternates || window / self.stays % 2 == 0;
+            let number = if repeats { i % self.pages } else { i % self.window };
+            let page = scattered(window / self.stays * self.window + number);
+            Record {
+                time: Nanos(i * 20_000_000),
+                device: 1,
+                op: if scattered(i) % 10 < self.writes { Op::Write } else { Op::Read },
+                extent: Extent::of_pages(page, 1),
+                flags: Flags::default(),
+                origin: Origin { process: ProcessId(1), ..Origin::default() },
+                latency: Latency::UNKNOWN,
+            }
+        };
+        Trace {
+            records: (0..u64::from(DECISIONS + 1) * self.window).map(record).collect(),
+            ..Trace::default()
+        }
+    }
+
+    /// The bare disk, and with the layer.
+    fn played(&self) -> [Variant; 2] {
+        let candidates = [("bare", false), ("borg", true)];
+        let candidates = candidates
+            .map(|(name, with_borg)| Candidate { name: name.to_owned(), volume: volume(with_borg) });
+        let pace = Pace::Closed { outstanding: 8 };
+        let play = Play { reconfigure: DECISIONS, clock: Clock::Stop, pace, ..Play::default() };
+        compare_volumes(&self.trace(), &candidates, &play, &|_| ()).unwrap().variants.try_into().unwrap()
+    }
+}
+
+/// The most that a run may lose, in per cent: one, and the largest reconfiguration, or what the requests between two
+/// decisions took; and a little, since predictions err.
+fn bound(bare_s: f64, borg: &Variant) -> f64 {
+    let moves = borg.phases.iter().map(|phase| phase.work.background_s);
+    1.5 + 100.0 * moves.fold(bare_s / f64::from(DECISIONS + 1), f64::max) / bare_s
+}
+
+fn loses_little(hostile: &Hostile) -> Variant {
+    let [bare, borg] = hostile.played();
+    let bound = bound(bare.work.head.busy_s, &borg);
+    let copied: Vec<u64> = borg.reconfigurations.iter().map(|one| one.copied_pages).collect();
+    assert!(borg.net_reduction_pct > -bound, "{hostile:?}: {} {bound} {copied:?}", borg.net_reduction_pct);
+    borg
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn useless_plans_cost_little(hostile in hostile()) {
+        loses_little(&hostile);
+    }
+}
+
+/// Every second window shows that the last plan would have lasted: without a budget this lost 16 %.
+#[test]
+fn a_working_set_that_stays_just_long_enough_to_be_copied() {
+    let hostile = Hostile { window: 2_547, pages: 1_273, stays: 2, writes: 0, alternates: false };
+    let borg = loses_little(&hostile);
+    let copied = borg.reconfigurations.iter().filter(|one| one.copied_pages > 0).count();
+    assert!(copied <= 3, "of seven working sets: {copied}");
+    println!("net {}", borg.net_reduction_pct);
+    assert!(borg.layers["borg"]["budget_overdrawn_us"] > 0);
+}
