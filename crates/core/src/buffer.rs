@@ -53,7 +53,7 @@ impl Piece {
 impl Buffer {
     /// A buffer of `bytes` bytes without content.
     pub fn hollow(bytes: u64) -> Buffer {
-        Buffer::of(Owner::Hollow, bytes as usize)
+        Buffer::of(Owner::Hollow, 0, bytes as usize)
     }
 
     /// A hollow buffer of `sectors` sectors.
@@ -69,11 +69,11 @@ impl Buffer {
     /// A real buffer with these bytes.
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         let len = bytes.len();
-        Buffer::of(Owner::Heap(Rc::new(RefCell::new(bytes.into_boxed_slice()))), len)
+        Buffer::of(Owner::Heap(Rc::new(RefCell::new(bytes.into_boxed_slice()))), 0, len)
     }
 
-    fn of(owner: Owner, len: usize) -> Buffer {
-        Buffer { pieces: Pieces::One(Piece { owner, start: 0, len }) }
+    fn of(owner: Owner, start: usize, len: usize) -> Buffer {
+        Buffer { pieces: Pieces::One(Piece { owner, start, len }) }
     }
 
     fn pieces(&self) -> &[Piece] {
@@ -109,6 +109,9 @@ impl Buffer {
     /// If the part reaches past the end: the caller has mixed up two requests.
     pub fn cut(&self, start: usize, len: usize) -> Buffer {
         assert!(start + len <= self.len(), "cut {start}+{len} of a buffer of {} bytes", self.len());
+        if let (Pieces::One(piece), true) = (&self.pieces, len > 0) {
+            return Buffer::of(piece.owner.clone(), piece.start + start, len);
+        }
         let (mut skip, mut left, mut out) = (start, len, Vec::new());
         for piece in self.pieces() {
             if skip >= piece.len {

@@ -50,38 +50,51 @@ impl BlockDevice for Top {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(self.switch.time(Op::Read, at.bytes(), async move {
-            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
-            below.read(at, into, how).await
-        }))
+        io(async move {
+            let arrived = self.switch.arrive(Op::Read, at.bytes());
+            arrived.answered(match self.enter(at, at.bytes(), &how).await {
+                Ok((_permit, below)) => below.read(at, into, how).await,
+                Err(error) => Err(error),
+            })
+        })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.switch.time(Op::Write, at.bytes(), async move {
-            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
-            self.switch.note(at, true, below.write(at, from, how).await)
-        }))
+        io(async move {
+            let arrived = self.switch.arrive(Op::Write, at.bytes());
+            arrived.answered(match self.enter(at, at.bytes(), &how).await {
+                Ok((_permit, below)) => self.switch.note(at, true, below.write(at, from, how).await),
+                Err(error) => Err(error),
+            })
+        })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(self.switch.time(Op::Flush, 0, async move {
+        io(async move {
+            let arrived = self.switch.arrive(Op::Flush, 0);
             let _permit = self.limits.admit(&how, 0).await;
-            self.switch.enter().await.flush(how).await
-        }))
+            arrived.answered(self.switch.enter().await.flush(how).await)
+        })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(self.switch.time(Op::Discard, at.bytes(), async move {
-            let (_permit, below) = self.enter(at, 0, &how).await?;
-            self.switch.note(at, false, below.discard(at, how).await)
-        }))
+        io(async move {
+            let arrived = self.switch.arrive(Op::Discard, at.bytes());
+            arrived.answered(match self.enter(at, 0, &how).await {
+                Ok((_permit, below)) => self.switch.note(at, false, below.discard(at, how).await),
+                Err(error) => Err(error),
+            })
+        })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(self.switch.time(Op::WriteZeroes, at.bytes(), async move {
-            let (_permit, below) = self.enter(at, 0, &how).await?;
-            self.switch.note(at, true, below.write_zeroes(at, how, zeroes).await)
-        }))
+        io(async move {
+            let arrived = self.switch.arrive(Op::WriteZeroes, at.bytes());
+            arrived.answered(match self.enter(at, 0, &how).await {
+                Ok((_permit, below)) => self.switch.note(at, true, below.write_zeroes(at, how, zeroes).await),
+                Err(error) => Err(error),
+            })
+        })
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

@@ -14,32 +14,41 @@ impl BlockDevice for Switch {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(self.time(Op::Read, at.bytes(), async move { self.enter().await.read(at, into, how).await }))
+        io(async move {
+            let arrived = self.arrive(Op::Read, at.bytes());
+            arrived.answered(self.enter().await.read(at, into, how).await)
+        })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(self.time(Op::Write, at.bytes(), async move {
+        io(async move {
+            let arrived = self.arrive(Op::Write, at.bytes());
             let child = self.enter().await;
-            self.note(at, true, child.write(at, from, how).await)
-        }))
+            arrived.answered(self.note(at, true, child.write(at, from, how).await))
+        })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(self.time(Op::Flush, 0, async move { self.enter().await.flush(how).await }))
+        io(async move {
+            let arrived = self.arrive(Op::Flush, 0);
+            arrived.answered(self.enter().await.flush(how).await)
+        })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(self.time(Op::Discard, at.bytes(), async move {
+        io(async move {
+            let arrived = self.arrive(Op::Discard, at.bytes());
             let child = self.enter().await;
-            self.note(at, false, child.discard(at, how).await)
-        }))
+            arrived.answered(self.note(at, false, child.discard(at, how).await))
+        })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(self.time(Op::WriteZeroes, at.bytes(), async move {
+        io(async move {
+            let arrived = self.arrive(Op::WriteZeroes, at.bytes());
             let child = self.enter().await;
-            self.note(at, true, child.write_zeroes(at, how, zeroes).await)
-        }))
+            arrived.answered(self.note(at, true, child.write_zeroes(at, how, zeroes).await))
+        })
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

@@ -17,7 +17,7 @@ use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
 use crate::failed_writes::FailedWrites;
 use crate::gate::{Gate, GateGuard};
-use crate::meter::Meter;
+use crate::meter::{Meter, Timed};
 use crate::mutant;
 use crate::request::{Hints, Op};
 use crate::runtime::edge;
@@ -36,6 +36,20 @@ pub struct Switch {
     /// Counts and times requests, if that is wanted.
     meter: RefCell<Option<Rc<Meter>>>,
     failed_writes: FailedWrites,
+}
+
+/// A request that arrived, until it is answered or dropped. Not a future around the request's own, which would hold that
+/// twice and copy it.
+pub(crate) struct Arrived(Option<Timed>);
+
+impl Arrived {
+    /// It is answered with this.
+    pub(crate) fn answered<T>(self, answer: Result<T, IoError>) -> Result<T, IoError> {
+        if let Some(timed) = self.0 {
+            timed.end(answer.is_err());
+        }
+        answer
+    }
 }
 
 /// Permission to have a request in flight, and the device for it.
@@ -73,17 +87,9 @@ impl Switch {
         self.meter.borrow().clone()
     }
 
-    /// Awaits the answer of a request that arrives now, and counts and times it, if that is wanted.
-    pub async fn time<T>(
-        &self,
-        op: Op,
-        bytes: u64,
-        work: impl Future<Output = Result<T, IoError>>,
-    ) -> Result<T, IoError> {
-        match self.meter() {
-            Some(meter) => meter.time(op, bytes, work).await,
-            None => work.await,
-        }
+    /// Counts and times a request that arrives now, if that is wanted.
+    pub(crate) fn arrive(&self, op: Op, bytes: u64) -> Arrived {
+        Arrived(self.meter().map(|meter| meter.begin(op, bytes)))
     }
 
     /// The child's current geometry; never smaller than before.

@@ -114,21 +114,25 @@ impl Borg {
         let misses = mutant::is("borg: a read in parts misses dirty pages");
         let parts = self.split(at, |entry| (all && entry.proven) || (entry.dirty && !misses));
         self.tally(&how, |traffic| traffic.splits += u64::from(parts.len() > 1));
-        let reads = parts.iter().map(|part| {
+        let read = |part: &Part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
             did("read in part", here, part.at.start.0);
-            self.read_part(part, here, into.cut_sectors(part.from, part.at.sectors), &how)
-        });
-        join_all(reads).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
+            self.read_part(*part, here, into.cut_sectors(part.from, part.at.sectors), &how)
+        };
+        // Joining one part would allocate twice.
+        if let [part] = &parts[..] {
+            return read(part).await.map(|()| into);
+        }
+        join_all(parts.iter().map(read)).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
     }
 
-    async fn read_part(&self, part: &Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
+    async fn read_part(&self, part: Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
         if part.side == Side::Bopt && here != here.whole_pages() && self.has_sums(here) {
-            return self.read_whole(part, here, &into, how).await;
+            return self.read_whole(&part, here, &into, how).await;
         }
         let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
         if read.is_ok() && part.side == Side::Bopt {
-            self.verify_sums(here, &into)?;
+            self.store.verify_sums(here, &into)?;
         }
         if read.is_ok() || part.side == Side::Origin || self.count_mapped(here).dirty > 0 {
             return read.map(drop);
@@ -147,17 +151,8 @@ impl Borg {
         edge("part of a dirty page is read: all of it is verified");
         let (whole, there) = (here.whole_pages(), part.at.whole_pages());
         let all = self.bopt.read(there, self.buffer(there), how.clone()).await?;
-        self.verify_sums(whole, &all)?;
+        self.store.verify_sums(whole, &all)?;
         all.cut_sectors(here.start.0 - whole.start.0, here.sectors).look(|bytes| into.put(0, bytes));
-        Ok(())
-    }
-
-    /// Verifies the checksums of the whole pages that were read; the caller holds their locks.
-    fn verify_sums(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
-        for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
-            let page = part.start.page();
-            self.store.verify_sum(page, self.store.known_sum(page), &piece)?;
-        }
         Ok(())
     }
 

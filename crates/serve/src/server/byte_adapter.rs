@@ -181,7 +181,8 @@ impl ByteAdapter {
         if at.are_whole(self.block) {
             return self.write_blocks(at.touched(self.block), from, how).await;
         }
-        self.overwrite(at, from, &how).await
+        // Boxed, or the future of every write would have room for it.
+        Box::pin(self.overwrite(at, from, &how)).await
     }
 
     /// Writes zeroes; partial blocks need a permit.

@@ -175,7 +175,7 @@ impl Session {
         let result = match plan {
             Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
             Plan::Receive(_) if request.command == Command::BlockStatus => {
-                self.filtered_status(&request, &payload.bytes).await
+                Box::pin(self.filtered_status(&request, &payload.bytes)).await
             }
             Plan::Execute(at) | Plan::Receive(at) => {
                 // All of it, or of a long write what was not written as it arrived.
@@ -232,7 +232,6 @@ impl Session {
         // Cancelled when dropped, with the request.
         let _deadline = ticket.clone().filter(|_| class == Class::Free).map(deadline);
         let how = || Hints { fua, origin, class, ticket: ticket.clone(), ..Hints::default() };
-        let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => {
@@ -243,24 +242,35 @@ impl Session {
                 written?;
             }
             Command::Flush => device.device().flush(how()).await?,
+            // Boxed, or the future of every request would have room for these.
+            _ => return Box::pin(self.execute_rare(request, at, how())).await,
+        }
+        Ok(Answer::Done)
+    }
+
+    /// As `execute`, for the commands that move no data.
+    async fn execute_rare(&self, request: &Request, at: ByteRange, how: Hints) -> Result<Answer, IoError> {
+        let device = &self.export.device;
+        match request.command {
             Command::Trim => {
-                device.discard(at, how()).await?;
-                if fua {
-                    device.device().flush(how()).await?;
+                device.discard(at, how.clone()).await?;
+                if how.fua {
+                    device.device().flush(how).await?;
                 }
             }
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
                 self.ensure_permit(at).await;
-                device.write_zeroes(at, how(), zeroes).await?;
+                device.write_zeroes(at, how, zeroes).await?;
             }
             Command::Cache => {
-                for part in device.parts(blocks) {
-                    device.device().prefetch(part, how()).await?;
+                for part in device.parts(at.touched(device.block())) {
+                    device.device().prefetch(part, how.clone()).await?;
                 }
             }
             Command::BlockStatus => return self.status_of(request, at, &self.contexts).await,
+            Command::Read | Command::Write | Command::Flush => unreachable!("executed by its caller"),
             Command::Disconnect | Command::Unknown(_) => unreachable!("refused by its plan"),
         }
         Ok(Answer::Done)

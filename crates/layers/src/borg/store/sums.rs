@@ -4,12 +4,11 @@
 //! Invariant: a known checksum is that of the last write. A read of a dirty page with another checksum fails with an
 //! error that names the page; the data is neither returned nor moved.
 
-use seekless_core::{Buffer, ErrorKind, Extent, IoError};
+use seekless_core::{Buffer, ErrorKind, Extent, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, checksum};
 
 use super::Store;
 use super::layout::Layout;
 use super::map::Slot;
-use crate::bytes::sum_of_page;
 
 /// Four bytes and a bit per slot of the write buffer.
 pub struct Sums {
@@ -44,8 +43,30 @@ impl Store {
     /// Verifies a whole page read from its slot; `known` is the checksum known before the read. A reader without a lock
     /// may read data that is being written: the checksum has changed then.
     pub fn verify_sum(&self, page: u64, known: Option<(Slot, u32)>, data: &Buffer) -> Result<(), IoError> {
-        let Some((slot, sum)) = known.filter(|_| !self.timing_only) else { return Ok(()) };
-        if sum_of_page(data) == sum || self.known_sum(page) != known {
+        if known.is_none() || self.timing_only {
+            return Ok(());
+        }
+        data.look(|bytes| self.verify_bytes(page, known, bytes))
+    }
+
+    /// Verifies the whole pages of `here` that were read into `data`; the caller holds their locks.
+    pub fn verify_sums(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
+        if self.timing_only {
+            return Ok(());
+        }
+        let mut pages = here.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
+        data.look(|bytes| {
+            pages.try_for_each(|part| {
+                let (page, sectors) = (part.start.page(), part.start.0 - here.start.0);
+                let start = (sectors * SECTOR_BYTES) as usize;
+                self.verify_bytes(page, self.known_sum(page), &bytes[start..start + PAGE_BYTES as usize])
+            })
+        })
+    }
+
+    fn verify_bytes(&self, page: u64, known: Option<(Slot, u32)>, bytes: &[u8]) -> Result<(), IoError> {
+        let Some((slot, sum)) = known else { return Ok(()) };
+        if checksum::crc32c(bytes) == sum || self.known_sum(page) != known {
             return Ok(());
         }
         let why = format!(
