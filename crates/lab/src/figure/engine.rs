@@ -103,6 +103,9 @@ pub(super) struct Run {
     /// Time of destages, and the disks' work in them.
     pub destaging: Nanos,
     pub work: Work,
+    /// Time of the updates and their destages, and how long the disks were busy in it.
+    pub updating: Nanos,
+    pub disks_busy: Nanos,
     /// Commands to the flash while pages were updated and destaged, and 512-byte blocks written by them.
     pub flash_commands: u64,
     pub flash_written: u64,
@@ -115,20 +118,24 @@ pub(super) struct Run {
     displaced_pct: f64,
 }
 
-/// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, and whether
-/// a snapshot is taken before the updates.
+/// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, whether a
+/// snapshot is taken before the updates, whether the map is copied to the disks, and after how many updates there is a flush,
+/// if there is any.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
-    staging: f64,
-    reserve: f64,
-    spread: bool,
-    snapshot: bool,
+    pub staging: f64,
+    pub reserve: f64,
+    pub spread: bool,
+    pub snapshot: bool,
+    pub copies: bool,
+    pub flush_after: Option<u64>,
 }
 
 impl Setup {
     /// The usual reserve, and no snapshot.
     pub fn new(staging: f64, spread: bool) -> Setup {
-        Setup { staging, reserve: proximal::Options::default().reserve, spread, snapshot: false }
+        let reserve = proximal::Options::default().reserve;
+        Setup { staging, reserve, spread, snapshot: false, copies: false, flush_after: None }
     }
 }
 
@@ -173,20 +180,19 @@ pub(super) struct Bench {
     pub layer: Rc<Proximal>,
     pub pages: u64,
     rng: Rng,
+    flush_after: Option<u64>,
 }
 
 impl Bench {
-    /// A volume of about `pages` pages over an array of five disks, with a staging area of this share of them.
+    /// A volume of about `pages` pages over an array of five disks.
     pub async fn new(
         drive: &Spec,
         model: &spec::Model,
         pages: u64,
-        staging: f64,
-        reserve: f64,
-        spread: bool,
+        Setup { staging, reserve, spread, copies, flush_after, .. }: Setup,
     ) -> Result<Bench, IoError> {
         let range = Bytes(RANGE * PAGE_BYTES);
-        let options = proximal::Options { range, reserve, spread, ..proximal::Options::default() };
+        let options = proximal::Options { range, reserve, spread, copies, ..proximal::Options::default() };
         let Array { disks, device: data } =
             Array::new(drive, (pages as f64 / (1.0 - options.reserve)) as u64).await?;
         let flash = simulated(DATA_DISKS as u32 + 1, model, QueueOptions::default());
@@ -196,13 +202,13 @@ impl Bench {
         let layer =
             Proximal::open(data, slice(flash.clone().device(), staging)?, &options, true, true).await?;
         let pages = layer.geometry().sectors / PAGE_SECTORS;
-        Ok(Bench { disks, flash, layer, pages, rng: runtime::rng("figure") })
+        Ok(Bench { disks, flash, layer, pages, rng: runtime::rng("figure"), flush_after })
     }
 
-    /// The disks' work for destages so far.
-    fn work(&self) -> Work {
+    /// The disks' work so far.
+    fn work(&self, of: impl Fn(&dyn Simulated) -> Work) -> Work {
         let mut all = Work::default();
-        self.disks.iter().for_each(|disk| all.add(&disk.account(DESTAGED)));
+        self.disks.iter().for_each(|disk| all.add(&of(&**disk)));
         all
     }
 
@@ -220,9 +226,12 @@ impl Bench {
 
     /// Updates this many pages at random.
     pub async fn stage(&mut self, pages: u64) -> Result<(), IoError> {
-        for _ in 0..pages {
+        for number in 1..=pages {
             let page = self.rng.below(self.pages);
             self.write(Extent::of_pages(page, 1)).await?;
+            if self.flush_after.is_some_and(|updates| number % updates == 0) {
+                self.layer.flush(Hints::default()).await?;
+            }
         }
         Ok(())
     }
@@ -272,20 +281,24 @@ impl Bench {
 }
 
 /// A run with this setup.
-pub(super) fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup) -> Result<Run, LabError> {
+pub(super) fn run(job: &Job, setup: Setup) -> Result<Run, LabError> {
+    let Setup { staging, snapshot, .. } = setup;
     let (mut drive, flash) = (job.drive().clone(), spec::Model::find(FLASH)?);
     drive.set_write_cache(false);
     let runtime = Runtime::new(job.seed);
     let ran = runtime.run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, staging, reserve, spread).await?;
+        let mut bench = Bench::new(&drive, &flash, job.requests, setup).await?;
         bench.fill().await?;
         let fresh_mb_s = bench.read().await?;
         if snapshot {
             bench.layer.create_snapshot("fresh").await?;
         }
         let staged = ((bench.pages as f64 * staging) as u64).max(1);
-        let before = bench.flash.all();
+        let (before, begin) = (bench.flash.all(), runtime::now());
+        let busy_before = bench.work(|disk| disk.all()).busy();
         let (destaging, destages) = bench.update(staged).await?;
+        let updating = runtime::now().since(begin);
+        let disks_busy = bench.work(|disk| disk.all()).busy() - busy_before;
         let flash = bench.flash.all();
         let aged_mb_s = bench.read().await?;
         let snapshot_mb_s = if snapshot { bench.read_snapshot().await? } else { 0.0 };
@@ -298,7 +311,9 @@ pub(super) fn run(job: &Job, Setup { staging, reserve, spread, snapshot }: Setup
             updates,
             destages,
             destaging,
-            work: bench.work(),
+            work: bench.work(|disk| disk.account(DESTAGED)),
+            updating,
+            disks_busy,
             flash_commands: flash.commands - before.commands,
             flash_written: flash.blocks_written - before.blocks_written,
             fresh_mb_s,
@@ -432,7 +447,7 @@ fn snapshots(job: &Job) -> Result<Shown, LabError> {
     let points = job.points(&STAGING, |pct| pct.to_string())?;
     for (done, pct) in points.iter().copied().enumerate() {
         job.progress(done, points.len());
-        let setup = |spread| Setup { staging: pct / 100.0, reserve: FREE, spread, snapshot: true };
+        let setup = |spread| Setup { reserve: FREE, snapshot: true, ..Setup::new(pct / 100.0, spread) };
         let (packed, spread) = (run(job, setup(false))?, run(job, setup(true))?);
         let loss = |to: f64| Cell::from(100.0 * (1.0 - to / spread.fresh_mb_s));
         let cells = [

@@ -11,7 +11,7 @@ use seekless_core::runtime::Runtime;
 use seekless_core::{BlockDevice, Extent, IoError, PAGE_SECTORS};
 use seekless_drive::spec;
 
-use super::engine::{Bench, DATA_DISKS, FLASH, RANGE};
+use super::engine::{Bench, DATA_DISKS, FLASH, RANGE, Setup};
 use super::shown::{Grid, Picture, Shown, numbers, words};
 use super::{Entry, Job};
 use crate::error::LabError;
@@ -72,7 +72,8 @@ fn life(job: &Job) -> Result<Vec<Aged>, LabError> {
     let (mut drive, flash) = (job.drive().clone(), spec::Model::find(FLASH)?);
     drive.set_write_cache(false);
     let ran = Runtime::new(job.seed).run(async {
-        let mut bench = Bench::new(&drive, &flash, job.requests, STAGING, RESERVE, true).await?;
+        let setup = Setup { reserve: RESERVE, ..Setup::new(STAGING, true) };
+        let mut bench = Bench::new(&drive, &flash, job.requests, setup).await?;
         let (staged, first) = ((bench.pages as f64 * STAGING) as u64, bench.pages / RANGE / 2 * RANGE);
         let range = Extent::of_pages(first, RANGE.min(bench.pages - first));
         bench.fill().await?;

@@ -7,6 +7,7 @@ mod appendix;
 mod birthday;
 mod borg;
 mod cleaning;
+mod copies;
 mod cost;
 mod engine;
 mod freeblock;
@@ -88,7 +89,7 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 38] = [
+pub const FIGURES: [&Entry; 39] = [
     &borg::TABLE_1,
     &borg::FIGURE_6,
     &borg::FIGURE_7,
@@ -126,6 +127,7 @@ pub const FIGURES: [&Entry; 38] = [
     &engine::TABLE_2,
     &engine::TABLE_3,
     &engine::SNAPSHOTS,
+    &copies::COPIES,
     &cost::COST,
 ];
 

@@ -36,6 +36,9 @@ pub struct Copies {
     newest: u64,
     /// Regions that were written since the last copy.
     pub touched: Regions,
+    /// Regions that were written before it, since the one before: when the first region is marked after a copy, so are these,
+    /// as they are likely to be written again.
+    likely: Regions,
     /// Pages of metadata that have changed since each area was written.
     changed: [BTreeSet<u64>; 2],
     /// Blocks that the map on flash no longer names, and copies may.
@@ -58,7 +61,8 @@ impl Copies {
     /// The copies of an anchor; `newer` tells which pages of metadata changed after a generation.
     pub fn new((slot, newest, anchor): CurrentAnchor, newer: impl Fn(u64) -> BTreeSet<u64>) -> Copies {
         let (touched, changed) = (Regions::new(anchor.shape()), anchor.covers.map(newer));
-        Copies { anchor, slot, newest, touched, changed, waiting: Vec::new() }
+        let likely = touched.clone();
+        Copies { anchor, slot, newest, touched, likely, changed, waiting: Vec::new() }
     }
 
     /// Pages of metadata that have changed since the last copy.
@@ -90,7 +94,7 @@ impl State {
             return None;
         }
         if let Some(still) = still {
-            copies.touched = still;
+            copies.likely = std::mem::replace(&mut copies.touched, still);
         }
         let area = 1 - copies.anchor.area;
         let mut covers = copies.anchor.covers;
@@ -178,6 +182,7 @@ impl Placed {
         self.write_anchor(&how, |copies| {
             let mut anchor = copies.anchor.clone();
             anchor.marks.join(&copies.touched);
+            anchor.marks.join(&copies.likely);
             anchor
         })
         .await
