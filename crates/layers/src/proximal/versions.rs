@@ -81,6 +81,8 @@ impl Versions {
         versions.placed.touch_pages(versions.staged().map(|(_, page)| page));
         versions.placed.mark(&Hints::default()).await?;
         versions.settle(&Hints::default()).await?;
+        // Opening again has nothing to copy then.
+        versions.placed.begin_copies().await?;
         let versions = Rc::new(versions);
         versions.copy_after_drains();
         Ok(versions)
