@@ -101,8 +101,8 @@ pub struct Setup {
     /// Turn the drive's write cache on or off [default: as its file says]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     write_cache: Option<bool>,
-    /// Guaranteed share of the head's time for background work, 1 to 99 per cent; a reconfiguration has its own:
-    /// --option reconfigure_share=60
+    /// Guaranteed share of the head's time for background work, 1 to 99 per cent; reconfigurations of BORG
+    /// have an option of their own
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
     /// Set any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; with several layers

@@ -327,7 +327,7 @@ fn figures_of_papers_are_listed_and_drawn() {
     assert_eq!(list, quietly(&["lab", "figure", "--list"]));
     let all = json(&["lab", "figure"]);
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), 38);
+    assert_eq!(all.len(), 39);
     assert!(all.iter().all(|figure| list.contains(figure["name"].as_str().unwrap())), "{list}");
 
     let table = ["lab", "figure", "proximal-table-1", "--requests", "200", "--seed", "4"];

@@ -152,7 +152,7 @@ fn budget(code: &mut Reader<'_>) -> Result<Budget, Unfit> {
     let (saved, negative) = (code.number()?, code.number()?);
     code.ensure([requests.0, moves.0, saved].iter().all(|nanos| *nanos < MOST), "less disk time")?;
     code.ensure(negative < 2, "a sign")?;
-    let saved = saved as i64;
+    let saved = i64::try_from(saved).unwrap_or(i64::MAX);
     Ok(Budget { requests, moves, saved: if negative == 1 { -saved } else { saved } })
 }
 

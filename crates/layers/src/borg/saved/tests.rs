@@ -126,7 +126,8 @@ fn what_is_not_right_is_named() {
 /// Version 1 had no budget.
 #[test]
 fn the_first_version_is_read() {
-    let new = Saved { budget: Budget::default(), ..saved(&[Access { pages: 2, ..Access::default() }], &[], true) };
+    let new =
+        Saved { budget: Budget::default(), ..saved(&[Access { pages: 2, ..Access::default() }], &[], true) };
     let (mut begin, bytes) = (Vec::new(), new.encode());
     let rehearsal = [new.rehearsal.0.present.0, new.rehearsal.0.chosen.0, new.rehearsal.0.moves.0];
     for number in [1, 4, new.watch.0, new.watch.1, new.paused.0, new.requests, u64::from(new.plans)] {
