@@ -36,10 +36,10 @@ impl Budget {
         self.left() < 0
     }
 
-    /// Requests that took this long with what the layer holds, and would have without it; both for each of `of` requests
-    /// of `all`.
-    pub fn served(&mut self, with: Nanos, without: Nanos, of: u64, all: u64) {
-        let scaled = |nanos: i128| nanos * i128::from(all) / i128::from(of.max(1));
+    /// `all` requests were served, of which `played` take `with` of disk time with what the layer holds, and `without` of it
+    /// without the layer.
+    pub fn served(&mut self, with: Nanos, without: Nanos, played: u64, all: u64) {
+        let scaled = |nanos: i128| nanos * i128::from(all) / i128::from(played.max(1));
         let saved = scaled(i128::from(without.0) - i128::from(with.0));
         self.requests += Nanos(scaled(i128::from(without.0)) as u64);
         self.saved = self.saved.saturating_add(saved as i64);

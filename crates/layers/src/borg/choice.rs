@@ -68,6 +68,18 @@ struct Tried {
     trials: Vec<Trial>,
 }
 
+impl Tried {
+    /// Busy time of the requests of all parts, and of draining.
+    fn busy(&self) -> Nanos {
+        self.trials.iter().map(|trial| trial.requests + trial.draining).sum()
+    }
+
+    /// Busy time of its moves, with the latest plan.
+    fn moves(&self) -> Nanos {
+        self.trials.last().map_or(Nanos::ZERO, |trial| trial.moves)
+    }
+}
+
 /// The choice among courses.
 pub(super) struct Choice<'a> {
     rehearsal: &'a Rehearsal,
@@ -103,7 +115,7 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
-        self.pay();
+        self.pay()?;
         for (absorbs, log) in [(true, LogFate::Kept), (true, LogFate::Drained), (false, LogFate::Drained)] {
             self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
@@ -190,8 +202,7 @@ impl<'a> Choice<'a> {
         let requests = |tried: &[Trial]| tried.iter().map(|trial| trial.requests.0 as f64).sum::<f64>();
         let aged = |part: &Part| self.rehearsal.trial(with_plan, Some(last), &part.later);
         let aged = requests(&self.parts.iter().map(aged).collect::<Option<Vec<Trial>>>()?);
-        let of = |course| self.tried.iter().find(|tried| tried.course == course);
-        let (off, new) = (requests(&of(emptied)?.trials), requests(&of(with_plan)?.trials));
+        let (off, new) = (requests(&self.of(emptied)?.trials), requests(&self.of(with_plan)?.trials));
         let lasting = if new < off { ((off - aged) / (off - new)).clamp(0.0, 1.0) } else { 0.0 };
         let windows = lasting / (1.0 - lasting).max(1e-3);
         let windows = windows.min(self.past as f64 / self.whole.requests().max(1) as f64);
@@ -213,7 +224,7 @@ impl<'a> Choice<'a> {
     /// Tries a course, unless it was tried.
     fn add(&mut self, course: Course) -> Option<()> {
         let course = self.normal(course);
-        if self.tried.iter().any(|tried| tried.course == course) {
+        if self.of(course).is_some() {
             return Some(());
         }
         let trial = |part: &Part| {
@@ -233,19 +244,14 @@ impl<'a> Choice<'a> {
     }
 
     /// Counts what the present course has saved since the last choice: both it and standing aside were tried.
-    fn pay(&mut self) {
-        let took = |course: Course| {
-            let tried = self.tried.iter().find(|tried| tried.course == course);
-            let trials = tried.into_iter().flat_map(|tried| &tried.trials);
-            trials.map(|trial| trial.requests + trial.draining).sum::<Nanos>()
-        };
-        let (with, without) = (took(self.tried[0].course), took(self.normal(Course::OFF)));
-        let played = self.parts.iter().map(|part| part.later.requests()).sum();
-        self.budget.served(with, without, played, self.whole.requests());
+    fn pay(&mut self) -> Option<()> {
+        let (with, without) = (self.tried[0].busy(), self.of(self.normal(Course::OFF))?.busy());
+        self.budget.served(with, without, self.played(), self.whole.requests());
+        Some(())
     }
 
-    /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as there were
-    /// since the last choice.
+    /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as
+    /// there were since the last choice.
     fn affords(&self, course: Course, saves: i128) -> bool {
         let now = self.tried[0].course;
         let does_more = matches!(course.reads, Reads::Planned(_)) || (course.absorbs && !now.absorbs);
@@ -254,12 +260,19 @@ impl<'a> Choice<'a> {
 
     /// Disk time that a course saves, less its moves, in as many requests as there were since the last choice.
     fn saves(&self, tried: &Tried) -> i128 {
-        let took = |tried: &Tried| {
-            i128::from(tried.trials.iter().map(|trial| trial.requests + trial.draining).sum::<Nanos>().0)
-        };
-        let played: u64 = self.parts.iter().map(|part| part.later.requests()).sum();
-        let saved = (took(&self.tried[0]) - took(tried)) * i128::from(self.whole.requests());
-        saved / i128::from(played.max(1)) - i128::from(tried.trials.last().map_or(0, |trial| trial.moves.0))
+        let saved = i128::from(self.tried[0].busy().0) - i128::from(tried.busy().0);
+        let (all, played) = (i128::from(self.whole.requests()), i128::from(self.played().max(1)));
+        saved * all / played - i128::from(tried.moves().0)
+    }
+
+    /// What was tried of a course.
+    fn of(&self, course: Course) -> Option<&Tried> {
+        self.tried.iter().find(|tried| tried.course == course)
+    }
+
+    /// Requests that a trial of all parts plays.
+    fn played(&self) -> u64 {
+        self.parts.iter().map(|part| part.later.requests()).sum()
     }
 
     /// The first is the present course; another one has to win in each part.
@@ -286,12 +299,11 @@ impl<'a> Choice<'a> {
     }
 
     fn prediction(&self, tried: &Tried) -> Prediction {
-        let busy = |tried: &Tried| tried.trials.iter().map(|trial| trial.requests + trial.draining).sum();
         Prediction {
-            present: busy(&self.tried[0]),
-            chosen: busy(tried),
-            moves: tried.trials.last().map_or(Nanos::ZERO, |trial| trial.moves),
-            requests: self.parts.iter().map(|part| part.later.requests()).sum(),
+            present: self.tried[0].busy(),
+            chosen: tried.busy(),
+            moves: tried.moves(),
+            requests: self.played(),
         }
     }
 }

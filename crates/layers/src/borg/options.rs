@@ -45,8 +45,8 @@ pub struct Options {
     /// Maximum time that a page stays dirty, however busy clients are; 0 for no limit.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub dirty_max_age: Nanos,
-    /// How a reconfiguration copies: in the background, or for free,
-    /// where no request notices. The write buffer is drained in the same class; for free from twice `drain_below` on.
+    /// How a reconfiguration copies: in the background, or for free, where no request notices. The write buffer is drained
+    /// in the same class; for free from twice `drain_below` on.
     pub reconfigure_class: MoveClass,
     /// Share of the head's time that a reconfiguration has at least, in per cent, idle time included: it takes none from
     /// the clients where pauses are enough. 0: as the component has it (`background_share`).
