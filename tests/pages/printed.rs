@@ -156,10 +156,10 @@ fn compare(place: &str, command: &str, text: &str, key: Option<&str>, printed: &
     }
 }
 
-/// The commands whose output is compared with all of a block, and which are not slow.
+/// The commands whose output is compared with a block, and which are not slow.
 pub fn commands(page: &Page) -> impl Iterator<Item = &str> {
     page.blocks.iter().filter_map(|block| {
-        let Block::Output { marks, .. } = block else { return None };
+        let (Block::Output { marks, .. } | Block::Marked { marks, .. }) = block else { return None };
         marked(marks, "printed by").filter(|_| marked(marks, "slow").is_none())
     })
 }

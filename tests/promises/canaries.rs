@@ -77,8 +77,10 @@ fn find(layer: &str, bug: &str) {
     });
     let mut explored = tries.map(|(name, work, fill, states, drawn)| {
         let plain = Some(states / 1_000);
-        let options =
-            Options { plain, states, fill, snapshots: common::snapshots(name), ..Options::default() };
+        // What snapshots share is found wrong by other runs sooner than by more moments of one.
+        let snapshots = common::snapshots(name);
+        let one_in = if snapshots > 0 { 20 } else { Options::default().one_in };
+        let options = Options { plain, states, one_in, fill, snapshots, ..Options::default() };
         let volume = volume(name, drawn);
         let explore = || common::explore(&volume, work, 4, COMMANDS, 20, options, false);
         (name, drawn, std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)))
