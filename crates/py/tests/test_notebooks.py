@@ -1,6 +1,13 @@
-"""The notebooks run from their first cell to the last, in a kernel of Jupyter, and are kept without their output."""
+"""The notebooks run from their first cell to the last, in a kernel of Jupyter, and are kept without their output.
 
+A notebook's metadata has the packages that it needs beside those of the tests, and why it takes long; such ones run with
+SEEKLESS_LONG, as by `make soak`.
+"""
+
+import importlib.util
 import json
+import os
+import sys
 import unittest
 from pathlib import Path
 
@@ -15,14 +22,27 @@ except ImportError as missing:
 NOTEBOOKS = sorted(Path("docs/notebooks").glob("*.ipynb"))
 
 
+def why_not(notebook):
+    """Return why a notebook does not run here, or nothing."""
+    ours = notebook.metadata.get("seekless", {})
+    missing = [name for name in ours.get("needs", []) if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"no {missing[0]} here"
+    return ours.get("long") if "SEEKLESS_LONG" not in os.environ else None
+
+
 class Notebooks(unittest.TestCase):
     def test_every_cell_runs(self):
         self.assertTrue(NOTEBOOKS)
         for path in NOTEBOOKS:
             with self.subTest(path.name):
                 notebook = nbformat.read(path, as_version=4)
+                nbformat.validate(notebook)
+                if why := why_not(notebook):
+                    print(f"skipped: {path.name}: {why}", file=sys.stderr)
+                    continue
                 # An error in a cell is raised.
-                NotebookClient(notebook, timeout=120, resources={"metadata": {"path": "."}}).execute()
+                NotebookClient(notebook, timeout=600, resources={"metadata": {"path": "."}}).execute()
                 results = [
                     output
                     for cell in notebook.cells

@@ -147,11 +147,12 @@ impl Inner {
 
     /// Pending work by region, in units of 8 sectors.
     pub(super) fn left_by_region(&self) -> [u64; REGIONS] {
-        let heads = self.tracks.heads() as usize;
+        let (_, cylinders) = self.value.cylinders(0);
+        let tracks = cylinders as usize * self.tracks.heads() as usize;
         let mut left = [0; REGIONS];
         for direction in &self.directions {
-            for (track, &count) in direction.counts().iter().enumerate() {
-                left[self.value.region((track / heads) as u32)] += u64::from(count);
+            for (left, counts) in left.iter_mut().zip(direction.counts().chunks(tracks)) {
+                *left += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
             }
         }
         left

@@ -214,9 +214,19 @@ impl BorgMap {
         self.dirty
     }
 
-    /// The slots that hold a page, in their order. Cheaper by far than looking for their pages.
+    /// The slots that hold a page, in their order. Cheaper by far than looking for their pages; 64 slots without one are
+    /// skipped at once.
     pub fn mapped_slots(&self) -> impl Iterator<Item = Slot> {
-        (0..self.slots).filter(|slot| self.backward(*slot).0 != self.shape.unmapped())
+        let bits = self.shape.backward_bits;
+        let mut empty = vec![0; 1 + bits as usize];
+        for slot in 0..64 {
+            write_bits(&mut empty, 64 + slot * u64::from(bits), bits, self.shape.unmapped() as u64);
+        }
+        let groups = self.backward[1..].chunks(bits as usize).zip(0_u32..);
+        groups
+            .filter(move |(group, _)| **group != empty[1..])
+            .flat_map(|(_, group)| group * 64..self.slots.min(group * 64 + 64))
+            .filter(|slot| self.backward(*slot).0 != self.shape.unmapped())
     }
 
     /// All copies as (slot, page, dirty), in order of slots.
