@@ -6,9 +6,10 @@
 //!
 //! Faults: the first error ends it; pages already written stay written.
 
-use futures_util::future::join_all;
 use rustc_hash::FxHashMap;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_SECTORS};
+
+use crate::join::join_all;
 
 /// Pages of the longest request, 4 MiB: foreground requests may have to wait for it.
 const LONGEST: u64 = if cfg!(test) { 3 } else { 1_024 };

@@ -5,11 +5,12 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io};
 use seekless_core::{
     BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Modelled, Nanos, Op, Zeroes,
 };
+
+use crate::join::join_all;
 
 /// The devices, at least one.
 pub struct Joined {

@@ -20,6 +20,7 @@ pub mod fault;
 pub mod function;
 pub mod hot;
 pub mod hybrid;
+mod join;
 mod joined;
 pub mod launch;
 mod list;

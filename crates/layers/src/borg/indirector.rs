@@ -21,7 +21,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join_all;
 use seekless_core::device::Place;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant, runtime};
@@ -29,6 +28,8 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE
 use super::options::Overwrite;
 use super::store::{Appended, Entry, Slot};
 use super::{Borg, did};
+
+use crate::join::join_all;
 
 /// Destination of a part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

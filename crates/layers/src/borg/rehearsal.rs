@@ -11,7 +11,6 @@ use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use rustc_hash::FxHashSet;
 use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
@@ -33,6 +32,7 @@ use super::planner::{FirstTouch, Order, Plan};
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
 use super::store::{Fork, Store};
+use crate::join::join_all;
 use crate::joined::Joined;
 use crate::replay::{OneAccount, Pace, Tally, replay};
 use crate::units::Bytes;

@@ -17,7 +17,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -28,6 +28,7 @@ use seekless_core::{
 use super::pace::{Pace, Throttle};
 use super::{Borg, did};
 use crate::destage;
+use crate::join::join_all;
 
 /// Sectors that the command reads together: 64 KiB.
 const AT_ONCE: u64 = 128;

@@ -3,7 +3,6 @@
 //! Whole pages are locked: reads share them, other requests are exclusive. A read joins data from below and from memory
 //! as both were when the lock was granted, whatever is written back meanwhile.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{
     Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, Ticket, Zeroes, mutant,
@@ -13,6 +12,8 @@ use super::page::{Page, Sectors, extents, sectors, show};
 use super::policy::Access;
 use super::state::{Change, State};
 use super::{Cache, Writes};
+
+use crate::join::join_all;
 
 /// A request that bypasses the cache.
 pub enum Work {

@@ -7,7 +7,6 @@
 //!
 //! Faults: a page that could not be written back stays dirty, and is retried alone: its neighbours may succeed.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge, now, sleep};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Ticket, mutant};
 
@@ -15,6 +14,7 @@ use super::page::Flight;
 use super::state::{Parts, State};
 use super::{Cache, own};
 use crate::destage::strands;
+use crate::join::join_all;
 
 /// Pages written back together for a writer that waits for room, and in the background: enough for the scheduler to
 /// choose from, few enough to let reads in between.

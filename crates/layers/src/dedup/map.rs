@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Class, Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
@@ -16,6 +15,7 @@ use super::content::Fingerprint;
 use super::format::{self, Piece, Shape};
 use super::space::Space;
 use crate::durable::table::Table;
+use crate::join::join_all;
 
 /// The map.
 pub struct Map {

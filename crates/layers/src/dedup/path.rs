@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
 use seekless_core::lock::{Guard, lock_all};
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -18,6 +17,8 @@ use super::Dedup;
 use super::content::{self, Fingerprint};
 use super::format::Piece;
 use super::options::Compress;
+
+use crate::join::join_all;
 
 /// Part of a request, as far as it is read at once.
 struct Run {

@@ -8,8 +8,9 @@ mod ahead;
 
 use std::cell::RefCell;
 
-use futures_util::future::join_all;
 use seekless_core::{BlockDevice, Extent, Hints, Ticket};
+
+use crate::join::join_all;
 
 pub use ahead::{Ahead, Working};
 

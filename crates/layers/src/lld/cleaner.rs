@@ -8,7 +8,6 @@
 //! Faults: blocks that cannot be read stay where they are, and their segment is not cleaned again. Moved blocks are not
 //! lost: the old slot is reused only after the new one is durable.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
@@ -16,6 +15,8 @@ use super::Lld;
 use super::layout::{Block, NONE, Slot};
 use super::segments::Segment;
 use super::state::{State, no_room};
+
+use crate::join::join_all;
 
 /// Live blocks of a segment, and their slots.
 pub(super) type Live = Vec<(Block, Slot)>;

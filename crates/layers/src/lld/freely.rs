@@ -11,7 +11,6 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, Ticket};
 
@@ -21,6 +20,7 @@ use super::options::{self, Cleaner};
 use super::state::{Admitted, State, Who};
 use super::summary::Moved;
 use crate::bytes::sum_of_page;
+use crate::join::join_all;
 
 impl Lld {
     /// Starts cleaning as many segments as allowed, if few are free.

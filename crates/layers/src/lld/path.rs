@@ -6,13 +6,15 @@
 //!
 //! Faults: a failed read fails the request, including a write of part of a block.
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant};
 
 use super::Lld;
 use super::layout::{Block, NONE, Slot};
 use super::state::{Admitted, Who};
+
+use crate::join::join_all;
 
 /// Copies the data, since the client may reuse its buffer; hollow buffers stay hollow.
 fn owned(data: Buffer) -> Buffer {

@@ -9,13 +9,13 @@
 //!
 //! Faults: if a summary cannot be read, or has rotted, the checksums of its segment are unknown.
 
-use futures_util::future::join_all;
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::Lld;
 use super::layout::{Layout, NONE, Slot};
 use super::summary::Summary;
 use crate::bytes::sum_of_page;
+use crate::join::join_all;
 
 /// Four bytes and a bit per slot.
 pub struct Sums {

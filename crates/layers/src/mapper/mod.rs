@@ -20,7 +20,6 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::{Rc, Weak};
 
-use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -31,6 +30,7 @@ use seekless_core::{
 use crate::canary::Canary;
 use crate::contents::{self, New};
 use crate::durable::{Quiet, not_created, region, writable};
+use crate::join::join_all;
 use format::Format;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};

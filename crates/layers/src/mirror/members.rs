@@ -14,13 +14,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, RangeLocks, mutant};
 
 use super::label::{Bits, HEAD, Label, State};
 use super::options::NAME;
 use crate::canary::Canary;
+use crate::join::join_all;
 
 /// The members.
 pub struct Members {

@@ -10,7 +10,6 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge, first_number};
 use seekless_core::{BlockDevice, Extent, Hints, IoError, PAGE_SECTORS};
 
@@ -20,6 +19,7 @@ use super::members::Members;
 use super::options::{MOST, NAME, Options};
 use crate::arrays;
 use crate::contents::{self, New};
+use crate::join::join_all;
 use crate::registry::Below;
 
 /// What is found on a device, in messages and before it is overwritten.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Nanos, Op, PAGE_SECTORS, mutant};
 
 use super::Mirror;
 use super::members::Members;
+
+use crate::join::join_all;
 
 /// Times that copies are made the same again, which writes that fail meanwhile left different, before a read fails.
 const ATTEMPTS: u32 = 4;

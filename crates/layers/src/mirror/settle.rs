@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant};
 
 use super::Mirror;
+
+use crate::join::join_all;
 
 /// Pages that are compared or copied at once: 1 MiB.
 const AT_ONCE: u64 = 256;

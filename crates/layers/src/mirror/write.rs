@@ -5,13 +5,14 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::{
     BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, IoFuture, PAGE_SECTORS, Zeroes, mutant,
 };
 
 use super::Mirror;
 use super::members::Members;
+
+use crate::join::join_all;
 
 /// What each member made of a request.
 pub type Results = Vec<(usize, Result<(), IoError>)>;

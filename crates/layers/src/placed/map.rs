@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Class, Extent, Hints, IoError, Lba};
 
@@ -14,6 +13,7 @@ use super::Placed;
 use super::format::Shape;
 use super::opening::Opened;
 use crate::durable::table::Table;
+use crate::join::join_all;
 
 /// The map.
 pub struct Map {

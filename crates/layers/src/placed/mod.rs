@@ -20,7 +20,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
 use seekless_core::runtime::{self, edge};
 use seekless_core::{
@@ -30,6 +29,7 @@ use seekless_core::{
 
 use crate::Refused;
 use crate::canary::Canary;
+use crate::join::join_all;
 pub use clients::{Access, Clients, InFlight};
 pub use format::{Shape, check_unit};
 pub use heat::Heat;

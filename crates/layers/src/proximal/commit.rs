@@ -6,7 +6,6 @@
 //!
 //! Invariant: after a failed commit a copy may be torn, so no page is written any more: every later commit fails.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, mutant};
 
@@ -16,6 +15,8 @@ use super::pairs::PageWrite;
 use super::placed::{Placed, State};
 use super::regions::Regions;
 use super::super_page::Super;
+
+use crate::join::join_all;
 
 /// A copy of the super page that is being written.
 struct SuperWrite {

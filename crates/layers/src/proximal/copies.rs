@@ -14,7 +14,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_SECTORS};
 
@@ -23,6 +22,8 @@ use super::format;
 use super::placed::{Placed, State};
 use super::regions::Regions;
 use super::super_page::Super;
+
+use crate::join::join_all;
 
 /// Pages of copies that are written with one request: 1 MiB.
 const AT_ONCE: u64 = 256;

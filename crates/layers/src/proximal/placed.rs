@@ -16,7 +16,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -32,6 +31,7 @@ use super::ranges::{Ranges, Run};
 use super::read::Part;
 use super::super_page::Snapshots;
 use crate::canary::Canary;
+use crate::join::join_all;
 
 /// Pages of a volume, in blocks of the data device.
 pub struct Placed {

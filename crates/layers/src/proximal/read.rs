@@ -1,11 +1,12 @@
 //! Reads: pages of a request by the order of their blocks, through short gaps (section 3.3).
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::format::{NONE, block_at};
 use super::placed::Placed;
+
+use crate::join::join_all;
 
 /// Contiguous pages of a request in contiguous blocks.
 #[derive(Clone, Copy, Debug)]

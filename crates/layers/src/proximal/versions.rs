@@ -17,7 +17,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::device::{Place, View, io};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
@@ -30,6 +29,7 @@ use super::clones::gone;
 use super::placed::Placed;
 use crate::Borg;
 use crate::canary::Canary;
+use crate::join::join_all;
 
 /// See the file's header.
 pub struct Versions {

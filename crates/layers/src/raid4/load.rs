@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, Hints, IoError, PAGE_BYTES, mutant};
 
@@ -16,6 +15,8 @@ use super::members::Blocks;
 use super::options::NAME;
 use super::rows::{Row, Solved};
 use super::sums::{ENTRY, Entry, Sums};
+
+use crate::join::join_all;
 
 /// Rows of members.
 pub type Wanted = BTreeMap<usize, BTreeSet<u64>>;

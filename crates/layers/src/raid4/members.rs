@@ -11,7 +11,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, RangeLocks, mutant};
 
@@ -19,6 +18,8 @@ use super::geometry::{Layout, sectors};
 use super::options::NAME;
 use super::sums::{self, Place};
 use super::superblock::{State, Superblock};
+
+use crate::join::join_all;
 
 /// Generations that are reserved at a time.
 const RESERVED: u64 = 1 << 20;

@@ -36,7 +36,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use futures_util::future::join_all;
 use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -46,6 +45,7 @@ use seekless_core::{
 
 use crate::canary::Canary;
 use crate::durable::Quiet;
+use crate::join::join_all;
 use geometry::sectors;
 use journal::Journal;
 use members::Members;

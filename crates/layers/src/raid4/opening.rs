@@ -10,7 +10,6 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge, first_number};
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
@@ -23,6 +22,7 @@ use super::resync::Unsettled;
 use super::superblock::{self, Probed, State, Superblock};
 use crate::arrays;
 use crate::contents::{self, New};
+use crate::join::join_all;
 use crate::registry::{Below, Sizes};
 
 fn refused(why: String) -> IoError {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS};
 
@@ -14,6 +13,8 @@ use super::geometry::At;
 use super::load::Wanted;
 use super::members::Blocks;
 use super::sums::{Entry, Sums};
+
+use crate::join::join_all;
 
 /// A block of a request: its place, the sectors of it, and their buffer.
 struct Part {

@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Ticket, mutant};
 
@@ -24,6 +23,8 @@ use super::members::Blocks;
 use super::options::NAME;
 use super::rows;
 use super::sums::{Entry, MOST_DATA, Sums};
+
+use crate::join::join_all;
 
 /// Readings of a group, each after a repair or the failure of a member, after which a write fails.
 const ATTEMPTS: u32 = 4;

@@ -3,11 +3,11 @@
 //! A unit is locked while it is read, not while its copies are written: clients do not wait for those. A write that comes
 //! meanwhile is noted, and then the copies do not count. Invariant: after each wait, what to copy is chosen anew.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{edge, now};
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Reconfigured, Stage, Ticket};
 
 use super::Replicas;
+use crate::join::join_all;
 use crate::placed::{Left, in_steps};
 
 impl Replicas {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use seekless_core::device::{ExtentState, Place, io, unknown_command};
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -13,6 +13,7 @@ use seekless_core::{
 
 use super::copies::Run;
 use super::{KIND, Replicas};
+use crate::join::join_all;
 use crate::placed::{Access, InFlight, Shape};
 
 /// Part of a request in place: where, and its part of the volume.

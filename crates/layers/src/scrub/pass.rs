@@ -2,12 +2,14 @@
 //!
 //! A block that cannot be read is halved until its bad sectors are isolated. A device that is gone ends the pass.
 
-use futures_util::future::{join_all, select};
+use futures_util::future::select;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, Op, Ticket};
 
 use super::areas::Areas;
 use super::{Scrub, State, did};
+
+use crate::join::join_all;
 
 /// Interval at which a reader that waits checks whether the pass is to end.
 const LOOK: Nanos = Nanos::from_millis(100);

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use seekless_core::device::io;
 use seekless_core::runtime::edge;
 use seekless_core::{
@@ -17,6 +16,7 @@ use seekless_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::Refused;
+use crate::join::join_all;
 use crate::units::Bytes;
 
 /// Options. Each key is described on the layer's page, which a test reads.

@@ -15,7 +15,7 @@ use std::task::Poll;
 
 use rustix::net::{Shutdown, shutdown};
 use seekless_core::Nanos;
-use seekless_core::runtime::{now, sleep, spawn};
+use seekless_core::runtime::{now, sleep, spawn, spawn_boxed};
 
 use super::client_slots::ClientSlot;
 use super::peer::Peer;
@@ -288,6 +288,6 @@ async fn receive_payload(
 async fn poll_once_then_spawn(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
     let done = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
     if !done {
-        spawn(work).detach();
+        spawn_boxed(work).detach();
     }
 }

@@ -9,7 +9,6 @@
 //! Faults: a map page that cannot be written is pending, and the map stays as if it had been written: the next flush
 //! writes it, or fails. After a failed flush of a device every later one fails, since it is unknown what was lost.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
 
@@ -19,6 +18,8 @@ use super::map::Slot;
 use super::segments::Segment;
 use super::table::Table;
 use super::{Store, did};
+
+use crate::join::join_all;
 
 /// A map page to be written.
 pub(super) struct MapWrite {

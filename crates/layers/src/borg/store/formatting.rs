@@ -5,13 +5,14 @@
 //!
 //! Faults: formatting that fails is restarted.
 
-use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
 use super::Store;
 use super::checkpoint::MapWrite;
 use super::format::{self, OLD, sealed};
+
+use crate::join::join_all;
 
 /// Sectors formatted together: 1 MiB, so that clients wait for little of it.
 const FORMATTED_AT_ONCE: u64 = 2_048;

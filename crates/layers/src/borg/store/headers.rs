@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Class, Extent, Hints, Mode, PAGE_SECTORS, Ticket, mutant};
 
@@ -16,6 +15,7 @@ use super::format::{BatchHeader, PAGE, batch};
 use super::map::Slot;
 use super::{Layout, Store};
 use crate::durable::parity;
+use crate::join::join_all;
 
 /// A page, the slot that it was appended to, and its checksum.
 type AppendedPage = (u64, Slot, u32);

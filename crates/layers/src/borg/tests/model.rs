@@ -3,12 +3,13 @@
 
 use std::cell::RefCell;
 
-use futures_util::future::join_all;
 use proptest::prelude::*;
 use seekless_core::runtime::{Rng, rng};
 use seekless_drive::Policy;
 
 use super::*;
+
+use crate::join::join_all;
 
 /// The version of each sector, as requests arrive; 0 is never written, or zeroes.
 struct Model {

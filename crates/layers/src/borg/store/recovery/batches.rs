@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, checksum, mutant};
 
@@ -17,6 +16,7 @@ use super::super::segments::Segments;
 use super::{DiskEntries, DiskEntry, Extras, error};
 use crate::durable::walk::{Fill, Place, Record, Walk, walk};
 use crate::durable::{parity, region};
+use crate::join::join_all;
 
 /// Segments after the end of the log whose first page is checked for later batches.
 const LOOKED_AT: u32 = 16;
