@@ -1,5 +1,6 @@
 //! What a running volume reports about itself: response times, metrics, `top`, messages to a service manager, and logs.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -105,7 +106,15 @@ fn top_prints_rates_of_the_last_interval_in_80_columns() {
     let once = ["top", "volume.toml", "--once", "--interval", "100ms"];
     let text = printed(folder, &once);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    for word in ["1 client", "export borg", "layer  borg", "device fast", "P99 ms", "KiB dirty"] {
+    for word in [
+        "1 client",
+        "export borg",
+        "layer  borg",
+        "device fast",
+        "P99 ms",
+        "KiB dirty",
+        "heat   borg          |",
+    ] {
         assert!(text.contains(word), "no '{word}' in {text}");
     }
     // The socket says the same as the file.
@@ -132,6 +141,23 @@ fn top_prints_rates_of_the_last_interval_in_80_columns() {
         assert!(requests > 0.0 && (bytes - requests * 4096.0).abs() < 1.0, "{row}");
     }
     server.stop();
+    // As CSV one header, and rows of one sample after the other.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    let csv = ["top", "volume.toml", "--csv", "--interval", "100ms"];
+    let mut top = command.args(csv).current_dir(folder).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let header = lines.next().unwrap();
+    let column = |name: &str| header.split(',').position(|key| key == name).unwrap();
+    let (up, at) = (column("up_s"), column("at"));
+    let mut times = BTreeSet::new();
+    while times.len() < 3 {
+        let line = lines.next().unwrap();
+        let cells: Vec<&str> = line.split(',').collect();
+        assert!(["export", "layer", "device"].contains(&cells[at]), "{line}");
+        times.insert(cells[up].to_owned());
+    }
+    top.kill().unwrap();
+    top.wait().unwrap();
 }
 
 /// An answer over HTTP to these bytes.

@@ -57,6 +57,7 @@ fn every_request_is_answered_within_a_bound() {
         let options = Options {
             plain: Some(40),
             states: 1,
+            each: 8,
             one_in: common::few_cuts(name),
             bound: BOUND,
             seed: 5,

@@ -11,7 +11,7 @@ use seekless_core::{Nanos, Size};
 use seekless_volume::live::{IoStats, KindStats, Status};
 use serde::Serialize;
 
-use crate::output;
+use crate::output::{self, Form};
 use crate::text::counted;
 use crate::volume::status::{doing, parsed, status};
 
@@ -20,11 +20,13 @@ pub const HELP: &str = "\
 Examples:
   seekless top home.toml
   seekless top home.toml --interval 5s
+  seekless top home.toml --interval 1m --csv > day.csv
   seekless top home.toml --once --json | jq '.rows[] | select(.at == \"export\")'
 
 A row for each kind of request to an export, a layer or a device (a component or slice), with requests and bytes per second, \
 percentiles of response times in milliseconds (to an eighth, rounded down), and requests in flight. Response times are those \
-of the last interval; a layer's contain those below it. The time is read once per turn of the server's event loop: a request \
+of the last interval; a layer's contain those below it. --json prints an object per sample, --csv the rows of each, with \
+the time in their column up_s. The time is read once per turn of the server's event loop: a request \
 that needs no device takes 0.";
 
 /// Arguments of `top`.
@@ -39,9 +41,8 @@ pub struct Arguments {
     /// Print one sample and end
     #[arg(long)]
     once: bool,
-    /// Print an object per sample instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Rates and response times in an interval.
@@ -56,6 +57,7 @@ pub struct Sample {
     pub clients: usize,
     pub rows: Vec<Row>,
     pub layers: Vec<LayerRow>,
+    pub heat: Vec<Heat>,
     /// What is going on.
     pub doing: Vec<String>,
 }
@@ -87,6 +89,19 @@ pub struct LayerRow {
     pub background_bytes_per_s: Option<f64>,
 }
 
+/// How often parts of an export's address space were accessed in the interval.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Heat {
+    /// The export.
+    pub name: String,
+    /// Bytes of the export.
+    pub bytes: u64,
+    /// Bytes of a part.
+    pub part_bytes: u64,
+    /// Reads and writes that touched each part; parts after the last one were not touched since the server started.
+    pub accesses: Vec<u64>,
+}
+
 /// A time that leaves the server time for other things.
 fn interval(text: &str) -> Result<Nanos, String> {
     let interval = seekless_volume::duration(text)?;
@@ -99,21 +114,22 @@ fn interval(text: &str) -> Result<Nanos, String> {
 /// Prints samples until the server is gone, or one.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let ask = || status(&arguments.volume).and_then(parsed);
-    let clears = !arguments.once && !arguments.json && std::io::stdout().is_terminal();
+    let clears = !arguments.once && arguments.form.is_text() && std::io::stdout().is_terminal();
     let mut before = ask()?;
+    let mut is_first = true;
     loop {
         // The program waits here, not a volume.
         #[allow(clippy::disallowed_methods)]
         std::thread::sleep(Duration::from_nanos(arguments.interval.0));
         let now = ask()?;
         let sample = Sample::between(&before, &now);
-        if arguments.json {
-            output::json(&sample)?;
-        } else {
-            let (begin, end) =
-                if clears { ("\x1b[H\x1b[2J", "") } else { ("", if arguments.once { "" } else { "\n" }) };
-            output::print(&format!("{begin}{}{end}", sample.text()))?;
-        }
+        let (begin, end) =
+            if clears { ("\x1b[H\x1b[2J", "") } else { ("", if arguments.once { "" } else { "\n" }) };
+        let text = arguments.form.of(&sample, "rows", || format!("{begin}{}{end}", sample.text()))?;
+        let header =
+            if is_first || !arguments.form.is_csv() { 0 } else { text.find('\n').map_or(0, |at| at + 1) };
+        output::print(&text[header..])?;
+        is_first = false;
         if arguments.once {
             return Ok(());
         }
@@ -180,9 +196,23 @@ impl Sample {
                 background_bytes_per_s,
             }
         });
-        let (file, layers) = (now.file.clone(), layers.collect());
+        let heat = now.exports.iter().filter_map(|export| {
+            let accesses = export.accesses.as_ref()?;
+            let earlier = before
+                .exports
+                .iter()
+                .filter(|_| same)
+                .find(|other| other.name == export.name && other.nbd == export.nbd);
+            Some(Heat {
+                name: export.name.clone(),
+                bytes: export.bytes,
+                part_bytes: accesses.part_bytes,
+                accesses: accesses.since(earlier.and_then(|earlier| earlier.accesses.as_ref())),
+            })
+        });
+        let (file, layers, heat) = (now.file.clone(), layers.collect(), heat.collect());
         let doing = now.doing.iter().map(doing).collect();
-        Sample { file, up_s: now.up_s, seconds, clients: now.clients, rows, layers, doing }
+        Sample { file, up_s: now.up_s, seconds, clients: now.clients, rows, layers, heat, doing }
     }
 
     /// As text, at most 80 columns wide.
@@ -215,6 +245,10 @@ impl Sample {
                 milliseconds(row.p99_ms),
                 milliseconds(row.p999_ms),
             );
+        }
+        for heat in &self.heat {
+            let name: String = output::plain(&heat.name).chars().take(13).collect();
+            let _ = writeln!(text, "{:<6} {name:<13} |{}|", "heat", heat.strip(HEAT_COLUMNS));
         }
         text.push('\n');
         for layer in &self.layers {
@@ -249,6 +283,31 @@ impl Row {
     }
 }
 
+/// Columns of a strip of accesses by address.
+const HEAT_COLUMNS: usize = 56;
+/// Levels of a strip, from one access on.
+const HEAT_LEVELS: &[u8] = b".:-=+*#@";
+
+impl Heat {
+    /// The address space from left to right in `columns` columns: a blank where nothing was accessed, and else a level for
+    /// each equal part of the logarithm of the most accesses that a column has.
+    fn strip(&self, columns: usize) -> String {
+        let parts = self.bytes.div_ceil(self.part_bytes.max(1)).max(1) as usize;
+        let sum = |column: usize| {
+            let (first, end) = (column * parts / columns, ((column + 1) * parts).div_ceil(columns));
+            self.accesses.iter().take(end).skip(first).sum::<u64>()
+        };
+        let sums: Vec<u64> = (0..columns).map(sum).collect();
+        let most = sums.iter().copied().max().unwrap_or(0) as f64;
+        let top = HEAT_LEVELS.len() - 1;
+        let level = |sum: u64| {
+            let share = if most > 1.0 { (sum as f64).ln() / most.ln() } else { 1.0 };
+            char::from(HEAT_LEVELS[(share * top as f64) as usize])
+        };
+        sums.into_iter().map(|sum| if sum == 0 { ' ' } else { level(sum) }).collect()
+    }
+}
+
 /// A time in at most eight letters.
 fn milliseconds(value: f64) -> String {
     match value {
@@ -261,6 +320,21 @@ fn milliseconds(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_strip_shows_where_accesses_were_and_how_many() {
+        let heat = |bytes: u64, accesses: &[u64]| Heat {
+            name: String::new(),
+            bytes,
+            part_bytes: 4096,
+            accesses: accesses.to_vec(),
+        };
+        // Two parts to a column, and the last ones not accessed.
+        assert_eq!(heat(16 * 4096, &[0, 0, 1, 0, 10, 90, 1_000_000]).strip(8), " .-@    ");
+        // A part in two columns.
+        assert_eq!(heat(2 * 4096, &[0, 1]).strip(4), "  @@");
+        assert_eq!(heat(0, &[]).strip(4), "    ");
+    }
 
     #[test]
     fn a_screen_is_at_most_80_columns_wide() {
@@ -284,7 +358,17 @@ mod tests {
         };
         let (file, doing) = ("f".repeat(200), vec!["d".repeat(200)]);
         let rows = vec![row("export", "e"), row("layer", "ü"), row("device", "\x1b[2J")];
-        let sample = Sample { file, up_s: 1e6, seconds: 1.0, clients: 999, rows, layers: vec![layer], doing };
+        let heat = Heat { name: "h".repeat(40), bytes: 1 << 40, part_bytes: 4 << 30, accesses: vec![9; 256] };
+        let sample = Sample {
+            file,
+            up_s: 1e6,
+            seconds: 1.0,
+            clients: 999,
+            rows,
+            layers: vec![layer],
+            heat: vec![heat],
+            doing,
+        };
         let text = sample.text();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("99.9 % hits") && !text.contains('\x1b'));

@@ -139,10 +139,10 @@ impl<'a> Choice<'a> {
             let reads = Reads::Planned(Recipe { placement: Placement::Planned, ..recipe });
             self.add(Course { reads, ..self.best().course })?;
         }
-        if let Some(chosen) = self.drained_for_free(best_with_plan)? {
+        if let Some(chosen) = self.drained_for_free(best_with_plan, without_plan)? {
             return Some(chosen);
         }
-        let best = self.best();
+        let best = self.best_of_all(without_plan);
         let (course, prediction, mut budget) = (best.course, self.prediction(best), self.budget);
         if matches!(course.reads, Reads::Planned(_)) {
             budget.moved(prediction.moves);
@@ -154,8 +154,12 @@ impl<'a> Choice<'a> {
     /// has no plan. It is tried on all requests since the last choice, not on the two parts: a course without a plan
     /// was made from none of them, and what draining saves shows only over a long time.
     #[allow(clippy::option_option)] // none could be tried, or it does not win
-    fn drained_for_free(&self, best_with_plan: Option<Course>) -> Option<Option<Chosen>> {
-        let best = self.best().course;
+    fn drained_for_free(
+        &self,
+        best_with_plan: Option<Course>,
+        without_plan: Course,
+    ) -> Option<Option<Chosen>> {
+        let best = self.best_of_all(without_plan).course;
         let has_plan = matches!(best.reads, Reads::Planned(_));
         if has_plan || !self.rehearsal.can_drain_for_free() {
             return Some(None);
@@ -288,6 +292,15 @@ impl<'a> Choice<'a> {
             })
         };
         self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
+    }
+
+    /// The best course, where `without_plan` was the best one without a plan over as many requests as there were since the
+    /// last choice. That plans do not last so long says nothing against it.
+    fn best_of_all(&self, without_plan: Course) -> &Tried {
+        let best = self.best();
+        let has_plan = matches!(best.course.reads, Reads::Planned(_));
+        let is_too_short = self.life < self.whole.requests();
+        if has_plan || !is_too_short { best } else { self.of(without_plan).unwrap_or(best) }
     }
 
     /// Cost of a course over its expected life, in nanoseconds, without the backlog that every course has to drain.
