@@ -10,8 +10,8 @@ use seekless_promises as common;
 #[test]
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
-        let one_in = common::few_cuts(name);
-        let options = Options { plain: Some(0), states: 1, each: 8, one_in, seed: 3, ..Options::default() };
+        let options =
+            Options { plain: Some(0), states: 1, one_in: common::FEW_CUTS, seed: 3, ..Options::default() };
         // A request to an array is several to its members, and one to that of `flash-mirror` hundreds.
         let is_mirror = name.contains("mirror");
         let requests = match name {

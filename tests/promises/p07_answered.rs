@@ -57,8 +57,7 @@ fn every_request_is_answered_within_a_bound() {
         let options = Options {
             plain: Some(40),
             states: 1,
-            each: 8,
-            one_in: common::few_cuts(name),
+            one_in: common::FEW_CUTS,
             bound: BOUND,
             seed: 5,
             ..Options::default()

@@ -19,8 +19,12 @@ use super::{Explorer, Finding, Followed, Script};
 use crate::check::history;
 use crate::setup::Progress;
 
-/// Crashes of a run after which each request of the next opening fails.
-const OPENINGS: usize = 50;
+/// Crashes of a run after which each request of the next opening fails: the most, and the fewest where an opening has so
+/// many requests that more would take more runs than [`OPENING_RUNS`].
+const OPENINGS: u64 = 50;
+const FEWEST_OPENINGS: u64 = 4;
+/// Runs of openings.
+const OPENING_RUNS: u64 = 3_000;
 /// States at a moment of a run with a fault.
 const EACH: u64 = 3;
 
@@ -87,12 +91,13 @@ impl Explorer<'_> {
         let run = plan.run(&self.opener);
         let (mut power, mut settling) = (Power::new(plan.images.clone()), Settling::new(plan));
         self.begin(plan);
-        let every = (run.log.events.len() / OPENINGS).max(1);
+        let every = |openings: u64| (run.log.events.len() / openings as usize).max(1);
+        let (mut next, mut openings, before) = (0, 0, tally.runs);
         for (index, event) in run.log.events.iter().enumerate() {
             let judged = registers.event(event, &mut settling);
             judged.map_err(|failure| self.finding(&failure, None))?;
             power.follow(&run.log, event);
-            if index % every != 0 {
+            if index < next {
                 continue;
             }
             // The second choice is the first random one.
@@ -108,6 +113,9 @@ impl Explorer<'_> {
             let first = plan.first + plan.steps.len() as u64;
             let opening = Plan { images, cached, steps: Rc::new([]), first, ..plan.clone() };
             self.each_fault(&opening, &registers, tally, progress)?;
+            openings += 1;
+            let runs_each = (tally.runs - before).div_ceil(openings).max(1);
+            next = index + every((OPENING_RUNS / runs_each).clamp(FEWEST_OPENINGS, OPENINGS));
         }
         self.segments.pop();
         Ok(())
