@@ -140,7 +140,6 @@ fn top_prints_rates_of_the_last_interval_in_80_columns() {
             (row["requests_per_s"].as_f64().unwrap(), row["bytes_per_s"].as_f64().unwrap());
         assert!(requests > 0.0 && (bytes - requests * 4096.0).abs() < 1.0, "{row}");
     }
-    server.stop();
     // As CSV one header, and rows of one sample after the other.
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let csv = ["top", "volume.toml", "--csv", "--interval", "100ms"];
@@ -158,6 +157,7 @@ fn top_prints_rates_of_the_last_interval_in_80_columns() {
     }
     top.kill().unwrap();
     top.wait().unwrap();
+    server.stop();
 }
 
 /// An answer over HTTP to these bytes.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use schemars::JsonSchema;
 use seekless_core::{Nanos, Size};
-use seekless_volume::live::{IoStats, KindStats, Status};
+use seekless_volume::live::{IoStats, KindStats, ServedExport, Status};
 use serde::Serialize;
 
 use crate::output::{self, Form};
@@ -65,6 +65,8 @@ pub struct Sample {
 /// Requests of a kind at a place.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Row {
+    /// Seconds since the server started, as in the sample.
+    pub up_s: f64,
     /// `export`, `layer` or `device`.
     pub at: &'static str,
     pub name: String,
@@ -82,6 +84,8 @@ pub struct Row {
 /// A layer's copies, and its background work.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LayerRow {
+    /// Seconds since the server started, as in the sample.
+    pub up_s: f64,
     pub name: String,
     /// Part of pages or reads that its copies served; null if there was none to serve.
     pub hits: Option<f64>,
@@ -151,7 +155,7 @@ impl Sample {
             let kinds = stats.kinds().into_iter().zip(since.kinds());
             for ((op, all), (_, kind)) in kinds.filter(|((_, all), _)| all.requests > 0) {
                 debug_assert!(all.requests >= kind.requests);
-                rows.push(Row::of(at, name, op, kind, stats.in_flight, seconds));
+                rows.push(Row { up_s: now.up_s, ..Row::of(at, name, op, kind, stats.in_flight, seconds) });
             }
         };
         for export in &now.exports {
@@ -190,27 +194,14 @@ impl Sample {
                 bytes.saturating_sub(earlier.unwrap_or(0)) as f64 / seconds
             });
             LayerRow {
+                up_s: now.up_s,
                 name: layer.name.clone(),
                 hits,
                 dirty_bytes: layer.dirty_bytes,
                 background_bytes_per_s,
             }
         });
-        let heat = now.exports.iter().filter_map(|export| {
-            let accesses = export.accesses.as_ref()?;
-            let earlier = before
-                .exports
-                .iter()
-                .filter(|_| same)
-                .find(|other| other.name == export.name && other.nbd == export.nbd);
-            Some(Heat {
-                name: export.name.clone(),
-                bytes: export.bytes,
-                part_bytes: accesses.part_bytes,
-                accesses: accesses.since(earlier.and_then(|earlier| earlier.accesses.as_ref())),
-            })
-        });
-        let (file, layers, heat) = (now.file.clone(), layers.collect(), heat.collect());
+        let (file, layers, heat) = (now.file.clone(), layers.collect(), Heat::between(before, now, same));
         let doing = now.doing.iter().map(doing).collect();
         Sample { file, up_s: now.up_s, seconds, clients: now.clients, rows, layers, heat, doing }
     }
@@ -279,7 +270,19 @@ impl Row {
         let (requests_per_s, bytes_per_s) = (kind.requests as f64 / seconds, kind.bytes as f64 / seconds);
         let KindStats { p50_ms, p99_ms, p999_ms, failed, .. } = *kind;
         let name = name.to_owned();
-        Row { at, name, op, requests_per_s, bytes_per_s, p50_ms, p99_ms, p999_ms, failed, in_flight }
+        Row {
+            up_s: 0.0,
+            at,
+            name,
+            op,
+            requests_per_s,
+            bytes_per_s,
+            p50_ms,
+            p99_ms,
+            p999_ms,
+            failed,
+            in_flight,
+        }
     }
 }
 
@@ -289,6 +292,23 @@ const HEAT_COLUMNS: usize = 56;
 const HEAT_LEVELS: &[u8] = b".:-=+*#@";
 
 impl Heat {
+    /// Of all exports between two states of the same server, or else since this one started.
+    fn between(before: &Status, now: &Status, same: bool) -> Vec<Heat> {
+        let of = |export: &ServedExport| {
+            let accesses = export.accesses.as_ref()?;
+            let others = before.exports.iter().filter(|_| same);
+            let earlier = others.filter(|other| other.name == export.name && other.nbd == export.nbd);
+            let earlier = earlier.filter_map(|other| other.accesses.as_ref()).next();
+            Some(Heat {
+                name: export.name.clone(),
+                bytes: export.bytes,
+                part_bytes: accesses.part_bytes,
+                accesses: accesses.since(earlier),
+            })
+        };
+        now.exports.iter().filter_map(of).collect()
+    }
+
     /// The address space from left to right in `columns` columns: a blank where nothing was accessed, and else a level for
     /// each equal part of the logarithm of the most accesses that a column has.
     fn strip(&self, columns: usize) -> String {
@@ -339,6 +359,7 @@ mod tests {
     #[test]
     fn a_screen_is_at_most_80_columns_wide() {
         let row = |at, name: &str| Row {
+            up_s: 1.0,
             at,
             name: name.repeat(30),
             op: "write",
@@ -351,6 +372,7 @@ mod tests {
             in_flight: 1_024,
         };
         let layer = LayerRow {
+            up_s: 1.0,
             name: "l".repeat(40),
             hits: Some(0.999),
             dirty_bytes: u64::MAX,
