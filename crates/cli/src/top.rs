@@ -297,8 +297,8 @@ impl Heat {
         let of = |export: &ServedExport| {
             let accesses = export.accesses.as_ref()?;
             let others = before.exports.iter().filter(|_| same);
-            let earlier = others.filter(|other| other.name == export.name && other.nbd == export.nbd);
-            let earlier = earlier.filter_map(|other| other.accesses.as_ref()).next();
+            let mut earlier = others.filter(|other| other.name == export.name && other.nbd == export.nbd);
+            let earlier = earlier.find_map(|other| other.accesses.as_ref());
             Some(Heat {
                 name: export.name.clone(),
                 bytes: export.bytes,
