@@ -25,8 +25,8 @@ enum Node {
 type Row = Vec<(String, String)>;
 
 /// The list of this name in JSON text; `usual` if the name is empty. If that is empty too, the outermost value is a list,
-/// or a row.
-pub fn of(json: &str, name: &str, usual: &str) -> anyhow::Result<String> {
+/// or a row. Each row begins with the columns of `begin`.
+pub fn of(json: &str, name: &str, usual: &str, begin: &[(&str, String)]) -> anyhow::Result<String> {
     let node: Node = serde_json::from_str(json)?;
     let mut lists = BTreeSet::new();
     names(&node, "", &mut lists);
@@ -39,7 +39,8 @@ pub fn of(json: &str, name: &str, usual: &str) -> anyhow::Result<String> {
     }
     let mut rows = Vec::new();
     let path: Vec<&str> = wanted.split('.').filter(|key| !key.is_empty()).collect();
-    collect(&node, &path, "", &Row::new(), &mut rows);
+    let begin: Row = begin.iter().map(|(column, value)| ((*column).to_owned(), value.clone())).collect();
+    collect(&node, &path, "", &begin, &mut rows);
     Ok(text(&rows))
 }
 
@@ -204,6 +205,17 @@ impl<'de> Visitor<'de> for AnyNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(json: &str, name: &str, usual: &str) -> anyhow::Result<String> {
+        super::of(json, name, usual, &[])
+    }
+
+    #[test]
+    fn rows_of_a_sample_begin_with_its_time() {
+        let time = [("up_s", "3.5".to_owned())];
+        let text = super::of(r#"{"rows":[{"x":1},{"x":2}]}"#, "", "rows", &time).unwrap();
+        assert_eq!(text, "up_s,x\n3.5,1\n3.5,2\n");
+    }
 
     const JSON: &str = r#"{"schema":"seekless/x/1","b":[{"name":"q","z":1.5,"in":{"a":null,"c":"x, \"y\""},"p":[{"n":1},{"n":2,"m":true}]},
         {"name":"r","z":2,"p":[{"n":3}]}],"empty":[],"numbers":[1,2]}"#;

@@ -56,7 +56,18 @@ impl Form {
         main: &str,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<String> {
-        if self.is_text() { Ok(text()) } else { self.data(json_text(value)?, main) }
+        self.of_sample(value, main, &[], text)
+    }
+
+    /// As [`Form::of`], of one result of several: as CSV its rows begin with these columns.
+    pub fn of_sample(
+        &self,
+        value: &impl Printed,
+        main: &str,
+        begin: &[(&str, String)],
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<String> {
+        if self.is_text() { Ok(text()) } else { self.data(json_text(value)?, main, begin) }
     }
 
     /// Prints a result; `main` is the list that is printed as CSV.
@@ -74,24 +85,24 @@ impl Form {
         if self.is_text() {
             return print(&text());
         }
-        print(&self.data(line(&values.iter().map(named).collect::<Vec<_>>())?, "")?)
+        print(&self.data(line(&values.iter().map(named).collect::<Vec<_>>())?, "", &[])?)
     }
 
     /// Prints a server's answer, which may have more keys than this version knows.
     pub fn print_as<T: Printed>(&self, answer: &Value, main: &str) -> anyhow::Result<()> {
-        print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main)?)
+        print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main, &[])?)
     }
 
     /// As [`Form::print_list`], for a server's answer, which may have more keys than this version knows.
     pub fn print_list_as<T: Printed>(&self, answer: &Value) -> anyhow::Result<()> {
         let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
         let named: Vec<_> = each.map(|value| Named { schema: schema::id(T::NAME), value }).collect();
-        print(&self.data(line(&named)?, "")?)
+        print(&self.data(line(&named)?, "", &[])?)
     }
 
-    fn data(&self, json: String, main: &str) -> anyhow::Result<String> {
+    fn data(&self, json: String, main: &str, begin: &[(&str, String)]) -> anyhow::Result<String> {
         match &self.csv {
-            Some(name) => csv::of(&json, name, main),
+            Some(name) => csv::of(&json, name, main, begin),
             None => Ok(json),
         }
     }

@@ -25,8 +25,8 @@ Examples:
 
 A row for each kind of request to an export, a layer or a device (a component or slice), with requests and bytes per second, \
 percentiles of response times in milliseconds (to an eighth, rounded down), and requests in flight. Response times are those \
-of the last interval; a layer's contain those below it. --json prints an object per sample, --csv the rows of each, with \
-the time in their column up_s. The time is read once per turn of the server's event loop: a request \
+of the last interval; a layer's contain those below it. --json prints an object per sample, --csv the rows of each, which \
+begin with the time, up_s. The time is read once per turn of the server's event loop: a request \
 that needs no device takes 0.";
 
 /// Arguments of `top`.
@@ -65,8 +65,6 @@ pub struct Sample {
 /// Requests of a kind at a place.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Row {
-    /// Seconds since the server started, as in the sample.
-    pub up_s: f64,
     /// `export`, `layer` or `device`.
     pub at: &'static str,
     pub name: String,
@@ -84,8 +82,6 @@ pub struct Row {
 /// A layer's copies, and its background work.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LayerRow {
-    /// Seconds since the server started, as in the sample.
-    pub up_s: f64,
     pub name: String,
     /// Part of pages or reads that its copies served; null if there was none to serve.
     pub hits: Option<f64>,
@@ -129,9 +125,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let sample = Sample::between(&before, &now);
         let (begin, end) =
             if clears { ("\x1b[H\x1b[2J", "") } else { ("", if arguments.once { "" } else { "\n" }) };
-        let text = arguments.form.of(&sample, "rows", || format!("{begin}{}{end}", sample.text()))?;
-        let header =
-            if is_first || !arguments.form.is_csv() { 0 } else { text.find('\n').map_or(0, |at| at + 1) };
+        let (time, form) = ([("up_s", sample.up_s.to_string())], &arguments.form);
+        let text = form.of_sample(&sample, "rows", &time, || format!("{begin}{}{end}", sample.text()))?;
+        let header = if is_first || !form.is_csv() { 0 } else { text.find('\n').map_or(0, |at| at + 1) };
         output::print(&text[header..])?;
         is_first = false;
         if arguments.once {
@@ -155,7 +151,7 @@ impl Sample {
             let kinds = stats.kinds().into_iter().zip(since.kinds());
             for ((op, all), (_, kind)) in kinds.filter(|((_, all), _)| all.requests > 0) {
                 debug_assert!(all.requests >= kind.requests);
-                rows.push(Row { up_s: now.up_s, ..Row::of(at, name, op, kind, stats.in_flight, seconds) });
+                rows.push(Row::of(at, name, op, kind, stats.in_flight, seconds));
             }
         };
         for export in &now.exports {
@@ -194,7 +190,6 @@ impl Sample {
                 bytes.saturating_sub(earlier.unwrap_or(0)) as f64 / seconds
             });
             LayerRow {
-                up_s: now.up_s,
                 name: layer.name.clone(),
                 hits,
                 dirty_bytes: layer.dirty_bytes,
@@ -270,19 +265,7 @@ impl Row {
         let (requests_per_s, bytes_per_s) = (kind.requests as f64 / seconds, kind.bytes as f64 / seconds);
         let KindStats { p50_ms, p99_ms, p999_ms, failed, .. } = *kind;
         let name = name.to_owned();
-        Row {
-            up_s: 0.0,
-            at,
-            name,
-            op,
-            requests_per_s,
-            bytes_per_s,
-            p50_ms,
-            p99_ms,
-            p999_ms,
-            failed,
-            in_flight,
-        }
+        Row { at, name, op, requests_per_s, bytes_per_s, p50_ms, p99_ms, p999_ms, failed, in_flight }
     }
 }
 
@@ -359,7 +342,6 @@ mod tests {
     #[test]
     fn a_screen_is_at_most_80_columns_wide() {
         let row = |at, name: &str| Row {
-            up_s: 1.0,
             at,
             name: name.repeat(30),
             op: "write",
@@ -372,7 +354,6 @@ mod tests {
             in_flight: 1_024,
         };
         let layer = LayerRow {
-            up_s: 1.0,
             name: "l".repeat(40),
             hits: Some(0.999),
             dirty_bytes: u64::MAX,

@@ -166,7 +166,6 @@ mod tests {
     #[test]
     fn places_have_reads_and_writes_and_are_bounded() {
         let row = |name: &str, op, requests_per_s| top::Row {
-            up_s: 1.0,
             at: "device",
             name: name.to_owned(),
             op,

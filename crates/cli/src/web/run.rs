@@ -153,7 +153,6 @@ impl Events {
                 let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
                 if op != "other" || counted.requests > 0 {
                     rows.push(Row {
-                        up_s: self.now.seconds(),
                         at: "device",
                         name: name.clone(),
                         op,
