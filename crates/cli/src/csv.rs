@@ -204,8 +204,6 @@ impl<'de> Visitor<'de> for AnyNode {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     fn of(json: &str, name: &str, usual: &str) -> anyhow::Result<String> {
         super::of(json, name, usual, &[])
     }
