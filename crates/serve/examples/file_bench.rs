@@ -18,7 +18,7 @@ use seekless_serve::nbd;
 mod client;
 mod contest;
 
-use contest::{Contender, Load, contender, contest, program};
+use contest::{Contender, Load, contender, contest, program, served};
 
 const ROUNDS: usize = 5;
 const BYTES: u64 = 512 << 20;
@@ -55,16 +55,9 @@ fn measure(kind: &str, program: &Path, folder: &Path, data: &Path) -> Result<(),
     std::fs::create_dir(folder)?;
     let mut contenders = Vec::new();
     for (name, options) in [("seekless", ""), ("seekless, cached", "cached = true\n")] {
-        let (socket, file) = (folder.join(format!("{name}.sock")), folder.join(format!("{name}.toml")));
-        let (data, listens) = (data.display(), socket.display());
-        let text = format!("[component.m]\nfile = \"{data}\"\nread_only = true\n{options}");
-        std::fs::write(&file, format!("{text}[[export]]\ntop = \"m\"\nnbd = \"unix:{listens}\"\n"))?;
-        contenders.push(contender(
-            name,
-            "m",
-            &socket,
-            Command::new(program).args(["volume", "serve"]).arg(file),
-        )?);
+        let file = data.display();
+        let volume = format!("[component.m]\nfile = \"{file}\"\nread_only = true\n{options}");
+        contenders.push(served(program, folder, (name, "m", &volume))?);
     }
     for (name, cache) in [("nbdkit, file, cache=none", "none"), ("nbdkit, file", "default")] {
         match theirs(name, cache, folder, data) {

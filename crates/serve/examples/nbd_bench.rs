@@ -1,4 +1,5 @@
-//! The cost of a request in the server, compared with others: `make bench`, or with the program's path as argument.
+//! The cost of a request in the server, compared with others: `make bench`, or with the program's path as argument, and
+//! optionally that of an older build of it, which then takes part.
 //!
 //! Servers serve 64 MiB, of memory or of a file in memory, over a unix socket to one client with a fixed number of
 //! requests in flight, on the same CPU if started with `taskset -c 0`. They take turns; medians of the rounds are
@@ -13,7 +14,7 @@ use seekless_serve::nbd;
 mod client;
 mod contest;
 
-use contest::{Contender, Load, contender, contest, program};
+use contest::{Contender, Load, contender, contest, program, served};
 
 const ROUNDS: usize = 5;
 const BYTES: u64 = 64 << 20;
@@ -27,11 +28,32 @@ const LOADS: [(&str, nbd::Command, u32, usize, usize); 5] = [
     ("read 128 KiB, depth 8", nbd::Command::Read, 128 << 10, 8, 3_000),
 ];
 
+/// Name, top, and text of a volume file.
+const COMPONENTS: [(&str, &str, &str); 4] = [
+    ("seekless, memory", "m", "[component.m]\nram = \"64MiB\"\n"),
+    (
+        "seekless, mapper on memory",
+        "mapper",
+        "[component.m]\nram = \"80MiB\"\n[layer.mapper]\nover = \"m\"\nsize = \"64MiB\"\n",
+    ),
+    ("seekless, file", "m", "[component.m]\nfile = \"ours.img\"\n"),
+    ("seekless, file, cached", "m", "[component.m]\nfile = \"ours2.img\"\ncached = true\n"),
+];
+
+/// Names of the older build's: those in memory, which need no file of their own.
+const OLDER: [&str; 2] = ["older, memory", "older, mapper on memory"];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let program = program()?;
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let folder = folder.path();
     let mut contenders = ours(&program, folder)?;
+    if let Some(older) = std::env::args().nth(2) {
+        let components = COMPONENTS.iter().zip(OLDER);
+        for ((_, top, text), name) in components {
+            contenders.push(served(Path::new(&older), folder, (name, top, text))?);
+        }
+    }
     contenders.extend(others(folder)?);
     let loads = LOADS.map(|(name, command, bytes, depth, requests)| Load {
         name,
@@ -46,29 +68,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn ours(program: &Path, folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {
-    let mut all = Vec::new();
-    let component = [
-        ("seekless, memory", "m", "[component.m]\nram = \"64MiB\"\n"),
-        (
-            "seekless, mapper on memory",
-            "mapper",
-            "[component.m]\nram = \"80MiB\"\n[layer.mapper]\nover = \"m\"\nsize = \"64MiB\"\n",
-        ),
-        ("seekless, file", "m", "[component.m]\nfile = \"ours.img\"\n"),
-        ("seekless, file, cached", "m", "[component.m]\nfile = \"ours2.img\"\ncached = true\n"),
-    ];
     for file in ["ours.img", "ours2.img"] {
         std::fs::File::create(folder.join(file))?.set_len(BYTES)?;
     }
-    for (number, (name, top, text)) in component.into_iter().enumerate() {
-        let (socket, file) = (folder.join(format!("{number}.sock")), folder.join(format!("{number}.toml")));
-        std::fs::write(
-            &file,
-            format!("{text}[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n", socket.display()),
-        )?;
-        all.push(contender(name, top, &socket, Command::new(program).args(["volume", "serve"]).arg(file))?);
-    }
-    Ok(all)
+    COMPONENTS.into_iter().map(|volume| served(program, folder, volume)).collect()
 }
 
 fn others(folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {

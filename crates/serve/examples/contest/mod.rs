@@ -63,6 +63,19 @@ pub fn contender(
     Ok(contender)
 }
 
+/// Serves a volume by `program`: its name, which names its files too, its top, and the text of its file without exports.
+pub fn served(
+    program: &Path,
+    folder: &Path,
+    (name, top, volume): (&'static str, &'static str, &str),
+) -> Result<Contender, Box<dyn Error>> {
+    let file = |ending| folder.join(name.replace([',', ' '], "")).with_extension(ending);
+    let (socket, path) = (file("sock"), file("toml"));
+    let export = format!("[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n", socket.display());
+    std::fs::write(&path, format!("{volume}{export}"))?;
+    contender(name, top, &socket, Command::new(program).args(["volume", "serve"]).arg(path))
+}
+
 #[allow(clippy::disallowed_methods)] // a program that measures other programs
 fn pause() {
     std::thread::sleep(Duration::from_millis(10));

@@ -23,6 +23,8 @@ const ENTRIES: u32 = 1024;
 /// An `io_uring`.
 pub struct Uring {
     ring: IoUring,
+    /// Flags of receives: on sockets that are empty, as most are, the kernel waits without an attempt first.
+    receive_flags: u16,
     /// Addresses of the only registered buffer.
     registered: Range<usize>,
 }
@@ -31,10 +33,13 @@ impl Uring {
     /// A ring, if the kernel allows one with all operations that are needed.
     pub fn new() -> io::Result<Uring> {
         // One thread submits and reaps: the kernel need not interrupt it for completions. Kernels before 6.1 lack these
-        // flags.
+        // flags; those before 5.19 lack the one of receives.
         let mut best = IoUring::builder();
         best.setup_single_issuer().setup_defer_taskrun().setup_clamp();
-        let ring = best.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
+        let (ring, receive_flags) = match best.build(ENTRIES) {
+            Ok(ring) => (ring, POLL_FIRST),
+            Err(_) => (IoUring::new(ENTRIES)?, 0),
+        };
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [
@@ -49,7 +54,7 @@ impl Uring {
         if !ring.params().is_feature_ext_arg() || needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel of 5.11 or newer is needed"));
         }
-        Ok(Uring { ring, registered: 0..0 })
+        Ok(Uring { ring, receive_flags, registered: 0..0 })
     }
 
     /// Registers the pool's memory, if the kernel allows it; its requests are faster then.
@@ -73,7 +78,7 @@ impl Uring {
 
     /// Queues a job for the end of the turn.
     pub fn start(&mut self, key: usize, job: &mut Job) -> io::Result<()> {
-        let entry = entry(job, &self.registered).user_data(key as u64);
+        let entry = self.entry(job).user_data(key as u64);
         loop {
             // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it
             // completes; a reactor that is dropped before that leaks them.
@@ -111,46 +116,46 @@ impl Uring {
             completed(entry.user_data() as usize, result);
         }
     }
-}
 
-/// The submission entry of a job.
-fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
-    let fd = Fd(job.to.as_raw_fd());
-    let part = job.memory.part_mut();
-    let (start, len) = (part.as_mut_ptr(), part.len() as u32);
-    let known = registered.contains(&(start as usize));
-    match Call::of(job.op) {
-        Some(Call::Read(at)) if known => {
-            opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build()
+    /// The submission entry of a job.
+    fn entry(&self, job: &mut Job) -> squeue::Entry {
+        let fd = Fd(job.to.as_raw_fd());
+        let part = job.memory.part_mut();
+        let (start, len) = (part.as_mut_ptr(), part.len() as u32);
+        let known = self.registered.contains(&(start as usize));
+        match Call::of(job.op) {
+            Some(Call::Read(at)) if known => {
+                opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build()
+            }
+            Some(Call::Read(at)) => opcode::Read::new(fd, start, len).offset(at).build(),
+            Some(Call::Write(at, how)) if known => {
+                let write = opcode::WriteFixed::new(fd, start, len, REGISTERED);
+                write.offset(at).rw_flags(flags(how.bits())).build()
+            }
+            Some(Call::Write(at, how)) => {
+                opcode::Write::new(fd, start, len).offset(at).rw_flags(flags(how.bits())).build()
+            }
+            Some(Call::DataSync) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Some(Call::Allocate(how, at, len)) => {
+                opcode::Fallocate::new(fd, len).offset(at).mode(flags(how.bits())).build()
+            }
+            None => self.of_socket(job.op, fd, start, len),
         }
-        Some(Call::Read(at)) => opcode::Read::new(fd, start, len).offset(at).build(),
-        Some(Call::Write(at, how)) if known => {
-            let write = opcode::WriteFixed::new(fd, start, len, REGISTERED);
-            write.offset(at).rw_flags(flags(how.bits())).build()
-        }
-        Some(Call::Write(at, how)) => {
-            opcode::Write::new(fd, start, len).offset(at).rw_flags(flags(how.bits())).build()
-        }
-        Some(Call::DataSync) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        Some(Call::Allocate(how, at, len)) => {
-            opcode::Fallocate::new(fd, len).offset(at).mode(flags(how.bits())).build()
-        }
-        None => of_socket(job.op, fd, start, len),
     }
-}
 
-/// As `entry`, for a job on a socket.
-fn of_socket(op: Op, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
-    match op {
-        Op::Receive => opcode::Recv::new(fd, start, len).build(),
-        Op::Send => {
-            // MSG_WAITALL: the kernel sends the remainder when the socket has room.
-            opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
+    /// As `entry`, for a job on a socket.
+    fn of_socket(&self, op: Op, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
+        match op {
+            Op::Receive => opcode::Recv::new(fd, start, len).ioprio(self.receive_flags).build(),
+            Op::Send => {
+                // MSG_WAITALL: the kernel sends the remainder when the socket has room.
+                opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
+            }
+            Op::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(CLOSE_ON_EXEC)
+                .build(),
+            _ => unreachable!("files have calls"),
         }
-        Op::Accept => {
-            opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
-        }
-        _ => unreachable!("files have calls"),
     }
 }
 
@@ -163,5 +168,7 @@ fn flags(bits: u32) -> i32 {
 const REGISTERED: u16 = 0;
 /// `MSG_WAITALL`, which the library lacks among the flags for sending.
 const WAIT_ALL: u32 = 0x100;
+/// `IORING_RECVSEND_POLL_FIRST`, which the library does not name.
+const POLL_FIRST: u16 = 1;
 /// `SOCK_CLOEXEC`.
 const CLOSE_ON_EXEC: i32 = 0o2_000_000;

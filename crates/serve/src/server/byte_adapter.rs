@@ -121,15 +121,21 @@ impl ByteAdapter {
 
     /// Locks the blocks of a write, if needed.
     async fn lock(&self, at: ByteRange, how: &Hints) -> (Option<Guard>, Option<GateGuard<'_>>) {
+        if at.are_whole(self.block) && self.unaligned_clients.get() == 0 {
+            return (None, Some(self.unlocked.pass().await));
+        }
+        // Boxed, or the future of every write would have room for it.
+        (Some(Box::pin(self.lock_blocks(at, how)).await), None)
+    }
+
+    /// The lock of a write while clients may write partial blocks.
+    async fn lock_blocks(&self, at: ByteRange, how: &Hints) -> Guard {
         let blocks = at.touched(self.block);
-        if !at.are_whole(self.block) {
-            debug_assert!(self.unaligned_clients.get() > 0, "no client has a permit for unaligned writes");
-            return (Some(self.locks.exclusive(blocks, how).await), None);
+        if at.are_whole(self.block) {
+            return self.locks.shared(blocks, how).await;
         }
-        if self.unaligned_clients.get() > 0 {
-            return (Some(self.locks.shared(blocks, how).await), None);
-        }
-        (None, Some(self.unlocked.pass().await))
+        debug_assert!(self.unaligned_clients.get() > 0, "no client has a permit for unaligned writes");
+        self.locks.exclusive(blocks, how).await
     }
 
     /// The device, for requests that write nothing.
@@ -159,14 +165,19 @@ impl ByteAdapter {
     }
 
     /// Reads these bytes; `into` has room for all blocks that they touch.
-    pub async fn read(&self, at: ByteRange, mut into: Buffer, how: Hints) -> Result<Buffer, IoError> {
+    pub async fn read(&self, at: ByteRange, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
+        if self.takes(at) {
+            return self.device.read(at.touched(self.block), into, how).await;
+        }
+        // Boxed, or the future of every read would have room for it.
+        Box::pin(self.read_parts(at, into, how)).await
+    }
+
+    /// As `read`, in several requests or of partial blocks.
+    async fn read_parts(&self, at: ByteRange, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let blocks = at.touched(self.block);
-        if self.fits(blocks) {
-            into = self.device.read(blocks, into, how).await?;
-        } else {
-            for (part, piece) in into.split(blocks, self.largest_sectors) {
-                self.device.read(part, piece, how.clone()).await?;
-            }
+        for (part, piece) in into.split(blocks, self.largest_sectors) {
+            self.device.read(part, piece, how.clone()).await?;
         }
         if blocks.bytes() == at.len() {
             return Ok(into);
@@ -178,11 +189,15 @@ impl ByteAdapter {
     pub async fn write(&self, at: ByteRange, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _held = self.lock(at, &how).await;
         let _writing = self.writes.begin_write(at.touched(self.block));
-        if at.are_whole(self.block) {
-            return self.write_blocks(at.touched(self.block), from, how).await;
+        if self.takes(at) {
+            return self.device.write(at.touched(self.block), from, how).await;
         }
         // Boxed, or the future of every write would have room for it.
-        Box::pin(self.overwrite(at, from, &how)).await
+        if at.are_whole(self.block) {
+            Box::pin(self.write_blocks(at.touched(self.block), from, how)).await
+        } else {
+            Box::pin(self.overwrite(at, from, &how)).await
+        }
     }
 
     /// Writes zeroes; partial blocks need a permit.

@@ -274,7 +274,8 @@ async fn receive_payload(
         }
         let (start, part) = (request.offset + payload.written, std::mem::take(&mut payload.bytes));
         if payload.failed.is_none() {
-            payload.failed = session.write_part(request, start, part).await.err();
+            // Boxed, or receiving every payload would have room for it.
+            payload.failed = Box::pin(session.write_part(request, start, part)).await.err();
         }
         payload.written += got as u64;
         got = 0;

@@ -164,56 +164,64 @@ impl Session {
     }
 
     /// Carries a request out, and queues its reply.
-    pub async fn execute_and_reply(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
-        let held_bytes = payload.held_bytes;
-        let timed = op(request.command).map(|op| self.export.meter.begin(op, request.length));
-        if let (Plan::Execute(at) | Plan::Receive(at), Command::Read | Command::Write) =
-            (&plan, request.command)
-        {
-            self.export.accesses.count(request.command == Command::Read, at.start, at.end - at.start);
-        }
-        let result = match plan {
-            Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
-            Plan::Receive(_) if request.command == Command::BlockStatus => {
-                Box::pin(self.filtered_status(&request, &payload.bytes)).await
+    #[allow(clippy::manual_async_fn)] // an `async fn` holds its arguments twice
+    pub fn execute_and_reply(
+        self: Rc<Self>,
+        request: Request,
+        plan: Plan,
+        payload: Payload,
+    ) -> impl Future<Output = ()> + 'static {
+        async move {
+            let held_bytes = payload.held_bytes;
+            let timed = op(request.command).map(|op| self.export.meter.begin(op, request.length));
+            if let (Plan::Execute(at) | Plan::Receive(at), Command::Read | Command::Write) =
+                (&plan, request.command)
+            {
+                self.export.accesses.count(request.command == Command::Read, at.start, at.end - at.start);
             }
-            Plan::Execute(at) | Plan::Receive(at) => {
-                // All of it, or of a long write what was not written as it arrived.
-                let left = ByteRange { start: at.start + payload.written, ..at };
-                let executed = match payload.failed {
-                    Some(error) => Err(error),
-                    None => self.execute(&request, left, payload.bytes).await,
-                };
-                executed.map_err(|error| (errno(&error), error.to_string()))
+            let result = match plan {
+                Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
+                Plan::Receive(_) if request.command == Command::BlockStatus => {
+                    Box::pin(self.filtered_status(&request, &payload.bytes)).await
+                }
+                Plan::Execute(at) | Plan::Receive(at) => {
+                    // All of it, or of a long write what was not written as it arrived.
+                    let left = ByteRange { start: at.start + payload.written, ..at };
+                    let executed = match payload.failed {
+                        Some(error) => Err(error),
+                        None => self.execute(&request, left, payload.bytes).await,
+                    };
+                    executed.map_err(|error| (errno(&error), error.to_string()))
+                }
+            };
+            let mut served = self.server.served.borrow_mut();
+            served.requests += 1;
+            match (&result, request.command) {
+                (Err(_), _) => served.failed += 1,
+                (Ok(_), Command::Read) => served.read_bytes += request.length,
+                (Ok(_), Command::Write) => served.written_bytes += request.length,
+                _ => {}
             }
-        };
-        let mut served = self.server.served.borrow_mut();
-        served.requests += 1;
-        match (&result, request.command) {
-            (Err(_), _) => served.failed += 1,
-            (Ok(_), Command::Read) => served.read_bytes += request.length,
-            (Ok(_), Command::Write) => served.written_bytes += request.length,
-            _ => {}
-        }
-        drop(served);
-        if let Some(timed) = timed {
-            timed.end(result.is_err());
-        }
-        if let Ok(Answer::Large(before, reply)) = result {
-            return self.send_queue.reply_large(held_bytes, |out| out.extend(before), reply);
-        }
-        self.send_queue.reply(held_bytes, |out| match &result {
-            Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
-            Ok(Answer::Done) => self.replies.done(out, request.cookie),
-            Ok(Answer::Data(data)) => self.data(out, &request, data),
-            Ok(Answer::Zeroes) => {
-                self.replies.hole(out, request.cookie, request.offset, request.length as u32, true);
+            drop(served);
+            if let Some(timed) = timed {
+                timed.end(result.is_err());
             }
-            Ok(Answer::Status(parts)) => self.status(out, &request, parts),
-            Ok(Answer::Large(..)) => unreachable!("queued above"),
-        });
-        if let Ok(Answer::Data(data)) = result {
-            self.send_queue.keep(data);
+            if let Ok(Answer::Large(before, reply)) = result {
+                return self.send_queue.reply_large(held_bytes, |out| out.extend(before), reply);
+            }
+            self.send_queue.reply(held_bytes, |out| match &result {
+                Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
+                Ok(Answer::Done) => self.replies.done(out, request.cookie),
+                Ok(Answer::Data(data)) => self.data(out, &request, data),
+                Ok(Answer::Zeroes) => {
+                    self.replies.hole(out, request.cookie, request.offset, request.length as u32, true);
+                }
+                Ok(Answer::Status(parts)) => self.status(out, &request, parts),
+                Ok(Answer::Large(..)) => unreachable!("queued above"),
+            });
+            if let Ok(Answer::Data(data)) = result {
+                self.send_queue.keep(data);
+            }
         }
     }
 
