@@ -1,5 +1,5 @@
 //! The top of a volume, which its clients use: refuses invalid requests, once; holds back those beyond the limits
-//! ([`crate::limit`]); and passes the others to the child of its switch ([`crate::switch`]).
+//! ([`crate::limit`]); and passes the others to the child of its switch ([`crate::switch`]). Queries are not limited.
 //!
 //! Fault model: a request may be dropped at any time; nothing leaks.
 
@@ -102,7 +102,10 @@ impl BlockDevice for Top {
     }
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.switch.enter().await.prefetch(at, how).await })
+        io(async move {
+            let (_permit, below) = self.enter(at, 0, &how).await?;
+            below.prefetch(at, how).await
+        })
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {

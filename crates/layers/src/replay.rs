@@ -2,7 +2,8 @@
 //! requests that a layer has seen lately.
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
-//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does. Answered pace: as
+//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does; accelerated pace: the
+//! same, faster except in reconfigurations. Answered pace: as
 //! clients that wait for their answers would, so that a faster device is asked sooner. At each pace a request that
 //! overlaps an earlier write waits for its answer, and a write for all earlier requests that it overlaps, as a client's
 //! buffer cache has it. A request that fails is counted, and the replay goes on.
@@ -288,7 +289,7 @@ fn issue<T: Tally>(
     .detach();
 }
 
-/// Issues a record as a request, or as several where it is larger than the device's limit.
+/// Issues a record as a request, or as several where it is larger than the largest request of a volume.
 async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) -> Result<(), IoError> {
     let how = Hints {
         class: Class::Foreground,

@@ -23,7 +23,7 @@ const BURST: i128 = 100_000_000;
 
 /// The share is one of all time: what the background had while nothing else waited counts, up to this much head time, in
 /// nanoseconds. So it takes none from the foreground where pauses are enough.
-const LARGEST_DEBT: i128 = 1_000_000_000;
+const LARGEST_DEBT: i128 = 10_000_000_000;
 
 /// The largest share, in per cent: the foreground always has some.
 const MOST_SHARE_PCT: u8 = 99;

@@ -170,10 +170,7 @@ impl<'a> Choice<'a> {
         let best_trial = if best == now { now_trial } else { trial(best)? };
         let [as_it_is, least, with] =
             [now_trial, best_trial, free_trial].map(|trial| self.whole_cost(&trial));
-        if free == now
-            || !self.affords(free, as_it_is - with)
-            || with * 1_000 >= as_it_is.min(least) * WINS_BELOW
-        {
+        if free == now || !self.affords(free, as_it_is - with) || !wins(with, as_it_is.min(least)) {
             return Some(None);
         }
         let prediction = Prediction {
@@ -287,9 +284,7 @@ impl<'a> Choice<'a> {
                 return false;
             }
             let mut each = tried.trials.iter().zip(&now.trials).zip(self.parts);
-            each.all(|((trial, now), part)| {
-                self.cost(trial, part) * 1_000 < self.cost(now, part) * WINS_BELOW
-            })
+            each.all(|((trial, now), part)| wins(self.cost(trial, part), self.cost(now, part)))
         };
         self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }
@@ -321,6 +316,11 @@ impl<'a> Choice<'a> {
     }
 }
 
+/// Whether a cost is lower than another by as much as a winner's has to be. Costs of a backlog that is saved are negative.
+fn wins(cost: i128, other: i128) -> bool {
+    (other - cost) * 1_000 > other.abs() * (1_000 - WINS_BELOW)
+}
+
 /// The plan of a course, if it has one.
 pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Option<Plan> {
     let Reads::Planned(recipe) = course.reads else { return None };
@@ -340,4 +340,16 @@ pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Opti
     let plan = recipe.planner.planner(rehearsal.options.threshold).plan(&scene);
     let plan = plan.read_at_least(recipe.least_reads);
     Some(if recipe.placement == Placement::Planned { plan.with_slots(granularity) } else { plan })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_winner_costs_three_hundredths_less_also_below_nothing() {
+        assert!(wins(969, 1_000) && !wins(970, 1_000) && !wins(1_000, 1_000));
+        assert!(wins(-1_031, -1_000) && !wins(-1_030, -1_000) && !wins(-1_000, -1_000) && !wins(0, -1_000));
+        assert!(wins(-1, 0) && !wins(0, 0));
+    }
 }

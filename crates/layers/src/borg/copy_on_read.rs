@@ -158,9 +158,9 @@ impl CopyOnRead {
     }
 
     /// Decides by the benefit in two fifths of a window whether pages are copied from now on; returns whether the read
-    /// cache is to be emptied: since the copies cost time in this window and in the last one, at least a third of what
-    /// copying them again would.
-    pub fn decided(&self, benefit: Benefit) -> bool {
+    /// cache, if nothing else is done with it (`keeps`), is to be emptied: since the copies cost time in this window and
+    /// in the last one, at least a third of what copying them again would.
+    pub fn decided(&self, benefit: Benefit, keeps: bool) -> bool {
         let Benefit { saved, busy, copying, again } = benefit;
         let busy = i128::from(busy.0);
         let wins = (busy - saved) * 1_000 < busy * WINS_BELOW;
@@ -169,7 +169,7 @@ impl CopyOnRead {
         let before = self.losses.get();
         // The whole window has five fifths.
         let losses = if saved < 0 { before - saved * 5 / 2 } else { 0 };
-        let empties = again > Nanos::ZERO && before > 0 && losses * 3 > i128::from(again.0);
+        let empties = keeps && again > Nanos::ZERO && before > 0 && losses * 3 > i128::from(again.0);
         self.losses.set(if empties { 0 } else { losses });
         empties
     }
@@ -270,7 +270,7 @@ mod tests {
             copying: Nanos(copying),
             again: Nanos(10_000),
         };
-        let pays = |benefit| (state.decided(benefit), state.pays.get()).1;
+        let pays = |benefit| (state.decided(benefit, true), state.pays.get()).1;
         assert!(!pays(benefit(1_500, 0)), "no more than three hundredths of the busy time");
         assert!(pays(benefit(1_600, 2_390)), "in a window and a half it saves what it costs");
         assert!(!pays(benefit(1_600, 2_410)));
@@ -285,12 +285,15 @@ mod tests {
         let state = CopyOnRead::new(10);
         let benefit =
             |saved| Benefit { saved, busy: Nanos(50_000), again: Nanos(10_000), ..Benefit::default() };
-        let decided = |saved| state.decided(benefit(saved));
+        let decided = |saved| state.decided(benefit(saved), true);
         assert!(!decided(-1_000) && !decided(1), "once");
         assert!(!decided(-1_000) && decided(-1_000), "twice, half of what copying them again costs");
         assert!(!decided(-1_000) && !decided(-300), "that is not yet a third");
         let empty = Benefit { again: Nanos::ZERO, ..benefit(-50_000) };
-        assert!(!state.decided(empty), "there is nothing to drop");
+        assert!(!state.decided(empty, true), "there is nothing to drop");
+        assert!(!decided(1) && !decided(-1_000), "begun anew");
+        assert!(!state.decided(benefit(-1_000), false), "something else is done with it");
+        assert!(decided(-1_000), "what it lost is not forgotten");
     }
 
     #[test]

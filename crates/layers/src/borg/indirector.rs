@@ -3,8 +3,9 @@
 //! The path of a request: its pages are locked; it is split by where its pages are; the parts are issued together; the
 //! result is assembled.
 //!
-//! Rules for a read: all pages mapped: to the BOPT; none mapped: to the origin unchanged; some mapped and all of these
-//! clean: to the origin as a whole; some dirty: these from the BOPT and the others from the origin, joined.
+//! Rules for a read; unproven copies do not count. All pages have a copy: to the BOPT; none has: to the origin unchanged;
+//! some have, and all of these are clean: to the origin as a whole; some are dirty: these from the BOPT and the others
+//! from the origin, joined.
 //!
 //! Rules for a write, page by page. Without a copy: absorbed if the write may absorb and the log has room, else to the
 //! origin. Whole, with a copy: absorbed anew, or with `overwrite = "in-place"`, or without room, to the copy. A part,
@@ -56,10 +57,10 @@ enum Piece {
     Appended(Appended),
 }
 
-/// Mapped pages of a request.
+/// Pages of a request that have a proven copy.
 #[derive(Default)]
-struct MappedPages {
-    mapped: u64,
+struct ProvenCopies {
+    pages: u64,
     dirty: u64,
 }
 
@@ -89,14 +90,14 @@ impl Borg {
         if self.store.unproven() > 0 {
             Box::pin(self.compare_for(at, &how)).await?;
         }
-        let found = self.count_mapped(at);
+        let found = self.count_proven(at);
         let pages = at.page_count();
-        let all = found.mapped == pages;
+        let all = found.pages == pages;
         let hits = if all { pages } else { found.dirty };
         self.tally(&how, |traffic| {
             (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits);
         });
-        if found.mapped == 0 || (!all && found.dirty == 0) {
+        if found.pages == 0 || (!all && found.dirty == 0) {
             did("read at origin", at, at.start.0);
             let class = how.effective_class();
             let read = self.origin.read(at, into, how).await?;
@@ -135,7 +136,7 @@ impl Borg {
         if read.is_ok() && part.side == Side::Bopt {
             self.store.verify_sums(here, &into)?;
         }
-        if read.is_ok() || part.side == Side::Origin || self.count_mapped(here).dirty > 0 {
+        if read.is_ok() || part.side == Side::Origin || self.count_proven(here).dirty > 0 {
             return read.map(drop);
         }
         edge("a clean copy cannot be read: its origin can");
@@ -411,11 +412,11 @@ impl Borg {
     }
 
     /// Counts proven copies, and dirty ones.
-    fn count_mapped(&self, at: Extent) -> MappedPages {
-        let mut found = MappedPages::default();
+    fn count_proven(&self, at: Extent) -> ProvenCopies {
+        let mut found = ProvenCopies::default();
         let copies = at.pages().filter_map(|page| self.store.lookup(page));
         for entry in copies.filter(|entry| entry.proven) {
-            found.mapped += 1;
+            found.pages += 1;
             found.dirty += u64::from(entry.dirty);
         }
         found

@@ -34,7 +34,8 @@ impl Borg {
         self.lock(at.whole_pages(), mode, how).await
     }
 
-    /// Locks an extent for a request. Movers hold locks only briefly, and go first.
+    /// Locks an extent for a request. One of a client waits as urgent: so the work of a mover that holds the extent goes
+    /// before the requests of other clients, and the lock is soon free.
     async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
         let contended = self.movers.holds_any(at);

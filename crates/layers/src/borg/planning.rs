@@ -136,7 +136,7 @@ impl Borg {
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
         let Some((course, plan, best_plan, (prediction, budget), benefit)) = chosen else { return as_it_is };
-        let empties = self.copy_on_read.decided(benefit) && course == present;
+        let empties = self.copy_on_read.decided(benefit, course == present);
         let course = if empties { Course { reads: Reads::Emptied, ..present } } else { course };
         self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
         report.planned_pages = plan.as_ref().map_or(0, Plan::pages) << self.granularity;

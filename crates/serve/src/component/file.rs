@@ -415,7 +415,7 @@ fn size(file: &OwnedFd) -> u64 {
 }
 
 /// Data and holes of a part of a file, as its file system reports them. That may take as long as the file has extents,
-/// so it runs on a worker thread. Only here is the file's own position used.
+/// so it runs on a worker thread. Moves the position of the file, which nothing else relies on.
 fn file_extents(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();

@@ -196,7 +196,10 @@ impl Reactor {
         let slot =
             entry.insert(Slot { number, job, waker: None, result: None, socket: None, abandoned: false });
         slot.result = match &self.backend {
-            Backend::Uring(ring) => ring.borrow_mut().start(key, &mut slot.job).err().map(Err),
+            Backend::Uring(ring) => {
+                ring.borrow_mut().start(key, &mut slot.job);
+                None
+            }
             Backend::Threads(threads) => threads.start(key, &mut slot.job),
             Backend::Replay(replayer) => replayer.borrow_mut().start(key, number, &mut slot.job),
             #[cfg(test)]

@@ -50,6 +50,22 @@ fn files_are_written_and_read_up_to_their_end() {
     });
 }
 
+/// More than the kernel takes in one call.
+#[test]
+fn thousands_of_jobs_of_an_instant_are_all_carried_out() {
+    on_both(|reactor| async move {
+        let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
+        let bytes = |number: u64| vec![(number % 251) as u8 + 1; 8];
+        let write = |number: u64| Job::new(Op::Write(number * 8), &file, Memory::of(bytes(number)));
+        let written: Vec<_> = (0..5_000).map(|number| reactor.submit(write(number))).collect();
+        for done in written {
+            assert_eq!(done.await.result.unwrap(), 8);
+        }
+        let done = reactor.submit(Job::new(Op::Read(0), &file, Memory::of(vec![0; 40_000]))).await;
+        assert_eq!(done.memory.part(), (0..5_000).flat_map(bytes).collect::<Vec<u8>>());
+    });
+}
+
 #[test]
 fn registered_memory_does_what_other_memory_does_and_comes_back() {
     on_both(|reactor| async move {

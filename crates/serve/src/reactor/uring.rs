@@ -3,6 +3,7 @@
 //! Fault model: the kernel may lack `io_uring`, or not allow it (containers); then there is no ring. It may refuse to
 //! register the pool (`ulimit -l`); then its memory is used unregistered.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -17,12 +18,14 @@ use super::call::Call;
 use super::job::{Job, Op};
 use super::pool::Pool;
 
-/// Jobs submitted in one call, at most; more take a second one.
+/// Jobs submitted in one call, at most; the others wait for the next turn.
 const ENTRIES: u32 = 1024;
 
 /// An `io_uring`.
 pub struct Uring {
     ring: IoUring,
+    /// Jobs that the submission queue had no room for.
+    waiting: VecDeque<squeue::Entry>,
     /// Flags of receives: on sockets that are empty, as most are, the kernel waits without an attempt first.
     receive_flags: u16,
     /// Addresses of the only registered buffer.
@@ -54,7 +57,7 @@ impl Uring {
         if !ring.params().is_feature_ext_arg() || needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel of 5.11 or newer is needed"));
         }
-        Ok(Uring { ring, receive_flags, registered: 0..0 })
+        Ok(Uring { ring, waiting: VecDeque::new(), receive_flags, registered: 0..0 })
     }
 
     /// Registers the pool's memory, if the kernel allows it; its requests are faster then.
@@ -77,29 +80,38 @@ impl Uring {
     }
 
     /// Queues a job for the end of the turn.
-    pub fn start(&mut self, key: usize, job: &mut Job) -> io::Result<()> {
+    pub fn start(&mut self, key: usize, job: &mut Job) {
         let entry = self.entry(job).user_data(key as u64);
-        loop {
+        self.waiting.push_back(entry);
+        self.fill();
+    }
+
+    /// Moves waiting jobs to the submission queue, in order, as far as it has room. It is submitted only with the turn:
+    /// the kernel may refuse that for the moment, and then nothing is lost.
+    fn fill(&mut self) {
+        let mut queue = self.ring.submission();
+        while let Some(entry) = self.waiting.front() {
             // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it
             // completes; a reactor that is dropped before that leaks them.
             #[allow(unsafe_code)]
-            let pushed = unsafe { self.ring.submission().push(&entry) };
-            if pushed.is_ok() {
-                return Ok(());
+            if unsafe { queue.push(entry) }.is_err() {
+                return;
             }
-            // The queue is full: submit first.
-            self.ring.submit()?;
+            self.waiting.pop_front();
         }
     }
 
-    /// Submits the queue, waits for a completion, and reports all that are there.
+    /// Submits the queue, waits for a completion, and reports all that are there. Does not wait while jobs wait for room
+    /// in the queue.
     pub fn turn(&mut self, wait: Option<Duration>, mut completed: impl FnMut(usize, io::Result<usize>)) {
+        self.fill();
         let limit = wait.map(|wait| Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos()));
         let mut arguments = SubmitArgs::new();
         if let Some(limit) = &limit {
             arguments = arguments.timespec(limit);
         }
-        match self.ring.submitter().submit_with_args(1, &arguments) {
+        let least = usize::from(self.waiting.is_empty());
+        match self.ring.submitter().submit_with_args(least, &arguments) {
             // In time, interrupted, or a full completion queue: reap what is there.
             Ok(_) => {}
             Err(error)

@@ -120,7 +120,12 @@ async fn handshake(
             server.report_refusal(&format!("client {number} is refused: {why}"));
         }
         let ended = match (step, &offer.keys) {
-            (Step::More, _) if took > 0 || receive_more(input).await? => continue,
+            (Step::More, _) => {
+                if took == 0 && !receive_more(input).await? {
+                    return Ok(None);
+                }
+                continue;
+            }
             (Step::Encrypt, Some(keys)) if input.rest().is_empty() => {
                 send(server, socket, None, std::mem::take(&mut out)).await?;
                 let opened = Tunnel::new(keys).map_err(HandshakeError::Rejected)?;
@@ -133,7 +138,6 @@ async fn handshake(
                 return Err(HandshakeError::Rejected("it sent more before TLS began".to_owned()));
             }
             (Step::Serve(agreed), _) => Some((agreed, server.slots.take(peer))),
-            (Step::More, _) => return Ok(None),
             (Step::End, _) => None,
         };
         send(server, socket, tunnel.as_deref(), out).await?;
@@ -219,7 +223,7 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
         let mut payload = Payload { held_bytes: plan.held_bytes(&request), ..Payload::default() };
         let received = receive_payload(session, plan, &request, input, &mut payload).await;
         if !matches!(received, Ok(true)) {
-            session.send_queue.reply(payload.held_bytes, |_| {});
+            session.send_queue.reply_nothing(payload.held_bytes);
             return received.map(drop).map_err(|error| disconnect_reason(input, &error));
         }
         poll_once_then_spawn(Box::pin(session.clone().execute_and_reply(request, plan, payload))).await;

@@ -126,6 +126,11 @@ impl SendQueue {
         self.enqueue(bytes);
     }
 
+    /// Releases the memory of a request that gets no reply, after the replies before it.
+    pub fn reply_nothing(&self, bytes: u64) {
+        self.enqueue(bytes);
+    }
+
     /// Queues a large reply without copying it, after the chunks that `write` appends.
     pub fn reply_large(&self, bytes: u64, write: impl FnOnce(&mut Vec<u8>), reply: Large) {
         if !self.closed.get() {
@@ -242,23 +247,19 @@ impl SendQueue {
         if self.closed.get() {
             return bytes;
         }
-        let (bytes, part) = match channel.tunnel {
-            Some(tunnel) => {
-                let sealed = tunnel.seal(&bytes[part]);
-                let all = 0..sealed.len();
-                (sealed, all)
-            }
-            None => (bytes, part),
+        // The buffer of a tunnel's reply is kept as it is: of the sealed one's size none is wanted.
+        let (memory, kept) = match channel.tunnel {
+            Some(tunnel) => (Memory::of(tunnel.seal(&bytes[part])), Some(bytes)),
+            None => (Memory::of(bytes).cut(part), None),
         };
-        let len = part.len();
-        let job = Job::new(Op::Send, channel.socket, Memory::of(bytes).cut(part));
-        let done = channel.reactor.submit(job).await;
+        let len = memory.part().len();
+        let done = channel.reactor.submit(Job::new(Op::Send, channel.socket, memory)).await;
         if !done.result.is_ok_and(|sent| sent == len) {
             self.closed.set(true);
             // Its requests are of no use any more, so stop receiving them.
             let _ = rustix::net::shutdown(channel.socket, rustix::net::Shutdown::Both);
         }
-        done.memory.into_bytes()
+        kept.unwrap_or_else(|| done.memory.into_bytes())
     }
 }
 

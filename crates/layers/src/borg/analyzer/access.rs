@@ -12,7 +12,7 @@ use super::Edges;
 use super::graph::{Graph, Vertex};
 use crate::borg::profiler::Access;
 
-/// Pages that no request starts or ends in.
+/// A range of pages within which no request begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub start: u32,

@@ -1,6 +1,6 @@
 //! The master access graph as the planner walks it: vertices by number, edges by vertex.
 
-/// A range of pages that no request starts or ends in.
+/// A range of pages within which no request begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertex {
     /// The first page.

@@ -77,6 +77,8 @@ impl Drop for Mover<'_> {
         {
             let state = &mut *self.borg.movers.state.borrow_mut();
             (state.free_ticket, state.abortable) = (None, false);
+            // No copy is in progress any more.
+            state.optimistic.clear();
         }
         drop(self.deadline.take());
     }

@@ -69,7 +69,6 @@ impl Store {
             "a copy is dirty on disk before it is overwritten",
             table.map.is_dirty(slot) && table.segments.is_dirty_on_disk(slot)
         );
-        table.set_dirty(slot, true);
         invariant!("a checksum is given up before its copy is overwritten", !table.segments.has_sum(slot));
         table.sums.set(slot, None);
     }
@@ -130,7 +129,7 @@ impl Store {
     /// Writes the batch's header, once: called by the first write of the batch, when the other writes of the instant
     /// have joined.
     async fn write_header(&self, batch: &Rc<Batch>, how: &Hints) {
-        if !batch.close_for_header() {
+        if !batch.claim_header() {
             return;
         }
         runtime::quiet().await;

@@ -54,7 +54,7 @@ impl Table {
         let page_id =
             PageIdentity { at: layout.map_page(segment, copy), generation, identity: disk.identity };
         let page =
-            MapPage { segment, covered, log_reaches: self.log.last_mapped, first: known.first, entries };
+            MapPage { segment, covered, log_reaches: self.log.last_committed, first: known.first, entries };
         let bytes = page.encode(disk.version, &page_id);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);
@@ -135,6 +135,7 @@ impl Store {
             } else {
                 edge("a map page could not be written: it is pending");
                 let segment = table.segments.get_mut(page.segment);
+                // Which copy is on disk is unknown, so that no dirty bit counts as persisted.
                 (segment.pending, segment.flag_changes) = (true, segment.flag_changes + 1);
             }
         }

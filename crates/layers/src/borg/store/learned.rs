@@ -9,6 +9,8 @@
 //! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the BOPT
 //! was given up. Faults: if no copy is whole, nothing was learned.
 
+use std::ops::Range;
+
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, mutant};
 
@@ -86,6 +88,11 @@ impl Area {
     /// The first segment that it takes.
     pub fn first_segment(self, layout: Layout) -> u32 {
         layout.segments() - (self.pages / u64::from(layout.segment)) as u32
+    }
+
+    /// The segments that it takes.
+    fn segments(self, layout: Layout) -> Range<u32> {
+        self.first_segment(layout)..layout.segments()
     }
 
     /// Whether it takes this segment.
@@ -212,8 +219,9 @@ impl Store {
         self.learned.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
     }
 
-    /// The area that there is, or that can be made in free segments of the log, which it takes. The caller begins a session.
-    pub(super) fn area(&self) -> Option<Area> {
+    /// The area that there is, or that can be made in free segments of the log, which it takes. The caller begins a
+    /// session, which writes where it is, or else gives it back ([`Store::give_back`]).
+    pub(super) fn take_area(&self) -> Option<Area> {
         let (version, learned) = {
             let page = &self.disk.borrow().super_page;
             (page.version, page.learned)
@@ -222,8 +230,15 @@ impl Store {
             return learned;
         }
         let new = Area::of(self.layout)?;
-        let segments = new.first_segment(self.layout)..self.layout.segments();
-        self.table.borrow_mut().log.take_out(segments).then_some(new)
+        self.table.borrow_mut().log.take_out(new.segments(self.layout)).then_some(new)
+    }
+
+    /// Gives an area back to the log, unless the super page in force names it.
+    pub(super) fn give_back(&self, area: Option<Area>) {
+        let named = self.disk.borrow().super_page.learned;
+        if let Some(area) = area.filter(|_| named.is_none()) {
+            self.table.borrow_mut().log.put_back(area.segments(self.layout));
+        }
     }
 }
 

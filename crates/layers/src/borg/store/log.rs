@@ -51,8 +51,8 @@ pub struct Batch {
 enum BatchState {
     /// Writes of this instant join it.
     Open,
-    /// No write joins it any more: the header is being written, or was.
-    Closed,
+    /// A write has undertaken to write the header, after this instant: until then others join.
+    HeaderClaimed,
     /// The batch and all earlier ones are mapped, or failed.
     Ended,
 }
@@ -63,11 +63,11 @@ impl Batch {
         self.state.get() == BatchState::Ended
     }
 
-    /// Closes the batch; true for the first caller, which has to write the header.
-    pub fn close_for_header(&self) -> bool {
+    /// Claims the header; true for the first caller, which has to write it.
+    pub fn claim_header(&self) -> bool {
         let open = self.state.get() == BatchState::Open;
         if open {
-            self.state.set(BatchState::Closed);
+            self.state.set(BatchState::HeaderClaimed);
         }
         open
     }
@@ -121,7 +121,7 @@ pub struct Log {
     /// All batches up to this one are durable.
     pub durable: u64,
     /// The last batch that was committed: it ended without failing, and is mapped.
-    pub last_mapped: u64,
+    pub last_committed: u64,
     /// Committed batches that are not stable yet.
     unstable: VecDeque<Rc<Batch>>,
 }
@@ -158,7 +158,7 @@ impl Log {
             in_flight: VecDeque::new(),
             ended: sequence,
             durable: sequence,
-            last_mapped: sequence,
+            last_committed: sequence,
             unstable: VecDeque::new(),
         }
     }
@@ -201,6 +201,14 @@ impl Log {
     pub fn next_slot(&self) -> Option<Slot> {
         let End::Open { segment, free, .. } = &self.end else { return None };
         Some(self.layout.slots_of(*segment).start + free.next()?)
+    }
+
+    /// The segment that is being filled.
+    pub fn open_segment(&self) -> Option<u32> {
+        match &self.end {
+            End::Open { segment, .. } => Some(*segment),
+            End::Closed { .. } => None,
+        }
     }
 
     /// Lets the next batch begin in this slot, one of [`Log::possible_starts`].
@@ -251,6 +259,11 @@ impl Log {
             self.free.retain(|segment| !segments.contains(segment));
         }
         takes
+    }
+
+    /// Gives segments that were taken out of the log back to it.
+    pub fn put_back(&mut self, segments: Range<u32>) {
+        self.free.extend(segments);
     }
 
     /// Takes the next free segment after `segment`, cyclically.
@@ -386,7 +399,7 @@ impl Log {
 
     /// Records that a batch was committed: it ended without failing.
     pub fn record_committed(&mut self, batch: &Rc<Batch>) {
-        self.last_mapped = batch.sequence;
+        self.last_committed = batch.sequence;
         self.unstable.push_back(batch.clone());
     }
 

@@ -111,10 +111,10 @@ impl Store {
         table.map.mapped() == 0 && table.log.is_quiet()
     }
 
-    /// The segments of the write buffer that hold pages, except the open one, by number.
+    /// The segments of the write buffer that hold pages, by number, except those that batches are being written to.
     pub fn used_segments(&self) -> Vec<Used> {
         let table = self.table.borrow();
-        let open = table.log.anchor().segment;
+        let (first, open) = (table.log.anchor().segment, table.log.open_segment());
         let used = table.segments.which(|segment| segment.taken > 0 && segment.valid > 0);
         let of = |number: u32| {
             let segment = table.segments.get(number);
@@ -124,7 +124,7 @@ impl Store {
                 age: table.log.taken_since(segment.taken),
             }
         };
-        used.into_iter().filter(|&number| number != open).map(of).collect()
+        used.into_iter().filter(|&number| number != first && Some(number) != open).map(of).collect()
     }
 
     /// The pages of a segment, in slot order.

@@ -136,12 +136,12 @@ impl Segments {
         }
     }
 
-    /// Records that a copy became dirty or clean.
+    /// Records that a copy became dirty.
     pub fn mark_changed(&mut self, slot: Slot) {
         self.get_mut(self.layout.segment_of(slot).0).flag_changes += 1;
     }
 
-    /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page.
+    /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page. Copies in the log are always dirty.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.layout.is_logged(slot) || self.get(self.layout.segment_of(slot).0).flag_changes == 0
     }

@@ -115,7 +115,7 @@ impl Store {
             let found = self.table.borrow().segments.which(unpersisted);
             self.persist(&found, how).await?;
         }
-        let learned = self.area();
+        let learned = self.take_area();
         let (anchor, reopened) = self.next_anchor();
         let require = session == Session::Dirty;
         let begins = was < Session::Mapped;
@@ -129,7 +129,7 @@ impl Store {
             // Map pages that named first batches wrongly were written above.
             page.firsts = page.version != OLD && (begins || page.firsts);
         };
-        self.write_super(change, how).await?;
+        self.write_super(change, how).await.inspect_err(|_| self.give_back(learned))?;
         self.anchored(anchor, reopened);
         self.enter(session);
         Ok(())
@@ -213,6 +213,7 @@ impl Store {
     /// if that fails.
     pub async fn erase(&self, how: &Hints) -> Result<(), IoError> {
         self.disk.borrow_mut().session = Session::GivenUp;
+        // Waits for a part of the area that is being written; later ones find the BOPT given up.
         drop(self.lock_learned(how).await);
         let _metadata = self.lock_metadata(how).await;
         if self.identity().is_none() {

@@ -97,10 +97,10 @@ impl Table {
         Some(slot)
     }
 
-    /// Sets or clears the dirty bit of a slot.
-    pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
-        if self.map.is_dirty(slot) != dirty {
-            self.map.set_dirty(slot, dirty);
+    /// Sets the dirty bit of a slot. Nothing clears one: a page that is drained is unmapped.
+    pub fn mark_dirty(&mut self, slot: Slot) {
+        if !self.map.is_dirty(slot) {
+            self.map.set_dirty(slot, true);
             self.segments.mark_changed(slot);
         }
     }

@@ -46,7 +46,7 @@ impl Store {
         }
         edge("a clean copy is to be overwritten: its dirty bit is persisted first");
         for &slot in slots {
-            self.table.borrow_mut().set_dirty(slot, true);
+            self.table.borrow_mut().mark_dirty(slot);
         }
         self.persist_missing(slots, |segments, slot| !segments.is_dirty_on_disk(slot), how).await
     }

@@ -1,5 +1,7 @@
 //! What was learned stays: over a stop, over a crash, in its area.
 
+use seekless_core::Zeroes;
+
 use super::*;
 use crate::borg::course::Course;
 use crate::borg::mover::Mover;
@@ -285,4 +287,50 @@ fn nothing_is_written_after_a_detach() {
         borg.stop().await.unwrap();
         assert_eq!(disk.all().blocks_written, written);
     });
+}
+
+/// A device of which one write fails.
+struct FailsOnce {
+    below: Rc<dyn BlockDevice>,
+    /// Writes until then, with the one that fails; 0 when it has failed.
+    left: Cell<u32>,
+}
+
+impl BlockDevice for FailsOnce {
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        if left == 1 {
+            return io(async move { Err(IoError::new(ErrorKind::Medium, "once", Some(at), "it fails")) });
+        }
+        self.below.write(at, from, how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(at, how, zeroes)
+    }
+}
+
+#[test]
+fn the_area_is_made_though_a_write_failed_before() {
+    for fails in 1.. {
+        let failed = run(1, async {
+            let disk = disk();
+            let bopt = FailsOnce { below: slice(&disk, ORIGIN, PAGES * 8), left: Cell::new(fails) };
+            let bopt = Rc::new(bopt);
+            let origin = slice(&disk, 0, ORIGIN);
+            let borg = Borg::open_creating(origin, bopt.clone(), Options::default(), false).await.unwrap();
+            while borg.store.begin_mapping(&Hints::default()).await.is_err() {}
+            assert!(borg.store.learned_room() > 0, "write {fails} failed");
+            bopt.left.get() == 0
+        });
+        if !failed {
+            assert!(fails > 3, "formatting writes more");
+            return;
+        }
+    }
 }

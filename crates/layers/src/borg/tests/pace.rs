@@ -93,3 +93,13 @@ fn a_stop_does_not_wait_for_what_holds_back() {
         assert_eq!(read(&*disk, Extent::of_pages(3, 1)).await, stamped(Extent::of_pages(3, 1), 2).to_vec());
     });
 }
+
+#[test]
+fn a_copy_is_in_progress_only_while_a_mover_runs() {
+    run(1, async {
+        let World { borg, .. } = reads(Options::default()).await;
+        borg.reconfigure_now(Account(1)).await.unwrap();
+        assert_eq!(mapped(&borg), PAGES);
+        assert!(!borg.movers.invalidate(Extent::of_pages(0, PAGES)));
+    });
+}

@@ -136,7 +136,7 @@ pub(super) async fn open(
     // Failed batches have numbers too, which map pages may cover: they must not be reused for other batches.
     let given = segments.covered().max(last);
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
-    log.last_mapped = last;
+    log.last_committed = last;
     Ok(Opened { map, segments, log, disk, extras })
 }
 
