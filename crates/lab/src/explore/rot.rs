@@ -18,6 +18,9 @@ use super::{Explorer, Finding};
 /// Writes before the power cut whose sectors rot more often than others: a restart depends on them most.
 const RECENT: usize = 16;
 
+/// Bytes other than zero at the end of a sector that rot more often than others.
+const LAST: usize = 16;
+
 /// A flipped bit of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rot {
@@ -29,7 +32,8 @@ pub struct Rot {
 
 impl Rot {
     /// A random bit of the metadata on components, if there is any: as often of the last writes as of all. Half of the
-    /// bits are in bytes other than zero.
+    /// bits are in bytes other than zero, and half of these in the last ones of their sector: a checksum may end too
+    /// early.
     pub fn drawn(images: &[Image], log: &Log, rng: &mut Rng) -> Option<Rot> {
         let mut some = Vec::new();
         if rng.chance(1, 2) {
@@ -53,7 +57,8 @@ impl Rot {
         if rng.chance(1, 2) {
             let held = read(&images[component as usize], sector);
             let used: Vec<u64> = (0..).zip(&held).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
-            let at = used.get(rng.below((used.len() as u64).max(1)) as usize);
+            let last = if rng.chance(1, 2) { used.len().saturating_sub(LAST) } else { 0 };
+            let at = used.get(last + rng.below(((used.len() - last) as u64).max(1)) as usize);
             bit = at.map_or(bit, |at| 8 * at + bit % 8);
         }
         Some(Rot { component, sector, bit })
