@@ -25,6 +25,7 @@ mod log;
 mod manual;
 mod output;
 mod parse;
+mod printed;
 mod progress;
 mod record;
 mod report;

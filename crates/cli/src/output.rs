@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::csv;
-use crate::schema::{self, Printed};
+use crate::printed::{Printed, id};
 use crate::started;
 use crate::text::shell_word;
 
@@ -90,13 +90,13 @@ impl Form {
 
     /// Prints a server's answer, which may have more keys than this version knows.
     pub fn print_as<T: Printed>(&self, answer: &Value, main: &str) -> anyhow::Result<()> {
-        print(&self.data(line(&Named { schema: schema::id(T::NAME), value: answer })?, main, &[])?)
+        print(&self.data(line(&Named { schema: id(T::NAME), value: answer })?, main, &[])?)
     }
 
     /// As [`Form::print_list`], for a server's answer, which may have more keys than this version knows.
     pub fn print_list_as<T: Printed>(&self, answer: &Value) -> anyhow::Result<()> {
         let each = answer.as_array().map(Vec::as_slice).unwrap_or_default().iter();
-        let named: Vec<_> = each.map(|value| Named { schema: schema::id(T::NAME), value }).collect();
+        let named: Vec<_> = each.map(|value| Named { schema: id(T::NAME), value }).collect();
         print(&self.data(line(&named)?, "", &[])?)
     }
 
@@ -125,7 +125,7 @@ pub fn json_list(values: &[impl Printed]) -> anyhow::Result<()> {
 
 /// As [`json`], for a server's answer, which may have more keys than this version knows.
 pub fn json_as<T: Printed>(answer: &Value) -> anyhow::Result<()> {
-    print(&line(&Named { schema: schema::id(T::NAME), value: answer })?)
+    print(&line(&Named { schema: id(T::NAME), value: answer })?)
 }
 
 fn line(value: &impl Serialize) -> anyhow::Result<String> {
@@ -141,7 +141,7 @@ struct Named<'a, T> {
 }
 
 fn named<T: Printed>(value: &T) -> Named<'_, T> {
-    Named { schema: schema::id(T::NAME), value }
+    Named { schema: id(T::NAME), value }
 }
 
 /// Writes a line to stderr.

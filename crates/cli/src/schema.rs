@@ -17,6 +17,7 @@ use seekless_volume::live::{EventLine, SnapshotStatus, Status, tools};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::printed::{Printed, id};
 use crate::table::Table;
 use crate::{demo, drive, explore, figure, info, output, report, scan, starts, synth, top, volume, workload};
 
@@ -28,9 +29,6 @@ Examples:
 
 Each object that a command prints with --json names its schema. The book's page
 for scripts: docs/book/scripts.md.";
-
-/// Version of all schemas: a key that is removed, or means something else, raises it; a further key does not.
-const VERSION: u32 = 1;
 
 /// Arguments of `schema`.
 #[derive(Args)]
@@ -44,12 +42,6 @@ pub struct Arguments {
     /// Print one JSON object instead of text, which is what a schema always is
     #[arg(long)]
     json: bool,
-}
-
-/// What a command prints as JSON: an object that names its schema.
-pub trait Printed: Serialize + JsonSchema {
-    /// Name of the schema.
-    const NAME: &'static str;
 }
 
 /// A schema in the list.
@@ -131,11 +123,6 @@ pub struct Listed {
     command: String,
     /// What each of them has under `schema`.
     id: String,
-}
-
-/// What an object has under `schema`.
-pub fn id(name: &str) -> String {
-    format!("seekless/{name}/{VERSION}")
 }
 
 /// The schema of a type, with the key that names it.

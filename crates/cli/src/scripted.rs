@@ -18,7 +18,7 @@ use crate::drive::validate;
 use crate::hits::Caches;
 use crate::input::Input;
 use crate::lab;
-pub use crate::schema::Printed;
+pub use crate::printed::Printed;
 use crate::stats::Characterising;
 use crate::{Usage, explore, figure, output};
 

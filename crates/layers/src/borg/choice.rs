@@ -9,33 +9,13 @@
 
 use seekless_core::Nanos;
 
-use super::analyzer::{Edges, Graph};
+use super::analyzer::Edges;
 use super::budget::Budget;
-use super::course::{Course, LogFate, Reads, Recipe};
+use super::course::{Course, LogFate, Reads, Recipe, wins};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::profiler::Window;
-use super::rehearsal::{Rehearsal, Trial};
-
-/// A choice must cost less than this many thousandths of what the present course costs: predictions are not exact.
-pub(super) const WINS_BELOW: i128 = 970;
-
-/// What was known at a time, and the requests after it.
-pub(super) struct Part {
-    pub known: Known,
-    /// The requests to judge on.
-    pub later: Window,
-}
-
-/// The requests that a plan can be made from.
-pub(super) struct Known {
-    /// Graph of all so far, with edges by process.
-    pub process: Graph,
-    /// The same, with edges between all.
-    pub global: Graph,
-    /// Those since the last choice.
-    pub window: Window,
-}
+use super::rehearsal::{Known, Part, Rehearsal, Trial};
 
 /// Predicted busy times of the chosen course and of the present one: over the requests of both parts, or for
 /// [`Course::FREE`] over all requests since the last choice.
@@ -316,11 +296,6 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Whether a cost is lower than another by as much as a winner's has to be. Costs of a backlog that is saved are negative.
-fn wins(cost: i128, other: i128) -> bool {
-    (other - cost) * 1_000 > other.abs() * (1_000 - WINS_BELOW)
-}
-
 /// The plan of a course, if it has one.
 pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Option<Plan> {
     let Reads::Planned(recipe) = course.reads else { return None };
@@ -340,16 +315,4 @@ pub(super) fn plan(rehearsal: &Rehearsal, course: Course, known: &Known) -> Opti
     let plan = recipe.planner.planner(rehearsal.options.threshold).plan(&scene);
     let plan = plan.read_at_least(recipe.least_reads);
     Some(if recipe.placement == Placement::Planned { plan.with_slots(granularity) } else { plan })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_winner_costs_three_hundredths_less_also_below_nothing() {
-        assert!(wins(969, 1_000) && !wins(970, 1_000) && !wins(1_000, 1_000));
-        assert!(wins(-1_031, -1_000) && !wins(-1_030, -1_000) && !wins(-1_000, -1_000) && !wins(0, -1_000));
-        assert!(wins(-1, 0) && !wins(0, 0));
-    }
 }

@@ -94,3 +94,23 @@ impl Recipe {
         std::iter::once(own).chain(others).collect()
     }
 }
+
+/// A choice must cost less than this many thousandths of what the present course costs: predictions are not exact.
+const WINS_BELOW: i128 = 970;
+
+/// Whether a cost is lower than another by as much as a winner's has to be. Costs of a backlog that is saved are negative.
+pub(super) fn wins(cost: i128, other: i128) -> bool {
+    (other - cost) * 1_000 > other.abs() * (1_000 - WINS_BELOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_winner_costs_three_hundredths_less_also_below_nothing() {
+        assert!(wins(969, 1_000) && !wins(970, 1_000) && !wins(1_000, 1_000));
+        assert!(wins(-1_031, -1_000) && !wins(-1_030, -1_000) && !wins(-1_000, -1_000) && !wins(0, -1_000));
+        assert!(wins(-1, 0) && !wins(0, 0));
+    }
+}

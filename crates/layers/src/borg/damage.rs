@@ -8,8 +8,8 @@ use std::rc::Rc;
 use seekless_core::names::perhaps;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
+use super::examined::examined;
 use super::store::format::{BatchHeader, PAGE, SUPER_2};
-use super::tools::examined;
 use super::{Borg, Options};
 use crate::durable::region;
 use crate::durable::sector::Part;

@@ -24,6 +24,7 @@ mod creating;
 mod damage;
 mod devices;
 mod drain;
+mod examined;
 mod failed_writes;
 mod heat;
 mod idle;
@@ -60,7 +61,7 @@ use seekless_core::{
     Zeroes, runtime,
 };
 
-pub use analyzer::{Analyzer, Edge, Edges, Graph, Vertex};
+pub use analyzer::{Analyzer, Edge, Edges, Graph, Training, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
 use idle::Idle;
@@ -70,7 +71,6 @@ use mover::Movers;
 pub use older::Older;
 pub use options::{
     AtStop, CANARIES, Drain, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, REMEDIES,
-    Training,
 };
 use origin::OriginState;
 pub use planner::{Address, Greedy, Order, PathCover, Plan, Planned, Planner, PlannerName, Scene};

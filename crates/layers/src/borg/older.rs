@@ -9,7 +9,7 @@ use std::rc::Rc;
 use seekless_core::device::io;
 use seekless_core::{BlockDevice, Buffer, Counters, Extent, Hints, IoError, IoFuture, Layer, Nanos, Zeroes};
 
-use super::tools::examined;
+use super::examined::examined;
 use super::{Borg, Options};
 use crate::durable::writable;
 use crate::registry::Below;

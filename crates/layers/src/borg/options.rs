@@ -3,7 +3,7 @@
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::analyzer::Edges;
+use super::analyzer::{Edges, Training};
 use super::planner::PlannerName;
 use super::store::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
@@ -244,19 +244,6 @@ pub enum OriginChanged {
     Refuse,
     /// They are kept, and overwrite what was written to the origin.
     Keep,
-}
-
-/// The training window (section 6.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Training {
-    /// All requests.
-    #[default]
-    Cumulative,
-    /// Requests since the last reconfiguration.
-    Partial,
-    /// All requests, but each reconfiguration halves the weight of earlier ones.
-    Decayed,
 }
 
 impl Options {

@@ -6,13 +6,13 @@ use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
 use super::Borg;
 use super::analyzer::{Analyzer, Edges, Graph};
-use super::choice::{self, Choice, Known, Part};
+use super::choice::{self, Choice};
 use super::course::{Course, Reads};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::policy::Verdict;
 use super::profiler::Window;
-use super::rehearsal::Rehearsal;
+use super::rehearsal::{Known, Part, Rehearsal};
 
 /// Virtual time of analysis per request. An upper estimate, since it is to run on a low-priority thread: a whole
 /// comparison of the shipped `appstart2`, with four reconfigurations, takes less than 2 microseconds of processor time

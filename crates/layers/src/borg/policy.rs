@@ -5,7 +5,8 @@
 use seekless_core::runtime::edge;
 
 use super::Borg;
-use super::options::{Drain, MoveClass, Training};
+use super::analyzer::Training;
+use super::options::{Drain, MoveClass};
 
 /// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;

@@ -21,7 +21,6 @@ use seekless_core::{
 
 use super::Borg;
 use super::analyzer::Graph;
-use super::choice::Part;
 use super::copy_on_read::{BATCH, Benefit};
 use super::course::{Course, LogFate, Reads};
 use super::devices::Devices;
@@ -66,6 +65,23 @@ pub(super) struct Rehearsal {
     pub absorbs: bool,
     /// Whether it drains the log all along.
     pub drains: bool,
+}
+
+/// What was known at a time, and the requests after it.
+pub(super) struct Part {
+    pub known: Known,
+    /// The requests to judge on.
+    pub later: Window,
+}
+
+/// The requests that a plan can be made from.
+pub(super) struct Known {
+    /// Graph of all so far, with edges by process.
+    pub process: Graph,
+    /// The same, with edges between all.
+    pub global: Graph,
+    /// Those since the last choice.
+    pub window: Window,
 }
 
 /// Result of a trial: busy time of the devices.

@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
-use super::store::{Layout, Setup, State, Store};
-use super::{Borg, Devices, Options};
-use crate::Overlay;
+use super::examined::examined;
+use super::store::{Layout, State};
+use super::{Borg, Options};
 use crate::contents::{self, New};
 use crate::durable::is_unfinished;
 use crate::registry::{Below, Work, options};
@@ -24,17 +24,6 @@ fn borg_options(table: toml::Table) -> Result<Options, IoError> {
 
 fn refused(why: String) -> IoError {
     IoError::new(ErrorKind::Invalid, "borg", None, why)
-}
-
-/// A BOPT that is only read, open in spite of damage.
-pub(super) async fn examined(below: &Below, options: Options) -> Result<Rc<Borg>, IoError> {
-    let overlay = |device| Rc::new(Overlay::new(device)) as Rc<dyn BlockDevice>;
-    let (origin, bopt) = (overlay(below.one()?), overlay(below.device("bopt")?));
-    let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
-    let devices = Devices::counted(origin, bopt);
-    let setup = Setup { layout, timing_only: false, eager: false, canary: options.canary(), lenient: true };
-    let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
-    Ok(Borg::over(devices, store, options, false))
 }
 
 impl Tools for BorgTools {

@@ -28,7 +28,6 @@ use rustc_hash::FxHashMap;
 use seekless_core::ProcessId;
 use serde::{Deserialize, Serialize};
 
-use super::options::Training;
 use super::profiler::Access;
 use access::AccessGraph;
 pub use graph::{Edge, Graph, Vertex};
@@ -51,6 +50,19 @@ struct Last {
     page: u32,
     /// When that was, in requests.
     at: u64,
+}
+
+/// The training window (section 6.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Training {
+    /// All requests.
+    #[default]
+    Cumulative,
+    /// Requests since the last reconfiguration.
+    Partial,
+    /// All requests, but each reconfiguration halves the weight of earlier ones.
+    Decayed,
 }
 
 /// Which requests follow each other.

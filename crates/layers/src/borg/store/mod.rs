@@ -13,6 +13,7 @@
 //! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request may fail.
 
 mod append;
+mod area;
 mod checkpoint;
 mod eager;
 mod flush;

@@ -11,8 +11,8 @@ pub mod sealed;
 use seekless_core::PAGE_BYTES;
 use seekless_core::device::Mark;
 
+use super::area::Area;
 use super::layout::Layout;
-use super::learned::Area;
 use crate::bytes::put;
 use crate::durable::walk::Fill;
 

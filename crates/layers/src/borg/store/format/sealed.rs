@@ -5,8 +5,8 @@
 use seekless_core::device::Mark;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
+use super::super::area::Area;
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::super::learned::Area;
 use super::{Anchor, MapPage, PAGE, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::CopyState;

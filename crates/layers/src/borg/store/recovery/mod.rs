@@ -22,9 +22,9 @@ use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
 
+use super::area::Area;
 use super::format::Super;
 use super::layout::Layout;
-use super::learned::Area;
 use super::log::Log;
 use super::map::{BorgMap, Slot};
 use super::metadata::Supers;
