@@ -53,7 +53,7 @@ pub(super) struct Rehearsal {
     pub fork: Fork,
     /// Pages that were copied since the last choice, as clients read them.
     pub recent: Vec<u64>,
-    /// The same without those of the log, once a trial has needed them.
+    /// `fork` without the entries of the log, once a trial has needed it.
     pub drained: OnceCell<Fork>,
     /// Options of the layer.
     pub options: Options,

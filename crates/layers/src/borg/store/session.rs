@@ -16,7 +16,8 @@ use super::Store;
 use super::format::{Anchor, OLD, SCATTERED, Super};
 use super::segments::Segment;
 
-/// State of the store's session: what may have changed since the BOPT was opened, or since the last clean stop.
+/// State of the store's session: what may have changed since the BOPT was opened, or since the last clean stop. Each
+/// includes those before it; beginning a session on a BOPT that was given up does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Session {
     /// Nothing: there is no session.
