@@ -40,7 +40,7 @@ const COMPONENTS: [(&str, &str, &str); 4] = [
     ("seekless, file, cached", "m", "[component.m]\nfile = \"ours2.img\"\ncached = true\n"),
 ];
 
-/// Names of the older build's: those in memory, which need no file of their own.
+/// Names of the older build's volumes: only those in memory, since a file is served once.
 const OLDER: [&str; 2] = ["older, memory", "older, mapper on memory"];
 
 fn main() -> Result<(), Box<dyn Error>> {

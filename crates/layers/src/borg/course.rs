@@ -98,7 +98,7 @@ impl Recipe {
 /// A choice must cost less than this many thousandths of what the present course costs: predictions are not exact.
 const WINS_BELOW: i128 = 970;
 
-/// Whether a cost is lower than another by as much as a winner's has to be. Costs of a backlog that is saved are negative.
+/// Whether a cost is so much lower than another that it wins. A cost is negative where a backlog need not be drained.
 pub(super) fn wins(cost: i128, other: i128) -> bool {
     (other - cost) * 1_000 > other.abs() * (1_000 - WINS_BELOW)
 }

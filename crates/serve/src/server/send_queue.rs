@@ -247,7 +247,7 @@ impl SendQueue {
         if self.closed.get() {
             return bytes;
         }
-        // The buffer of a tunnel's reply is kept as it is: of the sealed one's size none is wanted.
+        // The plain buffer is kept for reuse: the sealed one has another size.
         let (memory, kept) = match channel.tunnel {
             Some(tunnel) => (Memory::of(tunnel.seal(&bytes[part])), Some(bytes)),
             None => (Memory::of(bytes).cut(part), None),
