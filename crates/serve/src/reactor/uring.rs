@@ -79,25 +79,32 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues a job for the end of the turn.
+    /// Queues a job for the end of the turn. Only then is it submitted: the kernel may refuse that for the moment, and
+    /// then nothing is lost.
     pub fn start(&mut self, key: usize, job: &mut Job) {
         let entry = self.entry(job).user_data(key as u64);
-        self.waiting.push_back(entry);
-        self.fill();
+        if !self.waiting.is_empty() || !self.push(&entry) {
+            self.waiting.push_back(entry);
+        }
     }
 
-    /// Moves waiting jobs to the submission queue, in order, as far as it has room. It is submitted only with the turn:
-    /// the kernel may refuse that for the moment, and then nothing is lost.
+    /// Puts a job into the submission queue, if that has room.
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it completes;
+        // a reactor that is dropped before that leaks them.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.ring.submission().push(entry).is_ok()
+        }
+    }
+
+    /// Moves waiting jobs to the submission queue, in order, as far as it has room.
     fn fill(&mut self) {
-        let mut queue = self.ring.submission();
-        while let Some(entry) = self.waiting.front() {
-            // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it
-            // completes; a reactor that is dropped before that leaks them.
-            #[allow(unsafe_code)]
-            if unsafe { queue.push(entry) }.is_err() {
+        while let Some(entry) = self.waiting.pop_front() {
+            if !self.push(&entry) {
+                self.waiting.push_front(entry);
                 return;
             }
-            self.waiting.pop_front();
         }
     }
 
