@@ -52,6 +52,7 @@ pub const EDGES: &[&str] = &[
     "a piece that may hold the same cannot be read",
     "compressed pages share a block",
     "a compressed page is read",
+    "part of a page is read: all of it is verified",
 ];
 
 /// Those that no exploration reaches: it makes no two pages with the same checksum, and not enough pages that are the same.

@@ -92,11 +92,23 @@ impl Dedup {
                 into.put(0, &vec![0; into.len()]);
             }
             Source::There(there, pieces) => {
-                self.below.read(*there, into.clone(), how.clone()).await?;
-                for ((part, bytes), piece) in into.split(*here, PAGE_SECTORS).zip(pieces) {
-                    if part.sectors == PAGE_SECTORS && !piece.fingerprint.matches(&bytes) {
-                        return Err(changed(part));
+                // Only a whole page has a fingerprint.
+                let (pages, skip) = (here.whole_pages(), here.start.0 % PAGE_SECTORS);
+                let all = if pages == *here {
+                    into.clone()
+                } else {
+                    edge("part of a page is read: all of it is verified");
+                    Buffer::zeroed(pages.bytes())
+                };
+                let there = Extent::new(there.start.0 - skip, pages.sectors);
+                self.below.read(there, all.clone(), how.clone()).await?;
+                for ((page, bytes), piece) in all.split(pages, PAGE_SECTORS).zip(pieces) {
+                    if !piece.fingerprint.matches(&bytes) {
+                        return Err(changed(page));
                     }
+                }
+                if pages != *here {
+                    all.cut_sectors(skip, here.sectors).look(|bytes| into.put(0, bytes));
                 }
             }
             Source::Packed(piece) => {

@@ -233,6 +233,14 @@ fn what_has_rotted_is_an_error_that_names_its_place() {
         let error = get(&volume, 0).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("does not match its fingerprint"), "{error}");
+        for (first, sectors) in [(0, 1), (3, 1), (4, 4), (7, 2)] {
+            let part = Extent::new(first, sectors);
+            let read = volume.read(part, Buffer::zeroed(part.bytes()), Hints::default()).await;
+            assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt, "a part of it: {part:?}");
+        }
+        let part = Extent::new(9, 3);
+        let read = volume.read(part, Buffer::zeroed(part.bytes()), Hints::default()).await.unwrap();
+        assert_eq!(read.to_vec(), noise(2).to_vec()[512..2048], "a part of another");
         assert_eq!(get(&volume, 1).await.unwrap(), noise(2).to_vec());
         // The same is stored again, not shared with what has rotted.
         put(&volume, 7, noise(1)).await.unwrap();

@@ -80,6 +80,7 @@ pub const EDGES: &[&str] = &[
     "no block of a segment is live any more",
     "there is no segment to move blocks to: they join the log",
     "part of a block is merged with the rest",
+    "part of a block is read: all of it is verified",
     "a block is used while it is cleaned: it is not moved",
     "only the emptiest segments are worth cleaning",
     "a client waits for the cleaner",

@@ -46,22 +46,34 @@ impl Lld {
         }
         let pins = i32::from(!mutant::is("lld: a read does not pin its segment"));
         self.pin(runs.iter().map(|run| run.segment), pins);
-        let reads = runs
-            .iter()
-            .map(|run| self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()));
+        let reads = runs.iter().map(|run| self.read_run(run, into, how));
         let read: Result<Vec<Buffer>, IoError> = if into.is_hollow() {
             join_all(reads).await.into_iter().collect()
         } else {
             let slots: Vec<Slot> = runs.iter().flat_map(Run::slots).collect();
             join(join_all(reads), self.know_sums(&slots, how)).await.0.into_iter().collect()
         };
-        let rotten = |run: &Run| {
-            let data = into.cut_sectors(run.from, run.on.sectors);
-            self.rotten(run.slot, run.on, &data).first().copied()
+        let rotten = |(run, data): (&Run, &Buffer)| {
+            self.rotten(run.slot, run.on.whole_pages(), data).first().copied()
         };
-        let rotten = if read.is_ok() { runs.iter().find_map(rotten) } else { None };
+        let rotten = read.as_ref().map_or(None, |read| runs.iter().zip(read).find_map(rotten));
         self.pin(runs.iter().map(|run| run.segment), -pins);
-        read.and_then(|_| rotten.map_or(Ok(()), |slot| Err(self.rotten_block(slot))))
+        let read = rotten.map_or(read, |slot| Err(self.rotten_block(slot)))?;
+        for (run, data) in runs.iter().zip(read).filter(|(run, data)| data.len() as u64 > run.on.bytes()) {
+            let needed = data.cut_sectors(run.on.start.0 % PAGE_SECTORS, run.on.sectors);
+            needed.look(|bytes| into.cut_sectors(run.from, run.on.sectors).put(0, bytes));
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of a run, all of them if only a part is needed: only whole ones have checksums.
+    async fn read_run(&self, run: &Run, into: &Buffer, how: &Hints) -> Result<Buffer, IoError> {
+        let whole = run.on.whole_pages();
+        if run.on == whole || into.is_hollow() {
+            return self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()).await;
+        }
+        edge("part of a block is read: all of it is verified");
+        self.below.read(whole, Buffer::zeroed(whole.bytes()), how.clone()).await
     }
 
     /// Copies blocks that are in memory, and returns the parts to read.

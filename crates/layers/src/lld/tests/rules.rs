@@ -269,6 +269,12 @@ fn a_block_that_rots_is_an_error_and_is_not_moved() {
                 let error = lld.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Corrupt);
                 assert!(error.to_string().contains(&format!("block 3 in slot {slot}")), "{error}");
+                for (first, sectors) in [(0, 1), (1, 1), (2, 6), (7, 1)] {
+                    let part = Extent::new(3 * 8 + first, sectors);
+                    let error =
+                        lld.read(part, Buffer::zeroed(part.bytes()), Hints::default()).await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "a part of it: {part:?}");
+                }
                 assert!(write(&*lld, 3 * 8, 1, 9).await.is_err(), "part of it");
                 let segment = lld.layout.segment_of(slot);
                 let live = lld.state.borrow().live_blocks(segment);
