@@ -145,6 +145,8 @@ pub static LAYERS: [Entry; 27] = [
         edges: lld::EDGES,
         canaries: lld::CANARIES,
         sealed: true,
+        // Blocks that were moved apart have no checksum once the layer is opened again.
+        checks_data: |options, _| options.get("cleaner").and_then(toml::Value::as_str) != Some("freeblock"),
         check: |table| parse_options(table, lld::Options::check).map(drop),
         defaults: defaults::<lld::Options>,
         sectors: Some(|table, below| {
@@ -251,6 +253,8 @@ pub static LAYERS: [Entry; 27] = [
         edges_of_tests: raid4::EDGES_OF_TESTS,
         canaries: raid4::CANARIES,
         sealed: true,
+        // Without a log a block that was being written cannot be told from one that rotted.
+        checks_data: |_, has| has(raid4::LOG),
         survives_with: Some(raid4::LOG),
         check: |table| parse_options(table, raid4::Options::check).map(drop),
         defaults: defaults::<raid4::Options>,

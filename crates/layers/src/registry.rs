@@ -56,6 +56,9 @@ pub struct Entry {
     pub canaries: &'static [&'static str],
     /// Whether it keeps metadata that distinguishes rotten sectors from torn ones (see `durable/README.md`).
     pub sealed: bool,
+    /// Whether, with these options and those optional devices that it has, all data that it returns is compared with a
+    /// checksum or fingerprint, also after a crash.
+    pub checks_data: fn(&toml::Table, &dyn Fn(&str) -> bool) -> bool,
     /// Whether it stores pages with the same content once: explorations write such pages.
     pub shares: bool,
     /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
@@ -171,6 +174,7 @@ impl Entry {
             edges_of_snapshots: &[],
             canaries: &[],
             sealed: false,
+            checks_data: |_, _| false,
             shares: false,
             holds_newer: false,
             survives_with: None,

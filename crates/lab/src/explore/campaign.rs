@@ -79,7 +79,8 @@ impl Campaign<'_> {
         }
         let (mut restarts_due, mut barren) = (0, 0);
         for seed in seeds {
-            if finding.is_some() || explorer.is_done() {
+            // Runs with power that are due are still made.
+            if finding.is_some() || explorer.is_done() && restarts_due < self.options.run_costs {
                 break;
             }
             let script = self.drawn(seed, self.requests, 1)?;
@@ -91,7 +92,7 @@ impl Campaign<'_> {
             let before = explorer.tally();
             finding = explorer.explore(&script).err();
             let tally = explorer.tally();
-            let (done, of) = (tally.states.min(self.options.states), self.options.states);
+            let (done, of) = (explorer.counted().min(self.options.states), self.options.states);
             progress(Progress { what: "crash states", done, of });
             if self.options.plain.is_none() {
                 restarts_due += tally.judged - before.judged;

@@ -55,6 +55,7 @@ impl Explorer<'_> {
         let (plan, registers) = self.plan(script)?;
         self.each_fault(&plan, &registers, &mut tally, progress)?;
         self.faults_of_openings(&plan, registers, &mut tally, progress)?;
+        self.uncounted = self.tally.states;
         Ok(tally)
     }
 

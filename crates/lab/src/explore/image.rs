@@ -69,6 +69,11 @@ impl Content {
     pub fn is_metadata(&self) -> bool {
         matches!(self, Content::Bytes(_))
     }
+
+    /// Whether it is metadata, or with `data` that too.
+    pub fn can_rot(&self, data: bool) -> bool {
+        self.is_metadata() || data && matches!(self, Content::Stamp(_))
+    }
 }
 
 /// Mixes words so that each of their bits affects each bit of the result (the finaliser of `SplitMix64`).
@@ -177,12 +182,12 @@ impl Image {
         self.unreadable > 0
     }
 
-    /// Sectors with metadata, in order.
-    pub fn metadata_sectors(&self) -> Vec<u64> {
+    /// Sectors with metadata, in order; also those with data, if `data`.
+    pub fn used_sectors(&self, data: bool) -> Vec<u64> {
         let mut found = Vec::new();
         differs(None, self.root.as_ref(), self.height, 0, &mut |page| {
             let sectors = self.page(page).into_iter().flatten().zip(page * PAGE_SECTORS..);
-            found.extend(sectors.filter(|(content, _)| content.is_metadata()).map(|(_, sector)| sector));
+            found.extend(sectors.filter(|(content, _)| content.can_rot(data)).map(|(_, sector)| sector));
         });
         found
     }

@@ -17,9 +17,11 @@ pub mod conditions;
 pub mod faults;
 mod gone;
 pub mod image;
+mod last;
 pub mod log;
 mod meeting;
 pub mod named;
+mod options;
 pub mod power;
 pub mod replay;
 pub mod restart;
@@ -39,7 +41,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
-use seekless_core::Nanos;
 use seekless_core::runtime::Rng;
 
 use self::all::All;
@@ -49,8 +50,10 @@ use self::conditions::Conditions;
 use self::image::{Image, mixed};
 use self::log::Log;
 use self::named::Known;
+pub use self::options::Options;
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Failure, Judge, Opener};
+use self::rot::Rots;
 use self::run::Plan;
 use self::script::Step;
 use self::settling::Settling;
@@ -60,57 +63,6 @@ use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::{self, Setting};
 
-/// Limits of an exploration.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// New states after which it ends.
-    pub states: u64,
-    /// States at a moment of a run.
-    pub each: u64,
-    /// Examine one in this many moments of a run: with a larger number, more runs for the same number of states.
-    pub one_in: u64,
-    /// Crashes in a row.
-    pub depth: u64,
-    /// One in this many restarts continues to the next crash.
-    pub goes_on: u64,
-    /// Whether every page is written first.
-    pub fill: bool,
-    /// Runs without a power cut before all others; if `None`, they take turns with those that have one, for half of the
-    /// time.
-    pub plain: Option<u64>,
-    /// Restarts that cost as much as a run without a power cut.
-    pub run_costs: u64,
-    /// One in this many steps of a run takes or deletes a snapshot or clone, and some requests go to these; 0 for none.
-    pub snapshots: u64,
-    /// Limit on the response time of every request, in virtual time.
-    pub bound: Nanos,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// Clock of [`Tally::spent`], in nanoseconds; the default stands still.
-    pub clock: fn() -> u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            states: 100_000,
-            each: 64,
-            one_in: 1,
-            depth: 3,
-            goes_on: 200,
-            fill: false,
-            plain: None,
-            run_costs: RUN_COSTS,
-            snapshots: 0,
-            bound: Nanos::from_millis(10_000),
-            seed: 1,
-            clock: || 0,
-        }
-    }
-}
-
-/// Restarts that take about as long as a run without a power cut.
-const RUN_COSTS: u64 = 40;
 /// Pages of exhaustive small workloads.
 const ALL_PAGES: u64 = 2;
 /// Factor by which moments right after a guarantee, such as an answered flush, are examined more often.
@@ -159,7 +111,9 @@ pub struct Explorer<'a> {
     options: Options,
     judge: Judge,
     /// Whether layers' metadata is sealed.
-    rots: bool,
+    rots: Rots,
+    /// States that were examined before the ones that the limit is for.
+    uncounted: u64,
     /// Components of which one may be missing: after a crash, or only after a stop.
     spare: Vec<u32>,
     spare_stopped: Vec<u32>,
@@ -204,7 +158,8 @@ impl<'a> Explorer<'a> {
             settings: Vec::new(),
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
-            rots: description.layers.values().any(|layer| layer.entry.sealed),
+            rots: Rots::of(description),
+            uncounted: 0,
             spare: gone::spare(description, false),
             spare_stopped: gone::spare(description, true),
             options,
@@ -229,9 +184,14 @@ impl<'a> Explorer<'a> {
         tally
     }
 
+    /// States that count towards the limit: not those of runs in which one request fails, which all belong to one script.
+    pub fn counted(&self) -> u64 {
+        self.tally.states - self.uncounted
+    }
+
     /// Whether the limit is reached.
     pub fn is_done(&self) -> bool {
-        self.tally.states >= self.options.states
+        self.counted() >= self.options.states
     }
 
     /// Runs a script on a new volume, and cuts its power wherever possible.
@@ -436,7 +396,7 @@ impl<'a> Explorer<'a> {
                 let metadata = images.iter().fold(0, |hash, image| mixed(hash, image.metadata()));
                 self.tally.metadata_states += u64::from(self.metadata.insert(metadata));
             }
-            if self.rots && self.rng.chance(1, ROTS) {
+            if self.rots != Rots::Nothing && self.rng.chance(1, ROTS) {
                 self.rotten(followed.log, &crash, images, registers)?;
             }
             self.without_one(&crash, &|| power.cut(followed.log, &crash.survivors), registers)?;

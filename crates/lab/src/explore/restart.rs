@@ -10,13 +10,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use seekless_core::device::{LARGEST_REQUEST_SECTORS, Place};
+use rustc_hash::FxHashSet;
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba, Nanos, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Nanos, PAGE_SECTORS};
 
 use super::component::Component;
 use super::image::Image;
+use super::last::{Last, differing};
 use super::log::{Event, Log};
 use super::named::Known;
 use super::spent::{Part, Spent};
@@ -26,9 +27,6 @@ use seekless_volume::tree::{self, Bytes};
 
 /// Restarts between two that are read in full.
 const CONTROL: u64 = 1_000;
-/// Place of a page in one word: unknown, nowhere, or a component and a page.
-const UNKNOWN: u64 = u64::MAX;
-const NOWHERE: u64 = u64::MAX - 1;
 
 /// Named edges of code, and how often each was reached.
 pub type Edges = Vec<(&'static str, u64)>;
@@ -142,21 +140,6 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// The restart checked last.
-#[derive(Clone)]
-pub struct Last {
-    /// What survived.
-    survived: Vec<Image>,
-    /// Images after its opening.
-    images: Vec<Image>,
-    /// Place of each page.
-    places: Vec<u64>,
-    /// Pages at a place.
-    pages: FxHashMap<u64, Vec<u64>>,
-    /// Places that its opening read.
-    opening: FxHashSet<u64>,
-}
-
 /// Checks restarts of one volume, one after the other.
 #[derive(Default)]
 pub struct Judge {
@@ -175,10 +158,8 @@ pub struct Judge {
     pub spent: Spent,
     /// The component that is gone.
     gone: Option<u32>,
-}
-
-fn place(component: u32, page: u64) -> u64 {
-    u64::from(component) << 48 | page
+    /// Whether parts of pages are read first: a sector is rotten.
+    in_parts: bool,
 }
 
 impl Judge {
@@ -251,7 +232,10 @@ impl Judge {
         images: &[Image],
         registers: &Known,
     ) -> Result<bool, Failure> {
-        match self.judge(opener, images, registers) {
+        self.in_parts = true;
+        let judged = self.judge(opener, images, registers);
+        self.in_parts = false;
+        match judged {
             Ok(()) => Ok(false),
             // Metadata that has lost its magic is refused as unknown data, not as corrupt.
             Err(Failure::Refused(_) | Failure::Closed(_)) => Ok(true),
@@ -283,11 +267,39 @@ impl Judge {
         pages.sort_unstable();
         pages.dedup();
         self.spent.on(Part::Comparing);
+        if self.in_parts {
+            self.read_in_parts(&opened, &pages, (&registers.volume, opener.stamping())).await?;
+        }
         self.read(&opened, &pages, (&registers.volume, opener.stamping())).await?;
         self.sectors += registers.after_crash(&opened.top, opener.stamping()).await?;
         self.spent.on(Part::Reading);
         self.narrowed.clear();
         self.last = Some(last);
+        Ok(())
+    }
+
+    /// Reads each page in two parts. What is known to be damaged is not returned, which the read of all of it decides on.
+    async fn read_in_parts(
+        &mut self,
+        opened: &Opened,
+        pages: &[u64],
+        expected: (&Registers, Stamping),
+    ) -> Result<(), Failure> {
+        let end = opened.top.geometry().sectors;
+        for &page in pages {
+            let (first, middle) = (page * PAGE_SECTORS, page * PAGE_SECTORS + 1 + page % (PAGE_SECTORS - 1));
+            for (from, to) in [(first, middle), (middle, first + PAGE_SECTORS)] {
+                let at = Extent::new(from, to.min(end).saturating_sub(from));
+                if at.sectors == 0 {
+                    continue;
+                }
+                match opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
+                    Ok(buffer) => allowed(at, &buffer, expected)?,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                    Err(error) => return Err(Failure::Unreadable(format!("reading {at}: {error}"))),
+                }
+            }
+        }
         Ok(())
     }
 
@@ -309,16 +321,7 @@ impl Judge {
             let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let buffer =
                 read.map_err(|error| unreadable(&error, format!("reading {at} after a restart: {error}")))?;
-            let mut failure = None;
-            check::classify(&buffer, |index, found| {
-                let found = stamping.found(at.start.0 + index, found);
-                if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
-                    failure.get_or_insert(violation);
-                }
-            });
-            if let Some(violation) = failure {
-                return Err(Failure::Sector(violation));
-            }
+            allowed(at, &buffer, (registers, stamping))?;
             self.sectors += at.sectors;
             rest = &rest[run..];
         }
@@ -326,13 +329,26 @@ impl Judge {
     }
 }
 
+/// Whether these sectors may be read after a crash.
+fn allowed(at: Extent, read: &Buffer, (registers, stamping): (&Registers, Stamping)) -> Result<(), Failure> {
+    let mut failure = None;
+    check::classify(read, |index, found| {
+        let found = stamping.found(at.start.0 + index, found);
+        if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
+            failure.get_or_insert(violation);
+        }
+    });
+    failure.map_or(Ok(()), |violation| Err(Failure::Sector(violation)))
+}
+
 fn unreadable(error: &IoError, why: String) -> Failure {
     if error.kind() == ErrorKind::Corrupt { Failure::Refused(why) } else { Failure::Unreadable(why) }
 }
 
-struct Opened {
-    top: Rc<dyn BlockDevice>,
-    components: Vec<Rc<Component>>,
+/// A volume on what survived.
+pub(super) struct Opened {
+    pub top: Rc<dyn BlockDevice>,
+    pub components: Vec<Rc<Component>>,
 }
 
 impl Opened {
@@ -362,103 +378,4 @@ async fn open(opener: &Opener<'_>, images: &[Image], gone: Option<u32>) -> Resul
 /// The top of a volume that is opened on what survived.
 pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Failure> {
     Ok(open(opener, images, None).await?.top)
-}
-
-/// The pages to read, and what to compare the next restart with.
-fn differing(
-    opened: &Opened,
-    last: Option<Last>,
-    (survived, images): (&[Image], Vec<Image>),
-    control: bool,
-) -> (Last, Vec<u64>) {
-    let count = opened.top.geometry().sectors.div_ceil(PAGE_SECTORS);
-    let Some(mut last) = last else {
-        let (pages, opening) = (FxHashMap::default(), FxHashSet::default());
-        let mut last = Last {
-            survived: survived.to_vec(),
-            images,
-            places: vec![UNKNOWN; count as usize],
-            pages,
-            opening,
-        };
-        last.opened(opened);
-        last.places_changed(opened, &mut Vec::new());
-        return (last, (0..count).collect());
-    };
-    let changed = differ(&images, &last.images);
-    let mut pages = Vec::new();
-    if differ(survived, &last.survived).iter().any(|place| last.opening.contains(place)) {
-        last.places_changed(opened, &mut pages);
-        last.opened(opened);
-    }
-    for place in changed {
-        pages.extend(last.pages.get(&place).into_iter().flatten());
-    }
-    pages.extend(last.pages.get(&UNKNOWN).into_iter().flatten());
-    (last.survived, last.images) = (survived.to_vec(), images);
-    if control {
-        pages = (0..count).collect();
-    }
-    (last, pages)
-}
-
-/// The places that differ.
-fn differ(images: &[Image], others: &[Image]) -> Vec<u64> {
-    let mut changed = Vec::new();
-    for (number, (image, other)) in (0..).zip(images.iter().zip(others)) {
-        image.differs(other, &mut |page| changed.push(place(number, page)));
-    }
-    changed
-}
-
-impl Last {
-    /// Notes what the opening read, which is all that was read so far.
-    fn opened(&mut self, opened: &Opened) {
-        self.opening.clear();
-        for (number, component) in (0..).zip(&opened.components) {
-            for at in component.was_read() {
-                self.opening.extend(at.pages().map(|page| place(number, page)));
-            }
-        }
-    }
-
-    /// Queries the places of all pages; notes those that have changed.
-    fn places_changed(&mut self, opened: &Opened, elsewhere: &mut Vec<u64>) {
-        let whole = Extent::new(0, opened.top.geometry().sectors);
-        let mut now = vec![None; self.places.len()];
-        opened.top.places(whole, &mut |part, on| {
-            for page in part.pages() {
-                let first = Lba((page * PAGE_SECTORS).max(part.start.0));
-                let here = match on {
-                    Place::Nowhere => NOWHERE,
-                    Place::Unknown => UNKNOWN,
-                    Place::On { component, at } => {
-                        let at = at.0 + (first.0 - part.start.0);
-                        // Sectors of two pages of a component do not fit one word.
-                        if at % PAGE_SECTORS == first.0 % PAGE_SECTORS {
-                            place(component, at / PAGE_SECTORS)
-                        } else {
-                            UNKNOWN
-                        }
-                    }
-                };
-                let known = &mut now[page as usize];
-                *known = Some(if known.is_none_or(|known| known == here) { here } else { UNKNOWN });
-            }
-        });
-        for ((page, place), now) in (0..).zip(&mut self.places).zip(now) {
-            let now = now.unwrap_or(UNKNOWN);
-            if *place == now && now != UNKNOWN {
-                continue;
-            }
-            if let Some(pages) = self.pages.get_mut(place) {
-                pages.retain(|other| *other != page);
-            }
-            if now != NOWHERE {
-                self.pages.entry(now).or_default().push(page);
-            }
-            *place = now;
-            elsewhere.push(page);
-        }
-    }
 }

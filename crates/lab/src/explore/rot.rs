@@ -1,4 +1,5 @@
-//! A rotten sector of metadata: after a power cut one of its bits is flipped.
+//! A rotten sector: after a power cut one of its bits is flipped. Of metadata; and of data, if all layers compare what
+//! they read with a checksum.
 //!
 //! Fault model: one sector in a state. A layer has to return everything that was durable, or to refuse: it may not
 //! return something else, as if the sector had never been written.
@@ -8,6 +9,7 @@ use std::str::FromStr;
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Buffer, Extent, SECTOR_BYTES};
+use seekless_volume::description::{Description, Layer};
 
 use super::image::{Content, Image};
 use super::log::Log;
@@ -30,11 +32,38 @@ pub struct Rot {
     bit: u64,
 }
 
+/// Which sectors rot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rots {
+    /// None: nothing distinguishes a rotten sector from a torn one.
+    Nothing,
+    /// Metadata.
+    Metadata,
+    /// Data too: all layers compare it with checksums.
+    Data,
+}
+
+impl Rots {
+    /// By the layers of a volume.
+    pub fn of(description: &Description) -> Rots {
+        let checks_data =
+            |layer: &Layer| (layer.entry.checks_data)(&layer.options, &|key| layer.devices.contains_key(key));
+        if description.layers.values().all(checks_data) {
+            Rots::Data
+        } else if description.layers.values().any(|layer| layer.entry.sealed) {
+            Rots::Metadata
+        } else {
+            Rots::Nothing
+        }
+    }
+}
+
 impl Rot {
     /// A random bit of the metadata on components, if there is any: as often of the last writes as of all. Half of the
     /// bits are in bytes other than zero, and half of these in the last ones of their sector: a checksum may end too
-    /// early.
-    pub fn drawn(images: &[Image], log: &Log, rng: &mut Rng) -> Option<Rot> {
+    /// early. Every other time it may be of data, if that rots.
+    pub fn drawn(images: &[Image], log: &Log, rots: Rots, rng: &mut Rng) -> Option<Rot> {
+        let data = rots == Rots::Data && rng.chance(1, 2);
         let mut some = Vec::new();
         if rng.chance(1, 2) {
             let writes = log.writes.iter().rev().take(RECENT);
@@ -43,12 +72,12 @@ impl Rot {
             });
             some.extend(written.filter(|(component, sector)| {
                 let held = Buffer::from_vec(read(&images[*component as usize], *sector));
-                Content::of_buffer(&held).iter().any(Content::is_metadata)
+                Content::of_buffer(&held).iter().any(|held| held.can_rot(data))
             }));
         }
         if some.is_empty() {
             let all = (0..).zip(images).flat_map(|(component, image)| {
-                image.metadata_sectors().into_iter().map(move |sector| (component, sector))
+                image.used_sectors(data).into_iter().map(move |sector| (component, sector))
             });
             some = all.collect();
         }
@@ -80,7 +109,7 @@ fn read(image: &Image, sector: u64) -> Vec<u8> {
 }
 
 impl Explorer<'_> {
-    /// Checks a state once more, with a rotten sector of metadata.
+    /// Checks a state once more, with a rotten sector.
     pub(super) fn rotten(
         &mut self,
         log: &Log,
@@ -88,7 +117,7 @@ impl Explorer<'_> {
         mut images: Vec<Image>,
         registers: &Known,
     ) -> Result<(), Finding> {
-        let Some(rot) = Rot::drawn(&images, log, &mut self.rng) else { return Ok(()) };
+        let Some(rot) = Rot::drawn(&images, log, self.rots, &mut self.rng) else { return Ok(()) };
         rot.apply(&mut images);
         let judged = self.judge.judge_rotten(&self.opener, &images, registers);
         let refused = judged.map_err(|failure| {

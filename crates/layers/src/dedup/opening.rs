@@ -35,7 +35,7 @@ pub async fn open(
     canary: &Canary,
 ) -> Result<Opened, IoError> {
     let below = &**below;
-    let both = region::read(below, Extent::of_pages(0, 2)).await?;
+    let (both, _) = region::read_damaged(below, Extent::of_pages(0, 2)).await?;
     let copy = |copy: u64| both.cut_sectors(copy * PAGE_SECTORS, PAGE_SECTORS);
     let state = |number| {
         copy(number).look(|bytes| CopyState::of(format::super_part(), format::super_at(number), bytes))

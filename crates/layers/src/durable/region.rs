@@ -1,6 +1,6 @@
 //! Structures larger than the device's requests.
 
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, SECTOR_BYTES};
 
 /// Reads an extent, in requests that the device accepts.
 pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
@@ -9,6 +9,37 @@ pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoErro
         device.read(part, piece, Hints::default()).await?;
     }
     Ok(bytes)
+}
+
+/// What sectors that cannot be read are taken to hold: no structure begins so, and no checksum matches.
+const UNREADABLE: u8 = 0xdb;
+
+/// As [`read`], but sectors that cannot be read count as rotten: a structure with two copies, or with parity, is repaired
+/// from what is left, and a drive replaces such a sector when it is written. Also returns the first error.
+pub async fn read_damaged(
+    device: &dyn BlockDevice,
+    at: Extent,
+) -> Result<(Buffer, Option<IoError>), IoError> {
+    let (bytes, mut first) = (Buffer::zeroed(at.bytes()), None);
+    let mut left: Vec<Extent> = at.split(device.geometry().largest_sectors).collect();
+    left.reverse();
+    while let Some(part) = left.pop() {
+        let piece = bytes.cut_sectors(part.start.0 - at.start.0, part.sectors);
+        match device.read(part, piece.clone(), Hints::default()).await {
+            Ok(_) => {}
+            Err(error) if !error.is_medium_error() => return Err(error),
+            Err(error) if part.sectors == 1 => {
+                piece.put(0, &[UNREADABLE; SECTOR_BYTES as usize]);
+                first.get_or_insert(error);
+            }
+            Err(_) => {
+                let half = part.sectors / 2;
+                left.push(Extent { start: part.start + half, sectors: part.sectors - half });
+                left.push(Extent { sectors: half, ..part });
+            }
+        }
+    }
+    Ok((bytes, first))
 }
 
 /// Writes an extent, in requests that the device accepts.

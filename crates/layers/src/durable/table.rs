@@ -86,7 +86,8 @@ impl Table {
     /// Reads a table, and makes the copies of its sectors the same. What was read may not be durable, if the process that
     /// wrote it ended before it was flushed: that is up to the caller.
     pub async fn open(device: &dyn BlockDevice, site: Site) -> Result<Table, IoError> {
-        let bytes = [region::read(device, site.copy(0)).await?, region::read(device, site.copy(1)).await?];
+        let read = async |copy| region::read_damaged(device, site.copy(copy)).await;
+        let bytes = [read(0).await?.0, read(1).await?.0];
         let (mut values, mut newest) = (Vec::with_capacity(site.entries), 1);
         for sector in 0..site.sectors() {
             let copies = bytes.each_ref().map(|bytes| bytes.cut_sectors(sector, 1));

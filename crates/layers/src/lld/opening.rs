@@ -183,19 +183,27 @@ async fn summary_at(
     let slot = key.segment * layout.segment + key.offset;
     let at = layout.extent(slot, 1);
     let decode = |bytes: &[u8]| Summary::decode(bytes, key, layout);
-    let bytes = below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+    let bytes = read(below, layout, at).await?;
     let summary = bytes.look(decode);
     if summary.is_some() || !layout.sealed {
         return Ok(summary);
     }
     let rest = layout.extent(slot, layout.segment - key.offset);
-    let bytes = region::read(below, rest).await?;
+    let bytes = read(below, layout, rest).await?;
     let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
     else {
         return Ok(None);
     };
     made_whole(below, at, mended, options).await?;
     Ok(Some(summary))
+}
+
+/// Part of the log. In the first format what cannot be read is not told from what was never written.
+async fn read(below: &dyn BlockDevice, layout: &Layout, at: Extent) -> Result<Buffer, IoError> {
+    match region::read_damaged(below, at).await? {
+        (_, Some(error)) if !layout.sealed => Err(error),
+        (bytes, _) => Ok(bytes),
+    }
 }
 
 /// Writes what parity has repaired, unless opened read-only.
@@ -243,7 +251,7 @@ async fn is_whole(
     let sums: Vec<u32> = sums.collect();
     if layout.sealed {
         let at = layout.extent(slot, 1 + sums.len() as u32);
-        let record = region::read(below, at).await?;
+        let record = read(below, layout, at).await?;
         match record.look(|record| parity::page(record, &sums)) {
             Ok(None) => {}
             Ok(Some((page, bytes))) => {
@@ -281,7 +289,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
         return Ok(true);
     }
     let at = layout.extent(first, sums.len() as u32);
-    let bytes = region::read(below, at).await?;
+    let bytes = read(below, layout, at).await?;
     let blocks = at.split(seekless_core::PAGE_SECTORS);
     let sum = |part: Extent| sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors));
     Ok(blocks.zip(sums).all(|(part, expected)| sum(part) == *expected))

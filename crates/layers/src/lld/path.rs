@@ -53,9 +53,8 @@ impl Lld {
             let slots: Vec<Slot> = runs.iter().flat_map(Run::slots).collect();
             join(join_all(reads), self.know_sums(&slots, how)).await.0.into_iter().collect()
         };
-        let rotten = |(run, data): (&Run, &Buffer)| {
-            self.rotten(run.slot, run.on.whole_pages(), data).first().copied()
-        };
+        let rotten =
+            |(run, data): (&Run, &Buffer)| self.rotten(run.slot, run.on.whole_pages(), data).first().copied();
         let rotten = read.as_ref().map_or(None, |read| runs.iter().zip(read).find_map(rotten));
         self.pin(runs.iter().map(|run| run.segment), -pins);
         let read = rotten.map_or(read, |slot| Err(self.rotten_block(slot)))?;

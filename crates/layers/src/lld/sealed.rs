@@ -100,7 +100,9 @@ pub async fn copies(
     if ends > below.geometry().sectors {
         return Ok(None);
     }
-    let bytes = [region::read(below, at(layout, 0)).await?, region::read(below, at(layout, 1)).await?];
+    let read = async |copy| region::read_damaged(below, at(layout, copy)).await;
+    let ((one, error), (other, second)) = (read(0).await?, read(1).await?);
+    let bytes = [one, other];
     let judge = |copy: u64| {
         let judged = bytes[copy as usize].look(|bytes| {
             // Left by an upgrade: the other copy holds its contents.
@@ -116,7 +118,11 @@ pub async fn copies(
     };
     let pair = Pair([judge(0), judge(1)]);
     let ours = pair.0.iter().any(|copy| copy.newest().is_some());
-    Ok(ours.then_some((bytes, pair)))
+    match error.or(second) {
+        // In the first format a copy that cannot be read is not told from a torn one, which is dropped.
+        Some(error) if !ours => Err(error),
+        _ => Ok(ours.then_some((bytes, pair))),
+    }
 }
 
 /// The current checkpoint. With `older`, one that is refused is replaced by the one before.

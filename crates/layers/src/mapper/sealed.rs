@@ -83,11 +83,15 @@ struct Read {
     pages: u64,
     bytes: [Buffer; 2],
     pair: Pair,
+    /// The first error of a sector that cannot be read, if any.
+    unreadable: Option<IoError>,
 }
 
 impl Read {
     async fn of(below: &dyn BlockDevice, pages: u64) -> Result<Read, IoError> {
-        let bytes = [region::read(below, copy(0, pages)).await?, region::read(below, copy(1, pages)).await?];
+        let read = async |which| region::read_damaged(below, copy(which, pages)).await;
+        let ((one, error), (other, second)) = (read(0).await?, read(1).await?);
+        let (bytes, unreadable) = ([one, other], error.or(second));
         let judge = |which: usize| {
             let at = copy(which as u64, pages);
             // For a mutant: the sector with the last entry may be of another map.
@@ -103,7 +107,7 @@ impl Read {
             }
         };
         let pair = Pair([judge(0), judge(1)]);
-        Ok(Read { pages, bytes, pair })
+        Ok(Read { pages, bytes, pair, unreadable })
     }
 
     /// Whether the map is in sealed sectors, or will be.
@@ -156,7 +160,7 @@ pub async fn read(
     canary: &Canary,
 ) -> Result<Option<StoredMap>, IoError> {
     let there = below.geometry().sectors;
-    let first = region::read(below, Extent::new(0, 1)).await?;
+    let (first, _) = region::read_damaged(below, Extent::new(0, 1)).await?;
     let sealed = first.look(|bytes| part().look(Lba(0), bytes));
     if let sector::Sector::Whole(_) = sealed {
         let found = match first.look(page_count) {
@@ -173,7 +177,8 @@ pub async fn read(
     }
     let read = Read::of(below, pages).await?;
     if !read.is_ours() {
-        return Ok(None);
+        // In the first format a copy that cannot be read is not told from a torn one, which is dropped.
+        return read.unreadable.map_or(Ok(None), Err);
     }
     let slots = slots(there, pages);
     let Some(which) = read.chosen(older, canary)? else {

@@ -40,7 +40,7 @@ impl Opening<'_> {
     pub async fn open(&self, devices: &Devices, canary: &Canary) -> Result<Opened, IoError> {
         let kind = self.kind;
         let first = &*devices.first;
-        let both = region::read(first, Extent::of_pages(0, 2)).await?;
+        let (both, _) = region::read_damaged(first, Extent::of_pages(0, 2)).await?;
         let copy = |copy: u64| both.cut_sectors(copy * PAGE_SECTORS, PAGE_SECTORS);
         let state = |number| {
             copy(number)
@@ -79,7 +79,7 @@ impl Opening<'_> {
             }
         }
         if let (Some(second), Some(label)) = (&devices.second, self.kind.label) {
-            let found = region::read(&**second, Extent::of_pages(0, 1)).await?;
+            let (found, _) = region::read_damaged(&**second, Extent::of_pages(0, 1)).await?;
             if !found.look(|bytes| format::is_label(label, bytes, identity)) {
                 let why = "found a device without this volume's label, expected the one that was created with the fast \
                            device";

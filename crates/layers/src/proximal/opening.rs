@@ -48,7 +48,7 @@ pub async fn open(
     create: bool,
     timing_only: bool,
 ) -> Result<Opened, IoError> {
-    let both = region::read(&**flash, Extent::of_pages(0, 2)).await?;
+    let (both, _) = region::read_damaged(&**flash, Extent::of_pages(0, 2)).await?;
     let state = |copy: usize| {
         let at = format::super_at(copy);
         both.cut_sectors(at.start.0, at.sectors).look(|bytes| CopyState::of(super_page::part(), at, bytes))
@@ -86,7 +86,7 @@ pub async fn open(
         failed(ErrorKind::Corrupt, Some(at), why)
     })?;
     fits(&**data, &**flash, &page.shape)?;
-    let label = region::read(&**data, Extent::of_pages(0, LABEL_PAGES)).await?;
+    let (label, _) = region::read_damaged(&**data, Extent::of_pages(0, LABEL_PAGES)).await?;
     if !label.look(|bytes| format::is_label(bytes, page.identity)) {
         let why = "found a data device without this volume's label, expected the one that was created with the flash \
                    device";
@@ -183,7 +183,7 @@ pub async fn anchor_of(data: &dyn BlockDevice) -> Result<Result<CurrentAnchor, (
     if data.geometry().sectors < anchors().end().0 {
         return Ok(Err((format!("a device of {} sectors", data.geometry().sectors), 0)));
     }
-    let both = region::read(data, anchors()).await?;
+    let (both, _) = region::read_damaged(data, anchors()).await?;
     Ok(both.look(|bytes| {
         let (one, other) = bytes.split_at(PAGE_BYTES as usize);
         Anchor::find([one, other])
@@ -241,7 +241,7 @@ async fn read_map(
     for first in (0..shape.pairs()).step_by(READ_AT_ONCE as usize / 2) {
         let last = (first + READ_AT_ONCE / 2).min(shape.pairs()) - 1;
         let (start, end) = (format::map_pair(first).start, format::map_pair(last).end());
-        let bytes = region::read(flash, Extent { start, sectors: end.0 - start.0 }).await?;
+        let (bytes, _) = region::read_damaged(flash, Extent { start, sectors: end.0 - start.0 }).await?;
         bytes.look(|bytes| {
             let mut pairs = bytes.chunks(2 * PAGE_BYTES as usize).zip(first..);
             pairs.try_for_each(|(pair, number)| reading.read_pair(number, pair))
@@ -266,7 +266,7 @@ pub async fn read_copies(
             sectors: Extent::of_pages(0, pages).sectors,
             ..format::copy_at(shape, anchor.area, first)
         };
-        let bytes = region::read(data, at).await?;
+        let (bytes, _) = region::read_damaged(data, at).await?;
         bytes.look(|bytes| {
             let mut pages = bytes.chunks(PAGE_BYTES as usize).zip(first..);
             pages.try_for_each(|(bytes, number)| reading.read_copy((anchor.area, number), bytes))

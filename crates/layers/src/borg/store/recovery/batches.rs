@@ -60,7 +60,11 @@ impl SegmentBytes {
     async fn read(bopt: &dyn BlockDevice, disk: &Super, segment: u32) -> Result<SegmentBytes, IoError> {
         let first = disk.layout.page(disk.layout.slots_of(segment).start);
         let at = Extent::of_pages(first, u64::from(disk.layout.segment));
-        let bytes = region::read(bopt, at).await?;
+        // In version 1 a batch that cannot be read is not told from one that was never written.
+        let bytes = match region::read_damaged(bopt, at).await? {
+            (_, Some(error)) if disk.version == OLD => return Err(error),
+            (bytes, _) => bytes,
+        };
         let headers = bytes.look(|bytes| {
             let pages = (0..).zip(bytes.chunks_exact(PAGE)).filter(|_| disk.fill() == Fill::Anywhere);
             let header = |(offset, page): (u32, &[u8])| {
@@ -266,7 +270,7 @@ async fn ensure_log_ends_here(
         let behind = (1..layout.write_buffer.min(LOOKED_AT + 1)).map(|step| {
             let number = (end.segment - layout.read_cache + step) % layout.write_buffer;
             let at = layout.page(layout.slots_of(layout.read_cache + number).start);
-            async move { Ok((at, region::read(bopt, Extent::of_pages(at, 1)).await?)) }
+            async move { Ok((at, region::read_damaged(bopt, Extent::of_pages(at, 1)).await?.0)) }
         });
         let read: Vec<_> = join_all(behind).await.into_iter().collect::<Result<_, IoError>>()?;
         found = read.iter().find_map(|(at, page)| page.look(|bytes| says(*at, bytes)));

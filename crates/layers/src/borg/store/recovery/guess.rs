@@ -12,7 +12,8 @@ pub async fn super_page(bopt: &dyn BlockDevice, blank: &Super) -> Result<Super, 
     let mut newest: Option<(u64, u64, u128)> = None;
     for segment in layout.read_cache..layout.segments() {
         let first = layout.page(layout.slots_of(segment).start);
-        let bytes = region::read(bopt, Extent::of_pages(first, u64::from(layout.segment))).await?;
+        let at = Extent::of_pages(first, u64::from(layout.segment));
+        let (bytes, _) = region::read_damaged(bopt, at).await?;
         bytes.look(|bytes| {
             for (page, at) in bytes.chunks_exact(PAGE).zip(first..) {
                 if let Some((sequence, identity, session)) = BatchHeader::origin_of(at, page) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, IoError, mutant};
 
 use super::super::format::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
@@ -45,7 +45,7 @@ pub async fn read(
     while first < disk.layout.segments() {
         let some = first..disk.layout.segments().min(first + MAPS_AT_ONCE);
         let part = |copy| Extent::of_pages(disk.layout.map_page(first, copy), u64::from(some.end - first));
-        let copies = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
+        let copies = [read_copy(bopt, disk, part(0)).await?, read_copy(bopt, disk, part(1)).await?];
         first = some.end;
         let reached = copies[0].look(|one| {
             copies[1].look(|other| decode_some([one, other], disk, some, segments, entries, extras))
@@ -53,6 +53,14 @@ pub async fn read(
         reaches = reaches.max(reached);
     }
     Ok(reaches)
+}
+
+/// One copy of some map pages. In version 1 a page that cannot be read is not told from a torn one, which is dropped.
+async fn read_copy(bopt: &dyn BlockDevice, disk: &Super, at: Extent) -> Result<Buffer, IoError> {
+    match region::read_damaged(bopt, at).await? {
+        (_, Some(error)) if disk.version == OLD => Err(error),
+        (bytes, _) => Ok(bytes),
+    }
 }
 
 /// The map pages of some segments, in both copies.

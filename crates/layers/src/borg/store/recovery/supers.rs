@@ -14,7 +14,8 @@ pub async fn read(
     extras: &mut Extras,
 ) -> Result<Option<Super>, IoError> {
     let both = Extent::of_pages(0, 2);
-    let bytes = region::read(bopt, both).await?.to_vec();
+    let (bytes, unreadable) = region::read_damaged(bopt, both).await?;
+    let bytes = bytes.to_vec();
     let pages = [&bytes[..PAGE], &bytes[PAGE..]];
     let copies = Pair([0, 1].map(|at| sealed::super_copy_state(at, pages[at as usize])));
     let mut found = Vec::new();
@@ -24,6 +25,10 @@ pub async fn read(
     let is_old = found.iter().any(|found| matches!(found, PageState::Whole(_)));
     let is_sealed = copies.0.iter().any(|copy| copy.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
+    // In version 1 a copy that cannot be read is not told from a torn one, which is dropped.
+    if let Some(error) = unreadable.filter(|_| is_old && extras.forgiven.is_none()) {
+        return Err(error);
+    }
     let counts = match (is_sealed, is_old) {
         (true, true) => while_upgrading(&pages, &copies, &found, extras),
         (true, false) => newer_sealed(&pages, &copies, extras),
