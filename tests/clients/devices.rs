@@ -11,11 +11,11 @@ use crate::{noise, sparse};
 const BYTES: u64 = 16 << 20;
 
 /// A loop device; detached when dropped.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
     /// `None`, with a message, where there are none.
-    fn over(file: &Path) -> Option<Loop> {
+    pub fn over(file: &Path) -> Option<Loop> {
         sparse(file, BYTES);
         let output = client("losetup", &["--find", "--show", &file.display().to_string()])?;
         if output.status.success() {

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::devices::Loop;
 use crate::raw::Raw;
 use crate::server::{Server, serve, volume};
 use crate::{MIB, sparse};
@@ -253,4 +254,47 @@ fn a_file_whose_newest_pages_are_in_a_bopt_is_not_served_without_it() {
     assert_eq!(page_of(folder, "disk.img", 3), 7);
     std::fs::write(folder.join("volume.toml"), &alone).unwrap();
     Server::start(folder, "threads").unwrap().stop();
+    // A record that cannot be read may be of newer pages.
+    let records = std::fs::read_dir(folder.join("state")).unwrap().map(|entry| entry.unwrap().path());
+    let record =
+        records.flat_map(|folder| std::fs::read_dir(folder).unwrap()).next().unwrap().unwrap().path();
+    std::fs::write(&record, "volume = ").unwrap();
+    for refused in
+        [said(&serve(folder, "threads").output().unwrap()), said(&serve_with_damage(folder, &with))]
+    {
+        assert!(refused.contains("found a record that cannot be used"), "{refused}");
+    }
+}
+
+fn serve_with_damage(folder: &Path, with: &str) -> Output {
+    std::fs::write(folder.join("volume.toml"), with).unwrap();
+    serve(folder, "threads").output().unwrap()
+}
+
+/// A loop device has neither a serial number nor a UUID: it is known by its file.
+#[test]
+fn a_device_without_a_serial_number_is_not_served_without_its_bopt() {
+    let folder = folder("at_stop = \"keep\"");
+    let folder = folder.path();
+    let Some(device) = Loop::over(&folder.join("disk.img")) else { return };
+    let with = std::fs::read_to_string(folder.join("volume.toml")).unwrap();
+    let with = with.replace("disk.img", &device.0);
+    std::fs::write(folder.join("volume.toml"), &with).unwrap();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    write(folder, 3, 7);
+    server.kill();
+    let socket = folder.join("socket");
+    for disk in [device.0.as_str(), "disk.img"] {
+        let alone = format!(
+            "[component.disk]\nfile = \"{disk}\"\n[[export]]\ntop = \"disk\"\nnbd = \"unix:{}\"\n",
+            socket.display()
+        );
+        std::fs::write(folder.join("volume.toml"), alone).unwrap();
+        let refused = said(&serve(folder, "threads").output().unwrap());
+        assert!(refused.contains("whose newest pages are in the BOPT of layer.borg"), "{disk}: {refused}");
+    }
+    std::fs::write(folder.join("volume.toml"), &with).unwrap();
+    let server = Server::start(folder, "threads").unwrap();
+    assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [7]);
+    server.stop();
 }

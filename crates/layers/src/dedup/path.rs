@@ -93,7 +93,9 @@ impl Dedup {
             }
             Source::There(there, pieces) => {
                 // Only a whole page has a fingerprint.
-                let (pages, skip) = (here.whole_pages(), here.start.0 % PAGE_SECTORS);
+                let parts = mutant::is("dedup: parts of pages are read without their fingerprints");
+                let pages = if parts { *here } else { here.whole_pages() };
+                let skip = here.start.0 - pages.start.0;
                 let all = if pages == *here {
                     into.clone()
                 } else {
@@ -103,7 +105,7 @@ impl Dedup {
                 let there = Extent::new(there.start.0 - skip, pages.sectors);
                 self.below.read(there, all.clone(), how.clone()).await?;
                 for ((page, bytes), piece) in all.split(pages, PAGE_SECTORS).zip(pieces) {
-                    if !piece.fingerprint.matches(&bytes) {
+                    if page.sectors == PAGE_SECTORS && !piece.fingerprint.matches(&bytes) {
                         return Err(changed(page));
                     }
                 }

@@ -32,6 +32,12 @@ struct Run {
 }
 
 impl Run {
+    /// Its blocks, as they are read and verified.
+    fn whole(&self) -> Extent {
+        let parts = mutant::is("lld: parts of blocks are read without their checksums");
+        if parts { self.on } else { self.on.whole_pages() }
+    }
+
     /// Numbers of its blocks.
     fn slots(&self) -> std::ops::Range<Slot> {
         self.slot..self.slot + self.on.pages().count() as Slot
@@ -53,8 +59,7 @@ impl Lld {
             let slots: Vec<Slot> = runs.iter().flat_map(Run::slots).collect();
             join(join_all(reads), self.know_sums(&slots, how)).await.0.into_iter().collect()
         };
-        let rotten =
-            |(run, data): (&Run, &Buffer)| self.rotten(run.slot, run.on.whole_pages(), data).first().copied();
+        let rotten = |(run, data): (&Run, &Buffer)| self.rotten(run.slot, run.whole(), data).first().copied();
         let rotten = read.as_ref().map_or(None, |read| runs.iter().zip(read).find_map(rotten));
         self.pin(runs.iter().map(|run| run.segment), -pins);
         let read = rotten.map_or(read, |slot| Err(self.rotten_block(slot)))?;
@@ -67,7 +72,7 @@ impl Lld {
 
     /// Reads the blocks of a run, all of them if only a part is needed: only whole ones have checksums.
     async fn read_run(&self, run: &Run, into: &Buffer, how: &Hints) -> Result<Buffer, IoError> {
-        let whole = run.on.whole_pages();
+        let whole = run.whole();
         if run.on == whole || into.is_hollow() {
             return self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()).await;
         }

@@ -1,9 +1,13 @@
 //! Identification of a file or device regardless of its path: a file by its inode, a device by its serial number, a
-//! partition by its UUID too. A partition is a part of its disk, so both are considered.
+//! partition by its UUID too. A partition is a part of its disk, so both are considered. Where udev knows neither, sysfs
+//! may: a serial number, a world-wide name, the UUID of a mapped device or an array, the file of a loop device. A device
+//! without any of these is known by its path alone.
 
 use std::fs::{Metadata, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use seekless_core::SECTOR_BYTES;
 
 /// A name of a file or device, or of a disk or partition that shares sectors with it.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +20,19 @@ pub struct StableName {
     /// the start of the partition; for a disk's partition, minus its start.
     pub shift: i64,
 }
+
+impl StableName {
+    /// Whether another device may have this name after the next start of the host.
+    pub fn is_path(&self) -> bool {
+        self.key.starts_with(PATH)
+    }
+}
+
+/// What the key of a device begins with that is known by its path alone.
+const PATH: &str = "path";
+
+/// Files of sysfs that identify a device.
+const IDENTITIES: [&str; 6] = ["dm/uuid", "md/uuid", "serial", "wwid", "device/wwid", "device/serial"];
 
 /// Where the kernel and udev list devices.
 struct Places<'a> {
@@ -32,12 +49,23 @@ pub fn all(path: &Path) -> Vec<StableName> {
     let (major, minor) =
         (metadata.rdev() >> 8 & 0xfff, metadata.rdev() & 0xff | metadata.rdev() >> 12 & !0xff);
     let places = Places { sys: Path::new("/sys/dev/block"), udev: Path::new("/run/udev/data") };
-    places.all(&format!("{major}:{minor}"))
+    let mut found = places.all(&format!("{major}:{minor}"));
+    if !found.iter().any(|known| known.shift >= 0) {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        found.push(StableName { key: key(&[PATH, &path.to_string_lossy()]), device: 0, shift: 0 });
+    }
+    found
 }
 
-/// The own name of a file or device.
+/// The name to record a file or device under: its own, or that of the disk which it is a part of.
 pub fn own(path: &Path) -> Option<StableName> {
-    all(path).into_iter().find(|known| known.shift == 0)
+    all(path).into_iter().find(|known| known.shift >= 0)
+}
+
+/// A key, valid as a file name.
+fn key(parts: &[&str]) -> String {
+    let letters = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    parts.join("-").chars().map(letters).collect()
 }
 
 fn of_file(metadata: &Metadata) -> StableName {
@@ -66,16 +94,25 @@ impl Places<'_> {
         folders.iter().filter_map(|folder| self.of(&number_of(folder)?, -start(folder)?)).collect()
     }
 
-    /// The name of a device in udev.
+    /// The name of a device, by udev or sysfs.
     fn of(&self, number: &str, shift: i64) -> Option<StableName> {
-        let known = read_to_string(self.udev.join(format!("b{number}"))).ok()?;
+        let known = read_to_string(self.udev.join(format!("b{number}"))).unwrap_or_default();
         let value = |name: &str| known.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
         let (serial, partition) = (value("E:ID_SERIAL="), value("E:ID_PART_ENTRY_UUID="));
-        let key: String = format!("device-{serial}-{partition}")
-            .chars()
-            .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
-            .collect();
-        (!serial.is_empty() || !partition.is_empty()).then_some(StableName { key, device: 0, shift })
+        if !serial.is_empty() || !partition.is_empty() {
+            return Some(StableName { key: key(&["device", serial, partition]), device: 0, shift });
+        }
+        let folder = self.sys.join(number);
+        let text = |name: &str| {
+            let text = read_to_string(folder.join(name)).ok()?.trim().to_owned();
+            (!text.is_empty()).then_some(text)
+        };
+        if let Some(identity) = IDENTITIES.into_iter().find_map(text) {
+            return Some(StableName { key: key(&["device", &identity]), device: 0, shift });
+        }
+        let file = std::fs::metadata(text("loop/backing_file")?).ok()?;
+        let offset: i64 = text("loop/offset").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        Some(StableName { shift: shift + offset / SECTOR_BYTES as i64, ..of_file(&file) })
     }
 }
 
@@ -123,5 +160,56 @@ mod tests {
         assert_eq!(places.all("8:0"), [known("device-WD-1-", 0), known("device-WD-1-aa-bb", -2048)]);
         assert_eq!(places.all("8:2"), [known("device-WD-1-aa-bb", 0), known("device-WD-1-", 2048)]);
         assert_eq!(places.all("8:9"), []);
+    }
+
+    #[test]
+    fn a_device_that_udev_does_not_know_is_known_by_sysfs() {
+        let folder = tempfile::tempdir().unwrap();
+        let backing = folder.path().join("backing");
+        fs::write(&backing, "").unwrap();
+        let inode = format!("inode-{}", fs::metadata(&backing).unwrap().ino());
+        let file = backing.to_str().unwrap();
+        let devices: [(&str, &[(&str, &str)]); 5] = [
+            ("253:0", &[("dm/uuid", "LVM-a_b\n")]),
+            ("252:0", &[("serial", "\n"), ("device/wwid", "naa.5\n")]),
+            ("252:1", &[("serial", "virtual 7\n")]),
+            ("7:0", &[("loop/backing_file", file), ("loop/offset", "1048576\n")]),
+            ("1:0", &[]),
+        ];
+        for (number, files) in devices {
+            fs::create_dir_all(folder.path().join(number)).unwrap();
+            for (name, text) in files {
+                let at = folder.path().join(number).join(name);
+                fs::create_dir_all(at.parent().unwrap()).unwrap();
+                fs::write(at, text).unwrap();
+            }
+        }
+        let places = Places { sys: folder.path(), udev: Path::new("/nowhere") };
+        let names =
+            |number| places.all(number).into_iter().map(|known| (known.key, known.shift)).collect::<Vec<_>>();
+        assert_eq!(names("253:0"), [("device-LVM-a-b".to_owned(), 0)]);
+        assert_eq!(names("252:0"), [("device-naa-5".to_owned(), 0)]);
+        assert_eq!(names("252:1"), [("device-virtual-7".to_owned(), 0)]);
+        assert_eq!(names("7:0"), [(inode, 2048)]);
+        assert_eq!(names("1:0"), []);
+    }
+
+    #[test]
+    fn a_partition_without_a_name_is_a_part_of_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, sys) = (folder.path().join("devices/vda"), folder.path().join("sys"));
+        fs::create_dir_all(disk.join("vda1")).unwrap();
+        fs::create_dir_all(&sys).unwrap();
+        for (at, number) in [(disk.clone(), "254:0"), (disk.join("vda1"), "254:1")] {
+            fs::write(at.join("dev"), number).unwrap();
+            std::os::unix::fs::symlink(&at, sys.join(number)).unwrap();
+        }
+        fs::write(disk.join("serial"), "s1").unwrap();
+        fs::write(disk.join("vda1/partition"), "1").unwrap();
+        fs::write(disk.join("vda1/start"), "34").unwrap();
+        let places = Places { sys: &sys, udev: Path::new("/nowhere") };
+        let known = |shift| StableName { key: "device-s1".to_owned(), device: 0, shift };
+        assert_eq!(places.all("254:0"), [known(0)]);
+        assert_eq!(places.all("254:1"), [known(34)]);
     }
 }

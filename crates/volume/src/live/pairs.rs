@@ -76,15 +76,14 @@ fn part<C: Leaf>(description: &Description<C>, name: &str) -> Option<(String, Ex
 }
 
 /// The records of a file or device, of its disk, and of its partitions, with extents as they are on it.
-fn records(folder: &Path, path: &Path) -> Vec<Record> {
+fn records(folder: &Path, path: &Path) -> Result<Vec<Record>, LiveError> {
     let mut found = Vec::new();
     for known in names::all(path) {
         let Ok(entries) = std::fs::read_dir(folder.join(&known.key)) else { continue };
-        for entry in entries.filter_map(Result::ok) {
-            let text = std::fs::read_to_string(entry.path());
-            let Some(record) = text.ok().and_then(|text| toml::from_str::<Record>(&text).ok()) else {
-                continue;
-            };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        // Others are new ones whose writing did not end.
+        for file in paths.filter(|file| file.extension().is_some_and(|extension| extension == "toml")) {
+            let Some(record) = read(&file)? else { continue };
             if record.device != known.device && record.path != path {
                 continue;
             }
@@ -97,7 +96,7 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// The records that a volume file's layers need.
@@ -119,9 +118,10 @@ pub fn of_layer<C: Leaf>(
         let (component, at) = part(description, layer.over.first()?)?;
         let path = path(&component)?;
         let known = names::own(&path)?;
-        let file = folder()?.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));
+        let start = at.start.0.checked_add_signed(known.shift)?;
+        let file = folder()?.join(&known.key).join(format!("{start}-{}.toml", at.sectors));
         let volume = std::path::absolute(volume).ok()?;
-        let (layer, start, sectors, device) = (name.to_owned(), at.start.0, at.sectors, known.device);
+        let (layer, sectors, device) = (name.to_owned(), at.sectors, known.device);
         let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
         Some((name.to_owned(), file, record))
     };
@@ -145,7 +145,7 @@ pub fn look(
         let held = over.iter().any(|name| description.layers[name].entry.holds_newer);
         let newer =
             |record: &Record| record.newer && !held && Extent::new(record.start, record.sectors).overlaps(at);
-        if let Some(record) = records(&folder, &path).into_iter().find(newer) {
+        if let Some(record) = records(&folder, &path)?.into_iter().find(newer) {
             let of = record.volume.display();
             return Err(LiveError::new(format!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
@@ -168,7 +168,7 @@ impl Pairs {
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
         for (name, place, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
-            let Some(before) = read(place).filter(|before| before.is_of(record)) else { continue };
+            let Some(before) = read(place)?.filter(|before| before.is_of(record)) else { continue };
             let Some(expected) = before.bopt else { continue };
             // A BOPT in memory is new each time.
             let found = match layer.identity().map(digits) {
@@ -192,7 +192,7 @@ impl Pairs {
     /// Refuses to create a new BOPT for a device whose newest pages are in another one.
     pub fn may_create(&self, file: &str, layer: &str) -> Result<(), LiveError> {
         for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
-            if let Some(before) = read(place).filter(|before| before.newer && before.is_of(record)) {
+            if let Some(before) = read(place)?.filter(|before| before.newer && before.is_of(record)) {
                 return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
                      with that one, and a stop drains them; --replace gives them up",
@@ -207,8 +207,15 @@ impl Pairs {
 
     /// Records that there may be newer pages in the BOPTs of these layers from now on.
     pub fn write(&self, layers: &BTreeMap<String, Rc<dyn Layer>>, environment: Environment) {
-        for (name, ..) in &self.each {
+        for (name, _, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
+            if names::own(&record.path).is_some_and(|known| known.is_path()) {
+                environment.warn(&format!(
+                    "layer.{name}: found {} without a serial number or UUID, expected one: by another path it would be \
+                     served without its BOPT",
+                    record.path.display()
+                ));
+            }
             self.set(name, layer.identity(), true, environment);
         }
     }
@@ -221,7 +228,7 @@ impl Pairs {
     /// The identity in the record, if the host knows that there are no newer pages.
     pub fn clean_identity(&self) -> Option<u128> {
         let (_, file, record) = self.each.first()?;
-        let before = read(file).filter(|before| !before.newer && before.is_of(record))?;
+        let before = read(file).ok()?.filter(|before| !before.newer && before.is_of(record))?;
         u128::from_str_radix(&before.bopt?, 16).ok()
     }
 
@@ -274,15 +281,30 @@ impl Record {
     }
 }
 
-/// Reads an existing record.
-fn read(file: &Path) -> Option<Record> {
-    toml::from_str(&std::fs::read_to_string(file).ok()?).ok()
+/// Reads a record, if it exists. One that is damaged may be of a BOPT with newer pages.
+fn read(file: &Path) -> Result<Option<Record>, LiveError> {
+    let damaged = |found: &dyn std::fmt::Display| {
+        LiveError::new(format!(
+            "{}: found a record that cannot be used ({}), expected which BOPT belongs to a device, and whether it has \
+             newer pages; if it has none, remove the record",
+            file.display(),
+            found.to_string().trim_end().replace('\n', "; ")
+        ))
+    };
+    match std::fs::read_to_string(file) {
+        Ok(text) => toml::from_str(&text).map(Some).map_err(|error| damaged(&error)),
+        Err(error) if error.kind() == NotFound => Ok(None),
+        Err(error) => Err(damaged(&error)),
+    }
 }
 
 /// Writes a record durably: the old one exists until the new one does.
 fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
+    if !folder.exists() {
+        std::fs::create_dir_all(folder)?;
+        sync_folder(folder)?;
+    }
     let text = toml::to_string(record).map_err(std::io::Error::other)?;
     let new = file.with_extension("new");
     std::fs::write(&new, text)?;
