@@ -66,7 +66,7 @@ pub struct Arguments {
     /// too; 0 for never
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["all", "script"], value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     snapshots: u64,
-    /// New crash states to check before ending
+    /// New crash states to check before ending, not counting those of runs in which one request fails
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
     /// Crash states at one moment of a run, at most

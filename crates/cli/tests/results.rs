@@ -157,7 +157,8 @@ fn a_workload_is_characterised_with_units() {
 
 #[test]
 fn a_comparison_is_printed_and_reported() {
-    let compare = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--bopt", "256MiB"];
+    let mut compare = vec!["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--bopt", "256MiB"];
+    compare.extend(["--option", "rehearse=false"]);
     let text = quietly(&compare);
     for word in
         ["vanilla", "borg", "rotation", "between reconfigurations", "net", "foreground", "N1", "incoming"]

@@ -74,11 +74,16 @@ impl Hostile {
 
     /// The bare disk, and with the layer.
     fn played(&self) -> [Variant; 2] {
+        self.played_with(DECISIONS)
+    }
+
+    /// With this many decisions.
+    fn played_with(&self, decisions: u32) -> [Variant; 2] {
         let candidates = [("bare", false), ("borg", true)];
         let candidates = candidates
             .map(|(name, with_borg)| Candidate { name: name.to_owned(), volume: volume(with_borg) });
         let pace = Pace::Closed { outstanding: 8 };
-        let play = Play { reconfigure: DECISIONS, clock: Clock::Stop, pace, ..Play::default() };
+        let play = Play { reconfigure: decisions, clock: Clock::Stop, pace, ..Play::default() };
         compare_volumes(&self.trace(), &candidates, &play, &|_| ()).unwrap().variants.try_into().unwrap()
     }
 }
@@ -123,4 +128,16 @@ fn a_working_set_that_stays_just_long_enough_to_be_copied() {
 fn writes_are_not_absorbed_at_a_loss_because_plans_do_not_last() {
     let borg = loses_little(&Hostile { window: 1_680, pages: 560, stays: 1, writes: 3, alternates: false });
     assert!(borg.net_reduction_pct > -5.0, "{}", borg.net_reduction_pct);
+}
+
+/// Whether absorbing pays shows long before the first decision: the requests up to it were all served by the origin.
+#[test]
+fn writes_that_pay_are_absorbed_before_the_first_decision() {
+    let writes = Hostile { window: 1_680, pages: 560, stays: 20, writes: 10, alternates: false };
+    let [bare, borg] = writes.played_with(1);
+    let busy = |variant: &Variant| variant.phases[0].work.head.busy_s;
+    assert!(busy(&borg) < 0.8 * busy(&bare), "{} of {}", busy(&borg), busy(&bare));
+    let reads = Hostile { writes: 0, ..writes };
+    let [bare, borg] = reads.played_with(1);
+    assert!(busy(&borg) < 1.001 * busy(&bare), "{} of {}", busy(&borg), busy(&bare));
 }

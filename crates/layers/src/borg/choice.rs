@@ -130,6 +130,15 @@ impl<'a> Choice<'a> {
         Some(Chosen { course, prediction, budget, best_with_plan })
     }
 
+    /// The best course without a plan that moves nothing; `None` if one could not be tried.
+    pub fn choose_without_plan(mut self) -> Option<Course> {
+        let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
+        self.add(now)?;
+        self.add(Course::as_it_is(!now.absorbs, false))?;
+        let best = self.best().course;
+        Some(self.drained_for_free(None, best)?.map_or(best, |free| free.course))
+    }
+
     /// The choice of [`Course::FREE`], if it wins; inner `None` if not. It is compared only if the best course so far
     /// has no plan. It is tried on all requests since the last choice, not on the two parts: a course without a plan
     /// was made from none of them, and what draining saves shows only over a long time.

@@ -97,6 +97,11 @@ impl Learned {
         self.profiler.window().requests()
     }
 
+    /// The requests since the last plan that are not analysed yet.
+    pub fn window(&self) -> Window {
+        self.profiler.window().clone()
+    }
+
     /// Records a new plan.
     pub fn set_last_plan(&mut self, plan: Plan) {
         self.last_plan = plan;

@@ -24,6 +24,7 @@ mod creating;
 mod damage;
 mod devices;
 mod drain;
+mod early;
 mod examined;
 mod failed_writes;
 mod heat;
@@ -64,6 +65,7 @@ use seekless_core::{
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Training, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
+use early::Early;
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;
@@ -124,6 +126,7 @@ pub struct Borg {
     drains: Cell<bool>,
     /// Whether rehearsals choose the course: until one did, everything goes to the origin.
     rehearses: bool,
+    early: Early,
     /// Requests as they come and are answered.
     arrivals: Arrivals,
     /// Writes under way that lock pages.
@@ -206,6 +209,7 @@ impl Borg {
             absorbs: Cell::new(options.absorb && !rehearses),
             drains: Cell::default(),
             rehearses,
+            early: Early::default(),
             arrivals: Arrivals::default(),
             page_writes: Cell::new(0),
             canary: options.canary(),
@@ -264,6 +268,7 @@ impl Borg {
         let mut watch = self.watch.get();
         watch.request(|| self.ledger.borrow().counted());
         self.watch.set(watch);
+        self.choose_early_if_due();
         self.keep_from_time_to_time();
         self.start_idle_work();
     }

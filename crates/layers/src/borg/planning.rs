@@ -21,10 +21,10 @@ const ANALYZE_NS: u64 = 2_000;
 /// Virtual time of planning per vertex or edge.
 const PLAN_NS: u64 = 2_000;
 /// Virtual time of a rehearsal per request played or page moved.
-const REHEARSE_NS: u64 = 10_000;
+pub(super) const REHEARSE_NS: u64 = 10_000;
 /// After fewer requests nothing is chosen, and they are kept for the next choice: of parts with fewer than 300 requests
 /// chance decides. On 117 requests of a guest's boot a plan seemed to save 96 %; it cost 30 % of all disk time.
-const FEWEST_TO_JUDGE_ON: u64 = 1_500;
+pub(super) const FEWEST_TO_JUDGE_ON: u64 = 1_500;
 
 /// A course, and its plan if it has one.
 pub(super) struct Planning {

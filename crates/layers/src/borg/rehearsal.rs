@@ -75,6 +75,7 @@ pub(super) struct Part {
 }
 
 /// The requests that a plan can be made from.
+#[derive(Default)]
 pub(super) struct Known {
     /// Graph of all so far, with edges by process.
     pub process: Graph,
@@ -337,7 +338,7 @@ impl Rehearsal {
     fn open(&self, fork: Fork, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
         let devices = Devices::counted(origin, bopt);
         let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
-        let options = Options { copy_on_read: Bytes(0), ..self.options.clone() };
+        let options = Options { copy_on_read: Bytes(0), rehearse: false, ..self.options.clone() };
         Borg::over(devices, store, options, true)
     }
 
