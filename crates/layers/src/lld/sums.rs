@@ -1,5 +1,5 @@
-//! Checksums of slots. A slot is written once until its segment is free again, so its checksum stays valid, and reads
-//! of whole blocks are verified. There is no other copy: a client gets an error that names the block, and a cleaner
+//! Checksums of slots. A slot is written once until its segment is free again, so its checksum stays valid, and all reads
+//! are verified: of a part of a block, the whole block is read. There is no other copy: a client gets an error that names the block, and a cleaner
 //! leaves it where it is.
 //!
 //! Checksums of blocks written, or replayed, since opening are known. For any other segment the summaries are read
