@@ -14,6 +14,7 @@ use super::choice::Choice;
 use super::course::Course;
 use super::planning::{FEWEST_TO_JUDGE_ON, REHEARSE_NS};
 use super::policy::Verdict;
+use super::profiler::Window;
 use super::rehearsal::{Known, Part, Rehearsal};
 
 /// State of the early choice.
@@ -39,25 +40,10 @@ impl Borg {
             return;
         }
         self.early.due_after.set(2 * requests);
-        let Some(borg) = self.me.upgrade() else { return };
-        self.early.choosing.set(true);
-        let work = async move {
-            let course = borg.early_course().await;
-            // A reconfiguration that began meanwhile judges all of it.
-            if let Some(course) = course.filter(|_| borg.learned.borrow().plans() == 0) {
-                borg.absorbs.set(course.absorbs);
-                borg.drains.set(course.drains);
-            }
-            borg.early.choosing.set(false);
-        };
-        runtime::spawn(work).detach();
-    }
-
-    /// The course without a plan that serves the requests so far best; `None` without a result.
-    async fn early_course(&self) -> Option<Course> {
+        let Some(models) = self.models() else { return };
         let window = self.learned.borrow().window();
         let rehearsal = Rehearsal {
-            models: self.models()?,
+            models,
             fork: self.store.fork(),
             recent: Vec::new(),
             drained: OnceCell::new(),
@@ -67,12 +53,28 @@ impl Borg {
             absorbs: self.absorbs.get(),
             drains: self.drains.get(),
         };
-        let requests = window.requests();
-        let choosing = move || {
-            let (early, late) = window.split(requests / 2);
-            let parts = [early, late].map(|later| Part { known: Known::default(), later });
-            Choice::new(&rehearsal, &parts, &window, requests, Budget::default())?.choose_without_plan()
+        self.early.choosing.set(true);
+        // A layer that is detached meanwhile is not kept.
+        let me = self.me.clone();
+        let work = async move {
+            let cost = Nanos(window.requests() * REHEARSE_NS);
+            let course = runtime::offload(move || choose(&rehearsal, &window), |_| cost).await;
+            let Some(borg) = me.upgrade() else { return };
+            // A reconfiguration that began meanwhile judges all of it.
+            if let Some(course) = course.filter(|_| borg.learned.borrow().plans() == 0) {
+                borg.absorbs.set(course.absorbs);
+                borg.drains.set(course.drains);
+            }
+            borg.early.choosing.set(false);
         };
-        runtime::offload(choosing, |_| Nanos(requests * REHEARSE_NS)).await
+        runtime::spawn(work).detach();
     }
+}
+
+/// The course without a plan that serves these requests best; `None` without a result.
+fn choose(rehearsal: &Rehearsal, window: &Window) -> Option<Course> {
+    let requests = window.requests();
+    let (early, late) = window.split(requests / 2);
+    let parts = [early, late].map(|later| Part { known: Known::default(), later });
+    Choice::new(rehearsal, &parts, window, requests, Budget::default())?.choose_without_plan()
 }
