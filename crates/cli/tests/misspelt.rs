@@ -22,9 +22,11 @@ fn a_misspelt_name_is_guessed_whatever_it_names() {
     let sweep = file("misspelt-sweep.toml", b"trace = 'x.load'\nvolumes = 'cache.toml'\n");
     let trace = SMALL.replace("svnserver2", "svnsever2");
     let on = |volume| ["lab", "run", volume, "--workload", "random"];
-    let commands: [(&[&str], i32, &str); 15] = [
+    let commands: [(&[&str], i32, &str); 17] = [
         (&["drive", "show", "WD2500AKS"], 1, "perhaps wd2500aaks"),
         (&["drive", "show", &drive], 1, "perhaps heads"),
+        (&["drive", "show", "wd2500"], 1, "perhaps wd2500aaks"),
+        (&["lab", "run", "--workload", "random", "--scheduler", "stpf"], 2, "perhaps sptf"),
         (&["trace", "stats", &trace], 1, "perhaps svnserver2"),
         (&["trace", "stats", SMALL, "--format", "blktracer"], 2, "perhaps blktrace"),
         (&["lab", "compare", "--trace", SMALL, "--layer", "brog"], 2, "perhaps borg"),

@@ -19,9 +19,35 @@ pub fn interned(name: &str) -> &'static str {
     })
 }
 
-/// End of an error message about an unknown name: `; perhaps NAME`, or nothing if no known name is near.
+/// Beginnings shorter than this, in letters, stand for no name.
+const LEAST_BEGINNING: usize = 2;
+/// Most names suggested.
+const MOST: usize = 6;
+
+/// End of an error message about an unknown name: `; perhaps NAME`, or nothing if no known name is near. Where the name
+/// is the beginning of known ones, these are meant.
 pub fn perhaps<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(found, known).map_or_else(String::new, |name| format!("; perhaps {name}"))
+    let known: Vec<&str> = known.into_iter().collect();
+    let mut begun = begun(found, &known);
+    match begun.len() {
+        0 => nearest(found, known).map_or_else(String::new, |name| format!("; perhaps {name}")),
+        1..=MOST => format!("; perhaps {}", begun.join(", ")),
+        all => {
+            begun.truncate(MOST);
+            format!("; perhaps {} or {} more that begin so", begun.join(", "), all - MOST)
+        }
+    }
+}
+
+/// The known names that begin with this one and are longer, whatever the case of letters; each once.
+fn begun<'a>(found: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let found = found.trim().to_lowercase();
+    if found.chars().count() < LEAST_BEGINNING {
+        return Vec::new();
+    }
+    let longer = |name: &str| name.len() > found.len() && name.to_lowercase().starts_with(&found);
+    let all: BTreeSet<&str> = known.iter().copied().filter(|name| longer(name)).collect();
+    all.into_iter().collect()
 }
 
 /// The known name that is nearest to a misspelt one, whatever the case of its letters; `None` if none is near.
@@ -50,19 +76,28 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Letters to be inserted, removed or changed on the way from one word to the other.
+/// Letters to be inserted, removed or changed, and neighbours to be exchanged, on the way from one word to the other; no
+/// letter is touched twice.
 fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (line, letter) in from.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], line + 1);
-        for (column, other) in to.iter().enumerate() {
-            let changed = corner + usize::from(letter != *other);
-            corner = row[column + 1];
-            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    // Row `line` has the distances of the first `line` letters to the first letters of the other word.
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for line in 1..=from.len() {
+        let mut row = vec![line; to.len() + 1];
+        for column in 1..=to.len() {
+            let changed = rows[line - 1][column - 1] + usize::from(from[line - 1] != to[column - 1]);
+            row[column] = changed.min(rows[line - 1][column] + 1).min(row[column - 1] + 1);
+            let crosswise = line > 1
+                && column > 1
+                && from[line - 1] == to[column - 2]
+                && from[line - 2] == to[column - 1];
+            if crosswise {
+                row[column] = row[column].min(rows[line - 2][column - 2] + 1);
+            }
         }
+        rows.push(row);
     }
-    row[to.len()]
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
@@ -84,6 +119,30 @@ mod tests {
             assert_eq!(perhaps(wrong, known), meant, "{wrong}");
         }
         assert_eq!(nearest("file", []), None);
+    }
+
+    #[test]
+    fn exchanged_letters_are_one_step() {
+        assert_eq!(nearest("stpf", ["fcfs", "sstf", "sptf", "look"]), Some("sptf"));
+        for (from, to, steps) in
+            [("ab", "ba", 1), ("", "abc", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(from, to), steps, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_names_stands_for_them() {
+        let known = ["wd2500aaks", "wd2500ks", "wd-re3-1tb", "wd2500ks"];
+        assert_eq!(perhaps("WD2500", known), "; perhaps wd2500aaks, wd2500ks");
+        assert_eq!(perhaps("wd-re", known), "; perhaps wd-re3-1tb");
+        assert_eq!(perhaps("w", known), "");
+        let many: Vec<String> = (10..20).map(|n| format!("sweep{n}")).collect();
+        let text = perhaps("sweep", many.iter().map(String::as_str));
+        assert_eq!(
+            text,
+            "; perhaps sweep10, sweep11, sweep12, sweep13, sweep14, sweep15 or 4 more that begin so"
+        );
     }
 
     #[test]
