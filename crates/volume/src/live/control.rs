@@ -249,7 +249,29 @@ pub struct LayerStatus {
     pub trouble: Option<String>,
 }
 
-/// Control socket of a volume file's server; `control` is the file's key.
+/// Control socket of a volume file's server; `control` is the file's key: a path, or `unix:` and a path, as the other
+/// addresses of the file are.
 pub fn control_path(volume: &Path, control: Option<&Path>) -> PathBuf {
-    control.map_or_else(|| volume.with_extension("control"), |control| relative_path(volume, control))
+    let Some(control) = control else { return volume.with_extension("control") };
+    let plain = control.to_str().and_then(|text| text.strip_prefix("unix:")).filter(|path| !path.is_empty());
+    relative_path(volume, plain.map_or(control, Path::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_socket_is_a_path_or_an_address() {
+        for (control, expected) in [
+            (None, "/v/home.control"),
+            (Some("x.sock"), "/v/x.sock"),
+            (Some("unix:x.sock"), "/v/x.sock"),
+            (Some("/run/x.sock"), "/run/x.sock"),
+            (Some("unix:/run/x.sock"), "/run/x.sock"),
+        ] {
+            let found = control_path(Path::new("/v/home.toml"), control.map(Path::new));
+            assert_eq!(found, Path::new(expected), "{control:?}");
+        }
+    }
 }
