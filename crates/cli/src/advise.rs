@@ -5,11 +5,11 @@ use seekless_drive::Model;
 use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy};
 use seekless_trace::Trace;
 
+use crate::auto::{self, AUTO, USUAL};
 use crate::input::Input;
 use crate::output::{self, Form};
 use crate::parse::speed;
 use crate::progress::Progress;
-use crate::setup::DEFAULT_DRIVE;
 use crate::table::Table;
 use crate::text::{count, factor, number, percent, seconds, span};
 use crate::trace;
@@ -51,17 +51,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     advise::check(&trace, &drive)?;
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let advice = advise::advise(&trace, &drive, arguments.speed, arguments.seed, &shown)?;
+    let mut advice = advise::advise(&trace, &drive, arguments.speed, arguments.seed, &shown)?;
     drop(progress);
+    advice.drive_chosen_because = auto::because(&arguments.drive, drive.name(), &trace);
     arguments.form.print(&advice, "remedies", || text(&advice))
 }
 
 /// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.
 fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
-    if name != "auto" {
+    if name != AUTO {
         return Ok(Model::find(name)?);
     }
-    let usual = Model::find(DEFAULT_DRIVE)?;
+    let usual = Model::find(USUAL)?;
     if advise::check(trace, &usual).is_ok() {
         return Ok(usual);
     }
@@ -84,6 +85,9 @@ fn text(advice: &Advice) -> String {
         &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
     ]);
     table.row(["drive", &format!("{}, a model", advice.drive)]);
+    if let Some(why) = &advice.drive_chosen_because {
+        table.row(["", why]);
+    }
     table.row(["busy", &format!("{} of the time: {}", percent(base.busy_pct()), waits(base))]);
     table.row([
         "requests wait",

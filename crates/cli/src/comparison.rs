@@ -113,6 +113,9 @@ fn settings(comparison: &Comparison) -> String {
     let on_one_drive = settings.volumes.is_empty();
     if on_one_drive {
         table.row(["drive", &format!("{}, {}, {merge}", settings.drive, settings.scheduler)]);
+        if let Some(why) = &settings.drive_chosen_because {
+            table.row(["", why]);
+        }
     }
     table.row(["pace", &pace]);
     if settings.bopt_bytes > 0 {

@@ -221,7 +221,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn convert(input: &Input, writing: &Writing) -> anyhow::Result<()> {
-    let mut reader = Reader::open(&input.files, &input.reading.options(true))?;
+    let mut reader = Reader::open(&input.found()?, &input.reading.options(true))?;
     let size_of = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let source = |path: &PathBuf| (path.display().to_string(), size_of(path).map(|file| file.len()));
     let sources: Vec<(String, Option<u64>)> = reader.sources().iter().map(source).collect();

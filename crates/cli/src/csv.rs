@@ -7,10 +7,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use seekless_core::names::perhaps;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::Usage;
+use crate::lists;
 
 /// A value of JSON, whose objects keep the order of their keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,14 +27,11 @@ type Row = Vec<(String, String)>;
 /// or a row. Each row begins with the columns of `begin`.
 pub fn of(json: &str, name: &str, usual: &str, begin: &[(&str, String)]) -> anyhow::Result<String> {
     let node: Node = serde_json::from_str(json)?;
-    let mut lists = BTreeSet::new();
-    names(&node, "", &mut lists);
+    let mut known = BTreeSet::new();
+    names(&node, "", &mut known);
     let wanted = if name.is_empty() { usual } else { name };
-    if !wanted.is_empty() && !lists.contains(wanted) {
-        let perhaps = perhaps(wanted, lists.iter().map(String::as_str));
-        let known: Vec<String> = lists.into_iter().filter(|list| !list.is_empty()).collect();
-        let known = if known.is_empty() { "--csv alone".to_owned() } else { known.join(", ") };
-        return Err(Usage(format!("--csv: found the list '{wanted}', expected {known}{perhaps}")).into());
+    if !wanted.is_empty() && !known.contains(wanted) {
+        return Err(lists::unknown(wanted, &known).into());
     }
     let mut rows = Vec::new();
     let path: Vec<&str> = wanted.split('.').filter(|key| !key.is_empty()).collect();

@@ -3,23 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use clap::{Args, Parser};
 use schemars::JsonSchema;
 use seekless_lab::outcome::Comparison;
-use seekless_trace::{Stats, StatsOptions, expand};
+use seekless_trace::{Stats, StatsOptions};
 use serde::Serialize;
 
 use crate::setup::Setup;
 use crate::text::{percent, shell_word};
 use crate::trace::{characterised, load};
-use crate::{comparison, lab, output, stats};
+use crate::{comparison, lab, output, shipped, stats};
 
 /// Name of the recording.
 const NAME: &str = "appstart2";
-/// Folder of recordings in the checkout that the program was built from.
-const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
-
 /// The report, if none is named.
 const REPORT: &str = "report.html";
 
@@ -88,22 +84,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ))
 }
 
-/// The recording in the current folder's `data`, in that below the installation's prefix, or in that of the checkout.
+/// The recording in the current folder's `data`, or the one that ships.
 fn recording() -> anyhow::Result<PathBuf> {
-    let here = Path::new("data").join(NAME);
-    let built_from = PathBuf::from(BUILT_FROM);
-    let there = built_from.canonicalize().unwrap_or(built_from).join(NAME);
-    // PREFIX/bin/seekless has PREFIX/share/seekless/data.
-    let program = std::env::current_exe().unwrap_or_default();
-    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new(""));
-    let installed = prefix.join("share/seekless/data").join(NAME);
-    for place in [&here, &installed, &there] {
-        if expand(&[place]).is_ok() {
-            return Ok(place.clone());
-        }
-    }
-    bail!(
-        "found no recording '{NAME}' in {}; expected one in data/ of the current folder, or a checkout to run in",
-        there.parent().unwrap_or(&there).display()
-    )
+    Ok(shipped::traces(&[Path::new("data").join(NAME)])?.swap_remove(0))
 }

@@ -16,12 +16,13 @@ use seekless_lab::explore::spent::{Part, Spent};
 use seekless_lab::explore::{Finding, Options};
 use seekless_lab::workload;
 use seekless_lab::workload::Load;
-use seekless_volume::{Description, file};
+use seekless_volume::Description;
 use serde::Serialize;
 
 use crate::junit::{self, Problem, TestCase};
 use crate::output;
 use crate::progress::Progress;
+use crate::shipped;
 use crate::table::Table;
 use crate::text::count;
 use crate::workload::positive_time;
@@ -187,7 +188,7 @@ pub struct Replayed<'a> {
 impl Arguments {
     /// Explores this volume, or that of the file, with one seed.
     pub fn on(&self, volume: Option<Description>) -> anyhow::Result<Output> {
-        let volume = volume.map_or_else(|| file::read(&self.volume), Ok)?;
+        let volume = volume.map_or_else(|| shipped::volume(&self.volume), Ok)?;
         let load = self.workload.as_deref().map(workload::parse).transpose()?;
         explore(self, &volume, load.as_ref(), self.seed)
     }
@@ -195,7 +196,7 @@ impl Arguments {
 
 /// Runs the exploration.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let description = file::read(&arguments.volume)?;
+    let description = shipped::volume(&arguments.volume)?;
     for file in [&arguments.save, &arguments.history, &arguments.junit].into_iter().flatten() {
         output::expect_room(file, arguments.force)?;
     }

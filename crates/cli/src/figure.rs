@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::Usage;
 use crate::output::{self, Form};
 use crate::progress::Progress;
+use crate::shipped;
 use crate::table::Table;
 use crate::text::{count, number};
 
@@ -167,7 +168,7 @@ impl Arguments {
         // The time between an answer and the next request is that of the program.
         let options = ReadOptions { latencies: entry.starts, ..ReadOptions::default() };
         let load = |files: &[PathBuf]| {
-            let trace = seekless_trace::load(files, &options)?;
+            let trace = seekless_trace::load(&shipped::traces(files)?, &options)?;
             output::warn(&trace.warnings);
             Ok::<Trace, anyhow::Error>(trace)
         };
@@ -203,7 +204,7 @@ impl Arguments {
         };
         let path = self.starts.as_ref().unwrap_or(&usual);
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+        let text = std::fs::read_to_string(shipped::find(path)).with_context(|| name.clone())?;
         let starts = parse(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         Ok(Some(starts))
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::input::Reading;
 use crate::output::Form;
 use crate::progress::Progress;
+use crate::shipped;
 use crate::table::Table;
 use crate::text::{count, counted, sectors, size, span};
 
@@ -121,7 +122,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return formats(&arguments.form);
     }
     let progress = Progress::spinner("reading the trace");
-    let mut reader = Reader::open(&arguments.files, &arguments.reading.options(false))?;
+    let mut reader = Reader::open(&shipped::traces(&arguments.files)?, &arguments.reading.options(false))?;
     let mut seen = Seen::default();
     for record in reader.by_ref() {
         seen.note(&record?);

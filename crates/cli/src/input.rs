@@ -7,6 +7,8 @@ use seekless_core::Size;
 use seekless_core::names::perhaps;
 use seekless_trace::{Columns, DESCRIBED, FORMATS, Fixed, Format, ReadOptions, TimeUnit};
 
+use crate::shipped;
+
 /// How to read the files of a trace.
 #[derive(Args, Clone, Default)]
 pub struct Reading {
@@ -59,10 +61,18 @@ impl Reading {
 /// A trace to read.
 #[derive(Args, Clone)]
 pub struct Input {
-    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is standard input
+    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on, here or where the program's
+    /// own are); - is standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// How to read them.
     #[command(flatten)]
     pub reading: Reading,
+}
+
+impl Input {
+    /// The files here, or those of a recording that ships.
+    pub fn found(&self) -> anyhow::Result<Vec<PathBuf>> {
+        shipped::traces(&self.files)
+    }
 }

@@ -18,7 +18,7 @@ use seekless_lab::{
 };
 use seekless_layers::schedule::Schedule;
 use seekless_trace::{Stats, StatsOptions, Trace};
-use seekless_volume::{Description, file};
+use seekless_volume::Description;
 
 use crate::Usage;
 use crate::comparison;
@@ -30,6 +30,7 @@ use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line, pace_line};
+use crate::shipped;
 use crate::starts;
 use crate::sweep;
 use crate::trace::{characterised, load};
@@ -274,7 +275,10 @@ pub fn compared(trace: &Trace, setup: &Setup, bounds: bool) -> anyhow::Result<Co
         experiment.bounds = bounds;
     }
     let bar = Progress::measured();
-    Ok(compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?)
+    let mut compared = compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?;
+    let first = experiments.first();
+    compared.settings.drive_chosen_because = first.and_then(|(_, one)| setup.because(one, trace));
+    Ok(compared)
 }
 
 /// The volumes of these files, each with its name: that of the file, or its whole path where two names are equal.
@@ -284,7 +288,7 @@ fn candidates(files: &[PathBuf]) -> anyhow::Result<Vec<Candidate>> {
     for file in files {
         let same = files.iter().filter(|other| stem(other) == stem(file)).count();
         let name = stem(file).filter(|_| same == 1).unwrap_or_else(|| file.display().to_string());
-        candidates.push(Candidate { name, volume: file::read(file)? });
+        candidates.push(Candidate { name, volume: shipped::volume(file)? });
     }
     Ok(candidates)
 }
@@ -427,7 +431,7 @@ impl Run {
             (None, None) => self.setup.volume()?,
             (given, file) => {
                 self.setup.expect_closed()?;
-                given.map_or_else(|| file::read(file.as_deref().unwrap_or(Path::new(""))), Ok)?
+                given.map_or_else(|| shipped::volume(file.as_deref().unwrap_or(Path::new(""))), Ok)?
             }
         };
         if let Some(every) = self.reconfigure_every {

@@ -6,6 +6,7 @@
 //! judged, explored or replayed is wrong.
 
 mod advise;
+mod auto;
 mod comparison;
 mod convert;
 mod csv;
@@ -21,6 +22,7 @@ mod input;
 mod judge;
 mod junit;
 mod lab;
+mod lists;
 mod log;
 mod manual;
 mod output;
@@ -33,6 +35,7 @@ mod scan;
 mod schema;
 pub mod scripted;
 mod setup;
+mod shipped;
 mod started;
 mod starts;
 mod stats;
@@ -166,7 +169,7 @@ pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
         output::complain(&format!("error: {error}"));
         return ExitCode::FAILURE;
     }
-    ExitCode::from(run(program(help::command().try_get_matches())))
+    ExitCode::from(run(help::command().try_get_matches()))
 }
 
 /// Runs the program as another one started it. Returns the exit code.
@@ -174,32 +177,19 @@ pub fn main_from(started: Started) -> u8 {
     let started = started::note(started);
     let name = std::ffi::OsStr::new("seekless");
     let words = std::iter::once(name).chain(started.words.iter().map(AsRef::as_ref));
-    run(program(help::command().try_get_matches_from(words)))
+    run(help::command().try_get_matches_from(words))
 }
 
-fn program(matches: Result<ArgMatches, clap::Error>) -> Result<Program, clap::Error> {
-    Program::from_arg_matches(&matches?)
-}
-
-fn run(program: Result<Program, clap::Error>) -> u8 {
+fn run(matches: Result<ArgMatches, clap::Error>) -> u8 {
     #[cfg(feature = "mutants")]
     if let Err(error) = let_loose() {
         output::complain(&format!("error: SEEKLESS_MUTANT: {error}"));
         return 2;
     }
-    let done = match program.map(|program| program.command) {
-        Ok(Command::Demo(arguments)) => demo::run(&arguments),
-        Ok(Command::Advise(arguments)) => advise::run(&arguments),
-        Ok(Command::Trace(command)) => trace::run(command),
-        Ok(Command::Drive(command)) => drive::run(command),
-        Ok(Command::Lab(command)) => lab::run(command),
-        Ok(Command::Volume(command)) => volume::run(command),
-        Ok(Command::Top(arguments)) => top::run(&arguments),
-        #[cfg(feature = "web")]
-        Ok(Command::Web(arguments)) => web::run(&arguments),
-        Ok(Command::Schema(arguments)) => schema::run(&arguments),
-        Ok(Command::Man(arguments)) => manual::man(&arguments),
-        Ok(Command::Completions(arguments)) => manual::completions(&arguments),
+    let parsed =
+        matches.and_then(|matches| Ok((Program::from_arg_matches(&matches)?, lists::check(&matches))));
+    let done = match parsed {
+        Ok((program, lists)) => lists.and_then(|()| carry_out(program.command)),
         Err(unclear) => {
             // A help text, or what is wrong with the arguments; an error of printing it cannot be reported.
             let _ = unclear.print();
@@ -217,5 +207,22 @@ fn run(program: Result<Program, clap::Error>) -> u8 {
                 _ => 1,
             }
         }
+    }
+}
+
+fn carry_out(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
+        Command::Trace(command) => trace::run(command),
+        Command::Drive(command) => drive::run(command),
+        Command::Lab(command) => lab::run(command),
+        Command::Volume(command) => volume::run(command),
+        Command::Top(arguments) => top::run(&arguments),
+        #[cfg(feature = "web")]
+        Command::Web(arguments) => web::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
     }
 }

@@ -142,6 +142,21 @@ fn schema_of<T: Printed>() -> Schema {
     schema
 }
 
+/// The schemas of what a command such as `lab compare` prints.
+pub fn of_command(command: &str) -> impl Iterator<Item = Value> {
+    ALL.iter()
+        .filter(move |known| words_of(known.command).eq(command.split(' ')))
+        .map(|known| (known.make)().into())
+}
+
+/// The words of a command in the list, without its options and what else is said of it.
+fn words_of(command: &str) -> impl Iterator<Item = &str> {
+    let end = command.find([',', '(']).unwrap_or(command.len());
+    command[..end]
+        .split_whitespace()
+        .take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
+}
+
 /// Prints a schema, or lists them.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.folder {

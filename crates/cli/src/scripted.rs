@@ -54,7 +54,7 @@ pub fn json(value: &impl Printed) -> anyhow::Result<String> {
 /// Opens a trace: the files and options of `trace info`.
 pub fn reader(words: &[String], latencies: bool) -> anyhow::Result<Reader> {
     let input: Input = parsed(words)?;
-    Ok(Reader::open(&input.files, &input.reading.options(latencies))?)
+    Ok(Reader::open(&input.found()?, &input.reading.options(latencies))?)
 }
 
 /// The options of `trace stats`, except those of reading.

@@ -16,6 +16,7 @@ use seekless_volume::duration;
 use serde::Serialize;
 
 use crate::Usage;
+use crate::auto::{self, AUTO, USUAL};
 use crate::filling::Filling;
 use crate::parse::{number_or_text, on_or_off, option, place, speed, whole_sectors};
 use crate::text::{counted, factor, size};
@@ -23,11 +24,6 @@ pub use vary::{BOPT, RECONFIGURE};
 
 /// Default limit of outstanding requests.
 pub const OUTSTANDING: usize = 8;
-
-/// Stands for the default drive, or a larger one if needed.
-const AUTO: &str = "auto";
-/// The drive to try first.
-pub const DEFAULT_DRIVE: &str = "wd2500aaks";
 
 /// Acceleration of the BORG paper's replays (section 6.1).
 const PAPER_SPEED: f64 = 168.0;
@@ -190,6 +186,11 @@ impl Setup {
         self.fitting(&self.columns()?, trace)
     }
 
+    /// Why the drive of an experiment on a trace was taken, if none was named.
+    pub fn because(&self, experiment: &Experiment, trace: &Trace) -> Option<String> {
+        auto::because(&self.drive, experiment.drive.name(), trace)
+    }
+
     /// How to play a trace.
     pub fn play(&self) -> anyhow::Result<Play> {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
@@ -202,7 +203,7 @@ impl Setup {
 
     /// The drive to try first.
     fn first_drive(&self) -> &str {
-        if self.drive == AUTO { DEFAULT_DRIVE } else { &self.drive }
+        if self.drive == AUTO { USUAL } else { &self.drive }
     }
 
     fn of_each(&self, columns: &[Column], drive: &str) -> anyhow::Result<Vec<(String, Experiment)>> {

@@ -17,6 +17,7 @@ use crate::Usage;
 use crate::output::{self, Form};
 use crate::parse::{number_or_text, option};
 use crate::progress::Progress;
+use crate::shipped;
 use crate::table::Table;
 use crate::text::number;
 
@@ -124,14 +125,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let volumes = arguments.layer.iter().map(|name| with_layer(&bare, name, &arguments.options));
     let volumes: Vec<Description> = volumes.collect::<anyhow::Result<_>>()?;
     let name = arguments.starts.display().to_string();
-    let text = std::fs::read_to_string(&arguments.starts).with_context(|| name.clone())?;
+    let text = std::fs::read_to_string(shipped::find(&arguments.starts)).with_context(|| name.clone())?;
     let starts = parse(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     if starts.iter().all(|start| start.round < arguments.judge) {
         let last = starts.iter().map(|start| start.round).max().unwrap_or(0);
         return Err(Usage(format!("--judge: found {}, expected at most {last}", arguments.judge)).into());
     }
-    let trace =
-        seekless_trace::load(&arguments.files, &ReadOptions { latencies: true, ..ReadOptions::default() })?;
+    let trace = seekless_trace::load(
+        &shipped::traces(&arguments.files)?,
+        &ReadOptions { latencies: true, ..ReadOptions::default() },
+    )?;
     output::warn(&trace.warnings);
     if trace.end_sector() > sectors {
         anyhow::bail!("--drive: found {sectors} sectors, expected {} or more", trace.end_sector());

@@ -17,6 +17,7 @@ use self::rows::Rows;
 use crate::manual;
 use crate::output::{self, Form};
 use crate::progress::Progress;
+use crate::shipped;
 use crate::started;
 use crate::text::{count, counted, shell_word};
 
@@ -190,7 +191,7 @@ fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
 /// The sweep of a file, and its tasks.
 fn tasks(path: &Path) -> anyhow::Result<(Sweep, Vec<Task>)> {
     let _progress = Progress::spinner("reading the sweep and hashing its traces");
-    let sweep = file::read(path)?;
+    let sweep = file::read(&shipped::find(path))?;
     let tasks = expand(&sweep, &program()?)?;
     Ok((sweep, tasks))
 }

@@ -7,6 +7,7 @@ use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, characterise};
 
 use crate::input::Input;
 use crate::progress::Progress;
+use crate::shipped;
 
 /// Subcommands of `trace`.
 #[derive(Subcommand)]
@@ -46,13 +47,13 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 /// Reads a recording, with detected formats.
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Trace> {
     let _progress = Progress::spinner("reading the trace");
-    Ok(seekless_trace::load(files, &ReadOptions::default())?)
+    Ok(seekless_trace::load(&shipped::traces(files)?, &ReadOptions::default())?)
 }
 
 /// Reads a recording as the options of a command tell.
 pub fn load_as(input: &Input) -> anyhow::Result<Trace> {
     let _progress = Progress::spinner("reading the trace");
-    Ok(seekless_trace::load(&input.files, &input.reading.options(false))?)
+    Ok(seekless_trace::load(&input.found()?, &input.reading.options(false))?)
 }
 
 /// The statistics of a trace.

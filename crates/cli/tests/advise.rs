@@ -61,9 +61,15 @@ fn a_disk_that_is_too_small_is_refused_with_those_that_fit() {
     assert!(refused.code == 1 && refused.stderr.contains("--drive with one that fits"), "{}", refused.stderr);
     let advice = json(&["advise", &far]);
     assert_ne!(advice["drive"], "wd2500aaks");
+    let why = advice["drive_chosen_because"].as_str().unwrap();
+    assert!(why.starts_with("the smallest known disk with room for 1.40 TiB"), "{why}");
+    assert!(quietly(&["advise", &far]).contains(why));
+    let compared = json(&["lab", "compare", "--trace", &far]);
+    assert_eq!(compared["settings"]["drive_chosen_because"], why);
     let full = common::file("full.load", b"0 ; 488396000 ; 8 ; R\n1 ; 8 ; 8 ; W\n");
     let advice = json(&["advise", &full, "--drive", "wd2500aaks"]);
     assert_eq!(advice["not_tried"], serde_json::json!(["BORG", "BORG, copying for free"]));
+    assert_eq!(advice.get("drive_chosen_because"), None);
     let text = quietly(&["advise", &full, "--drive", "wd2500aaks"]);
     assert!(text.contains("Not tried, since the drive has no room"), "{text}");
 }

@@ -53,4 +53,8 @@ fn a_list_that_is_not_there_is_refused() {
     let words = ["--csv", "'woking_sets'", "expected ", "perhaps working_sets"];
     refused(&["trace", "stats", SMALL, "--csv=woking_sets"], 2, &words);
     refused(&["trace", "stats", SMALL, "--csv", "--json"], 2, &["--csv"]);
+    // Before anything runs or is read.
+    let words = ["--csv", "'remedie'", "expected causes, remedies; perhaps remedies"];
+    refused(&["advise", "no-such-trace", "--csv=remedie"], 2, &words);
+    refused(&["lab", "hits", "no-such-trace", "--size", "4MiB", "--csv=rows"], 2, &["expected --csv alone"]);
 }

@@ -80,7 +80,7 @@ fn partials_that_do_not_belong_together_are_refused() {
         (vec![&parts[0], &sampled], "found the sampling rate 1/4, expected 1/1"),
         (vec![&parts[0], &cut], "cut.partial: found a file that was cut short"),
         (vec![&parts[0], &damaged], "damaged.partial: found a damaged file"),
-        (vec![&parts[0], &outline], "found seekless/trace-outline/1, expected seekless/trace-partial/1"),
+        (vec![&parts[0], &outline], "found seekless/trace-outline/2, expected seekless/trace-partial/2"),
         (vec![&parts[0], &shards[0]], "refused-0.csv: found another file"),
     ] {
         let words: Vec<&str> = words.into_iter().map(String::as_str).collect();

@@ -124,3 +124,61 @@ fn a_recording_goes_to_a_file_only() {
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("found standard output, expected a file"), "{}", ran.stderr);
 }
+
+#[test]
+fn what_ships_is_found_from_any_folder() {
+    for name in ["svnserver2", "data/svnserver2"] {
+        assert_eq!(
+            json(&["trace", "info", name])["records"],
+            json(&["trace", "info", SMALL])["records"],
+            "{name}"
+        );
+    }
+    let (example, random) = ("examples/cache.toml", ["--workload", "random", "--requests", "20"]);
+    quietly(&[&["lab", "run", example], &random[..]].concat());
+    // A file of one's own goes before it.
+    std::fs::create_dir_all(folder().join("examples")).unwrap();
+    file(example, b"component = 1\n");
+    assert_eq!(seekless(&[&["lab", "run", example], &random[..]].concat()).code, 1);
+    file("svnserver2", LOAD.as_bytes());
+    assert_eq!(json(&["trace", "info", "svnserver2"])["records"], 3);
+    std::fs::remove_file(folder().join("svnserver2")).unwrap();
+    let ran = seekless(&["trace", "info", "svnserver9"]);
+    assert!(
+        ran.code == 1 && ran.stderr.starts_with("error: svnserver9: found no such trace"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("; nor is it in /") && ran.stderr.trim_end().ends_with("/data"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_ships_is_found_below_the_prefix_of_the_program() {
+    let prefix = folder().join("prefix");
+    for inner in ["bin", "share/seekless/data"] {
+        std::fs::create_dir_all(prefix.join(inner)).unwrap();
+    }
+    std::fs::write(prefix.join("share/seekless/data/own"), LOAD).unwrap();
+    let program = prefix.join("bin/seekless");
+    let _ = std::fs::remove_file(&program);
+    std::fs::hard_link(env!("CARGO_BIN_EXE_seekless"), &program).expect("on the same file system");
+    let ran = Command::new(&program).args(["trace", "info", "own"]).current_dir(folder()).output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success() && text.contains("3: 2 reads, 1 write"), "{text}");
+}
+
+#[test]
+fn statistics_begin_with_five_lines() {
+    let text = quietly(&["trace", "stats", SMALL]);
+    let summary = json(&["trace", "stats", SMALL])["summary"].clone();
+    let lines = summary.as_array().unwrap();
+    assert_eq!(lines.len(), 5);
+    for (line, expected) in text.lines().zip(lines) {
+        let [name, value] = ["name", "value"].map(|key| expected[key].as_str().unwrap());
+        assert!(line.starts_with(&format!("  {name} ")) && line.ends_with(value), "{line}: {expected}");
+    }
+}

@@ -275,6 +275,9 @@ pub struct Settings {
     pub volumes: Vec<String>,
     /// The drive's name.
     pub drive: String,
+    /// Why it was taken, where none was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_chosen_because: Option<String>,
     /// `closed`, `open` or `paper`.
     pub pace: String,
     /// Scheduler: `c-look`, `sptf` and so on.

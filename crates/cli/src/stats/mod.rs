@@ -142,7 +142,7 @@ pub fn survey(input: &Input, how: &Characterising) -> anyhow::Result<Surveyed> {
     let progress = Progress::spinner("reading the trace");
     let device_size =
         |records| progress.step(&format!("reading the trace: {} records", crate::text::count(records)));
-    let mut trace = Surveyed::open(&input.files, &input.reading.options(true), how.memory(), device_size)?;
+    let mut trace = Surveyed::open(&input.found()?, &input.reading.options(true), how.memory(), device_size)?;
     trace.warnings.extend(how.warnings(&trace.survey));
     Ok(trace)
 }

@@ -111,7 +111,7 @@ pub fn run(shards: &Shards, input: &Input, how: &Characterising, form: &Form) ->
 /// The outline of the files.
 fn outlined(input: &Input) -> anyhow::Result<Outline> {
     let progress = Progress::spinner("reading the trace");
-    let mut reader = Reader::open(&input.files, &input.reading.options(true))?;
+    let mut reader = Reader::open(&input.found()?, &input.reading.options(true))?;
     let (mut outlining, mut done) = (Outlining::default(), 0_u64);
     for record in reader.by_ref() {
         outlining.note(&record?);
@@ -131,7 +131,7 @@ fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow
         None => outlined(input)?,
     };
     let progress = Progress::measured();
-    let mut reader = Reader::open(&input.files, &input.reading.options(true))?;
+    let mut reader = Reader::open(&input.found()?, &input.reading.options(true))?;
     let mut analysis = None;
     let mut done = 0;
     while let Some(record) = reader.next() {

@@ -9,9 +9,9 @@ use crate::text::{count, number, percent, size, span};
 /// Processes shown in the demo.
 const FEW: usize = 5;
 
-/// Table 1 and Figure 1.
+/// The lines that matter, Table 1 and Figure 1.
 pub fn paper(stats: &Stats) -> String {
-    let mut out = format!("Requests\n{}", requests(stats));
+    let mut out = format!("{}\nRequests\n{}", summary(stats), requests(stats));
     out.extend(["\nData\n", &data(stats), "\nReuse and order\n", &order(stats)]);
     if stats.processes > 0 {
         out.extend(["\nProcesses, by requests\n", &processes(stats, usize::MAX)]);
@@ -24,6 +24,13 @@ pub fn paper(stats: &Stats) -> String {
         out.extend(["\nRequest sizes\n", &request_sizes(stats)]);
     }
     out
+}
+
+/// The five lines that matter.
+fn summary(stats: &Stats) -> String {
+    let mut table = Table::new(&["", ""]);
+    stats.summary.iter().for_each(|line| table.row([line.name, &line.value]));
+    table.text()
 }
 
 /// A short form, to show before a comparison.

@@ -33,6 +33,9 @@ pub struct Advice {
     pub trace: Vec<String>,
     /// The drive's name.
     pub drive: String,
+    /// Why it was taken, where none was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_chosen_because: Option<String>,
     /// Requests of the recording.
     pub requests: u64,
     /// Its length in seconds: recorded, at the speed of the runs; at closed pace that of the disk as it is.
@@ -156,6 +159,7 @@ pub fn advise(
     Ok(Advice {
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),
         drive: drive.name().to_owned(),
+        drive_chosen_because: None,
         requests: trace.records.len() as u64,
         length_s,
         pace: if open { "open" } else { "closed" }.to_owned(),

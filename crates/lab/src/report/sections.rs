@@ -160,6 +160,9 @@ pub fn settings(comparison: &Comparison) -> Table {
 /// Settings of the drive that all variants are on.
 fn of_the_drive(settings: &Settings, table: &mut Table) {
     table.pair("drive", &settings.drive);
+    if let Some(why) = &settings.drive_chosen_because {
+        table.pair("taken, since it is", why);
+    }
     table.pair("scheduler", &settings.scheduler);
     if let Some(depth) = settings.depth {
         table.pair("commands in the drive", depth.to_string());

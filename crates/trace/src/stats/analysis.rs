@@ -15,7 +15,7 @@ use super::slices::Slices;
 use super::survey::{Space, Survey};
 use super::volume_use::VolumeUses;
 use super::working_sets::WorkingSets;
-use super::{Stats, StatsOptions, gib, is_request, moves_data, percent};
+use super::{Stats, StatsOptions, gib, is_request, moves_data, percent, summary};
 use crate::volumes::Volumes;
 
 /// Statistics in progress.
@@ -190,6 +190,7 @@ impl Analysis {
         stats.idle_periods = self.clock.idle();
         stats.latencies = self.depth.latencies();
         stats.queue_depth = self.depth.queue();
+        stats.summary = summary::lines(&stats, processes);
         stats
     }
 }

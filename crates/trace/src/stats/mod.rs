@@ -26,6 +26,7 @@ pub mod shards;
 mod sizes;
 mod slices;
 mod stack;
+mod summary;
 mod survey;
 mod volume_use;
 mod working_sets;
@@ -46,6 +47,7 @@ pub use sample::Sampling;
 pub use sequence::{PairRepeats, RunLength};
 pub use sizes::SizeBucket;
 pub use slices::Slice;
+pub use summary::SummaryLine;
 pub use survey::Survey;
 pub use volume_use::VolumeUse;
 pub use working_sets::{Intervals, MAX_INTERVALS, WorkingSet};
@@ -80,6 +82,8 @@ impl Default for StatsOptions {
 /// Statistics of a workload. Percentages are 0 to 100.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Stats {
+    /// What matters most, in words: five lines.
+    pub summary: Vec<SummaryLine>,
     /// Records that cover bytes.
     pub requests: u64,
     /// Reads among them.
@@ -112,6 +116,8 @@ pub struct Stats {
     pub top20_write_share_pct: f64,
     /// Share of pairs of consecutive requests whose second does not start where the first ends.
     pub nonsequential_pct: f64,
+    /// Median distance from the end of the first request of such a pair to the start of the second, on one volume; to 3 %.
+    pub jump_median_gib: f64,
     /// Share of those pairs whose (start sector, start sector) occurs at least twice.
     pub partial_determinism_pct: f64,
     /// As above with the predecessor of the same process, whichever process repeats the pair.

@@ -126,6 +126,15 @@ impl ByName {
         other.0.iter().for_each(|(name, sums)| self.add(name, sums));
     }
 
+    /// All names and the bytes that were read and written for each, the most first, equals by name; and their sum.
+    pub fn by_bytes(&self) -> (Vec<(&str, u64)>, u64) {
+        let bytes = |sums: &Sums| sums.read_bytes + sums.written_bytes;
+        let mut all: Vec<(&str, u64)> =
+            self.0.iter().map(|(name, sums)| (name.as_str(), bytes(sums))).collect();
+        all.sort_by_key(|&(name, bytes)| (Reverse(bytes), name));
+        (all, self.0.values().map(bytes).sum())
+    }
+
     /// The names with the most requests, the most first; equals by name.
     pub fn top(&self) -> Vec<ProcessUse> {
         let all = self.0.values().map(|sums| sums.requests).sum();

@@ -11,15 +11,18 @@
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
-use seekless_core::ProcessId;
+use seekless_core::{Buckets, ProcessId, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::buckets::{Powers, counted};
+use super::buckets::{Powers, counted, plain};
 use super::sample::{Sampling, mix};
-use super::{Stats, percent};
+use super::{Stats, gib, percent};
 
 /// The most processes that are distinguished: a bound for hostile input.
 pub(super) const MAX_PROCESSES: usize = 1 << 20;
+
+/// Distances of jumps are known to 3 %: 32 sizes per doubling.
+const BITS: u32 = 5;
 
 /// Non-sequential pairs by number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -59,6 +62,11 @@ impl Span {
     pub fn is_followed_by(self, next: Span) -> bool {
         self.volume == next.volume && self.end == next.start
     }
+
+    /// Sectors from the end of this one to the start of another, if it is on the same volume.
+    fn distance(self, next: Span) -> Option<u64> {
+        (self.volume == next.volume).then(|| self.end.abs_diff(next.start))
+    }
 }
 
 /// What came before a request.
@@ -79,6 +87,9 @@ pub(super) struct SequenceSums {
     requests: u64,
     #[serde(deserialize_with = "counted::one")]
     nonsequential: u64,
+    /// Distances of jumps within a volume, in sectors.
+    #[serde(with = "plain")]
+    jumps: Buckets,
     runs: Powers,
     /// Different processes from the trace's start to the end of the part; 0 if it has none.
     #[serde(deserialize_with = "counted::one")]
@@ -93,6 +104,7 @@ pub(super) struct Sequences {
     previous_of: FxHashMap<ProcessId, Span>,
     requests: u64,
     nonsequential: u64,
+    jumps: Buckets,
     /// Requests of the current run.
     run: u64,
     runs: Powers,
@@ -108,6 +120,7 @@ impl Sequences {
             previous_of: FxHashMap::default(),
             requests: 0,
             nonsequential: 0,
+            jumps: Buckets::new(BITS),
             run: 0,
             runs: Powers::default(),
             pairs: Pairs::new(memory / 2),
@@ -129,9 +142,9 @@ impl Sequences {
             self.runs.add(self.run);
         }
         let processes = self.processes();
-        let Sequences { requests, nonsequential, runs, pairs, pairs_per_process, .. } = self;
+        let Sequences { requests, nonsequential, jumps, runs, pairs, pairs_per_process, .. } = self;
         let (pairs, pairs_per_process) = (pairs.into_counted()?, pairs_per_process.into_counted()?);
-        Some(SequenceSums { requests, nonsequential, runs, processes, pairs, pairs_per_process })
+        Some(SequenceSums { requests, nonsequential, jumps, runs, processes, pairs, pairs_per_process })
     }
 
     fn processes(&self) -> u64 {
@@ -143,9 +156,13 @@ impl Sequences {
     /// Adds the next request.
     pub fn follow(&mut self, process: ProcessId, here: Span) {
         self.requests += 1;
-        let pair = nonsequential(self.previous.replace(here), here);
+        let previous = self.previous.replace(here);
+        let pair = nonsequential(previous, here);
         if let Some(pair) = pair {
             self.nonsequential += 1;
+            if let Some(sectors) = previous.and_then(|before| before.distance(here)) {
+                self.jumps.add(sectors, 1);
+            }
             self.pairs.count(pair);
         }
         if pair.is_some() && self.run > 0 {
@@ -170,6 +187,7 @@ impl Sequences {
         }
         stats.processes = self.processes();
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
+        stats.jump_median_gib = median_gib(&self.jumps);
         stats.sequential_runs = run_lengths(&self.runs);
         let sampled = (self.pairs.powers(), self.pairs.sampling());
         let each = (self.pairs_per_process.powers(), self.pairs_per_process.sampling());
@@ -182,6 +200,7 @@ impl SequenceSums {
     pub fn merge(&mut self, next: SequenceSums) {
         self.requests += next.requests;
         self.nonsequential += next.nonsequential;
+        self.jumps.merge(&next.jumps);
         self.runs.merge(&next.runs);
         self.processes = self.processes.max(next.processes);
         self.pairs.merge(next.pairs);
@@ -190,18 +209,27 @@ impl SequenceSums {
 
     /// Whether they can be sums.
     pub fn is_sound(&self) -> bool {
-        self.runs.is_sound() && self.pairs.is_sound() && self.pairs_per_process.is_sound()
+        self.jumps.bits() == BITS
+            && self.runs.is_sound()
+            && self.pairs.is_sound()
+            && self.pairs_per_process.is_sound()
     }
 
     /// Fills in the pairs' statistics.
     pub fn summarise(&self, stats: &mut Stats, halvings: u32) {
         stats.processes = self.processes;
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
+        stats.jump_median_gib = median_gib(&self.jumps);
         stats.sequential_runs = run_lengths(&self.runs);
         let [all, each] = [&self.pairs, &self.pairs_per_process]
             .map(|pairs| (pairs.powers(), Sampling::of(halvings, pairs.counts.iter().sum())));
         summarise_pairs(stats, &all, &each, halvings);
     }
+}
+
+/// The median of distances in sectors.
+fn median_gib(distances: &Buckets) -> f64 {
+    gib(distances.quantile(0.5).saturating_mul(SECTOR_BYTES))
 }
 
 /// Lengths of runs.

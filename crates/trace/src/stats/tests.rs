@@ -125,3 +125,28 @@ fn sizes_are_classed_by_powers_of_two() {
         stats(&records).request_sizes.iter().map(|bucket| (bucket.up_to_kib, bucket.reads)).collect();
     assert_eq!(classes, [(1, 2), (4, 1), (8, 2)]);
 }
+
+#[test]
+fn the_summary_is_five_lines_of_the_figures() {
+    let value = |stats: &Stats, name: &str| {
+        stats.summary.iter().find(|line| line.name == name).map(|line| line.value.clone()).unwrap()
+    };
+    // Two seconds: 8 KiB read by one, 4 KiB written by another; one request goes on, one jumps back over 16 sectors.
+    let here = stats(&[
+        record(0, 1, Op::Read, 0, 8),
+        record(1_000, 1, Op::Read, 8, 8),
+        record(2_000, 2, Op::Write, 0, 8),
+    ]);
+    let names: Vec<&str> = here.summary.iter().map(|line| line.name).collect();
+    assert_eq!(names, ["moved", "busy", "order", "reuse", "causes"]);
+    assert_eq!(value(&here, "moved"), "reads 8 KiB at 4 KiB/s, writes 4 KiB at 2 KiB/s");
+    assert_eq!(value(&here, "busy"), "1.5 requests a second; unknown how long they take");
+    assert_eq!(value(&here, "order"), "50.0 % of requests are sequential, the others jump 8 KiB (median)");
+    assert_eq!(value(&here, "reuse"), "33.3 % of accesses repeat one; 8 KiB of 8 KiB are touched (100.00 %)");
+    assert!(value(&here, "causes").ends_with("of the bytes"), "{}", value(&here, "causes"));
+    let unknown = stats(&[record(0, 0, Op::Read, 0, 8)]);
+    assert!(value(&unknown, "order").starts_with("unknown"));
+    for line in stats(&[]).summary {
+        assert!(!line.value.contains("NaN"), "{line:?}");
+    }
+}

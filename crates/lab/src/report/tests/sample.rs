@@ -221,6 +221,7 @@ pub fn comparison() -> Comparison {
         settings: Settings {
             trace: vec!["data/mail.blkparse.gz".to_owned(), format!("{HOSTILE}.csv")],
             drive: "wd-re3-1tb".to_owned(),
+            drive_chosen_because: None,
             pace: "closed".to_owned(),
             scheduler: "c-look".to_owned(),
             starvation_limit_ms: 1000.0,

@@ -66,6 +66,16 @@ pub fn headline(subjects: &[Subject]) -> String {
     out
 }
 
+/// The lines that matter.
+pub fn in_short(subjects: &[Subject]) -> Table {
+    let lines = |stats: &Stats| {
+        let mut table = Table::new("In short", &["", "figures"]);
+        stats.summary.iter().for_each(|line| table.pair(line.name, line.value.clone()));
+        table
+    };
+    Table { wordy: true, ..side_by_side(subjects, lines) }
+}
+
 /// Warnings, and the accuracy of the figures.
 fn notes(subject: &Subject, named: bool) -> Vec<String> {
     let mut notes: Vec<String> = subject.warnings.to_vec();

@@ -338,19 +338,19 @@ fn files_that_are_cut_damaged_or_of_another_kind_are_refused() {
         match read::<Partial>(&damaged[..]) {
             // A larger window of the compression changes nothing.
             Ok(read) => assert_eq!(text_of(&damaged), text_of(&bytes), "{at}: {}", read.requests()),
-            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/1"), "{at}"),
+            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/2"), "{at}"),
         }
     }
     assert_eq!(
         read::<Outline>(&bytes[..]).unwrap_err().to_string(),
-        "found seekless/trace-partial/1, expected seekless/trace-outline/1"
+        "found seekless/trace-partial/2, expected seekless/trace-outline/2"
     );
-    let later = text_of(&bytes).replacen("trace-partial/1", "trace-partial/2", 1);
+    let later = text_of(&bytes).replacen("trace-partial/2", "trace-partial/3", 1);
     assert_eq!(
         error(&packed(later.as_bytes())),
-        "found seekless/trace-partial/2, expected seekless/trace-partial/1"
+        "found seekless/trace-partial/3, expected seekless/trace-partial/2"
     );
-    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/1");
+    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/2");
 }
 
 fn text_of(bytes: &[u8]) -> String {
