@@ -1,8 +1,11 @@
 //! `seekless advise`: whether anything would help a disk, by a recording of it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use clap::Args;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use seekless_drive::Model;
-use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy};
+use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy, Trial};
 use seekless_trace::Trace;
 
 use crate::auto::{self, AUTO, USUAL};
@@ -49,12 +52,37 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     output::warn(&trace.warnings);
     let drive = drive(&arguments.drive, &trace)?;
     advise::check(&trace, &drive)?;
+    let advice = advised(arguments, &trace, &drive)?;
+    let advice =
+        Advice { drive_chosen_because: auto::because(&arguments.drive, drive.name(), &trace), ..advice };
+    arguments.form.print(&advice, "remedies", || text(&advice))
+}
+
+/// Plays the trace as it is, and then with all remedies at once, as far as there are cores.
+fn advised(arguments: &Arguments, trace: &Trace, drive: &Model) -> anyhow::Result<Advice> {
+    if let Some(advice) = advise::too_few(trace, drive, arguments.speed) {
+        return Ok(advice);
+    }
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let mut advice = advise::advise(&trace, &drive, arguments.speed, arguments.seed, &shown)?;
-    drop(progress);
-    advice.drive_chosen_because = auto::because(&arguments.drive, drive.name(), &trace);
-    arguments.form.print(&advice, "remedies", || text(&advice))
+    let behind = || progress.print(&format!("note: {}", advise::BEHIND));
+    let trial = Trial::begin(trace, drive, arguments.speed, arguments.seed, &shown, behind)?;
+    let requests = trace.records.len() as u64;
+    let requests_in_all = requests * trial.runs() as u64;
+    let done: Vec<AtomicU64> = (0..trial.runs()).map(|_| AtomicU64::new(0)).collect();
+    let run = |index: usize| {
+        let at = |requests| {
+            done[index].store(requests, Ordering::Relaxed);
+            let sum = done.iter().map(|one| one.load(Ordering::Relaxed)).sum();
+            progress.at("what could be done", sum, requests_in_all);
+        };
+        let ran = trial.run(index, &|now| at(now.done));
+        at(requests);
+        ran
+    };
+    // In the order of the runs, whichever ends first.
+    let runs = (0..trial.runs()).into_par_iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    Ok(trial.advice(runs))
 }
 
 /// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.
@@ -72,28 +100,9 @@ fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
 }
 
 fn text(advice: &Advice) -> String {
-    let Advice { base, .. } = advice;
     let mut out = format!("{}\n\n", advice.verdict);
-    let mut table = Table::new(&["", ""]);
-    let pace = match advice.speed {
-        None => "each process waiting for its answers".to_owned(),
-        Some(speed) if (speed - 1.0).abs() < 1e-9 => "at its own pace".to_owned(),
-        Some(speed) => format!("at {} times its pace", factor(speed)),
-    };
-    table.row([
-        "recording",
-        &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
-    ]);
-    table.row(["drive", &format!("{}, a model", advice.drive)]);
-    if let Some(why) = &advice.drive_chosen_because {
-        table.row(["", why]);
-    }
-    table.row(["busy", &format!("{} of the time: {}", percent(base.busy_pct()), waits(base))]);
-    table.row([
-        "requests wait",
-        &format!("{} ms at the median, 99 % within {} ms", ms(base.p50_ms), ms(base.p99_ms)),
-    ]);
-    out.push_str(&table.text());
+    out.push_str(&about(advice));
+    let Some(base) = &advice.base else { return out };
     if !advice.causes.is_empty() {
         let mut causes = Table::new(&["process", ">requests", ">head time", ">of all", ">mean ms"]);
         for one in &advice.causes {
@@ -108,18 +117,42 @@ fn text(advice: &Advice) -> String {
         out.extend(["\n", &causes.text()]);
     }
     out.extend(["\n", &remedies(&advice.remedies, base)]);
-    for remedy in &advice.remedies {
-        out.extend(["\n", &remedy.name, ": ", &remedy.what, "."]);
-    }
+    let mut meanings = Table::new(&["", ""]);
+    advice.remedies.iter().for_each(|remedy| meanings.row([&remedy.name, &remedy.what]));
+    out.extend(["\n", &meanings.text()]);
     if !advice.not_tried.is_empty() {
         let names = advice.not_tried.join(", ");
-        out.extend(["\nNot tried, since the drive has no room beside the recording: ", &names, "."]);
+        out.extend(["\nNot tried, since the drive has no room beside the recording: ", &names, ".\n"]);
     }
-    out.push('\n');
     for note in &advice.notes {
         out.extend(["\n", note, "\n"]);
     }
     out
+}
+
+/// The recording, the drive, and how it went.
+fn about(advice: &Advice) -> String {
+    let mut table = Table::new(&["", ""]);
+    let pace = match advice.speed {
+        None => "each process waiting for its answers".to_owned(),
+        Some(speed) if (speed - 1.0).abs() < 1e-9 => "at its own pace".to_owned(),
+        Some(speed) => format!("at {} times its pace", factor(speed)),
+    };
+    table.row([
+        "recording",
+        &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
+    ]);
+    table.row(["drive", &format!("{}, a model", advice.drive)]);
+    if let Some(why) = &advice.drive_chosen_because {
+        table.row(["", why]);
+    }
+    let Some(base) = &advice.base else { return table.text() };
+    table.row(["busy", &format!("{} of the time: {}", percent(base.busy_pct()), waits(base))]);
+    table.row([
+        "requests wait",
+        &format!("{} ms at the median, 99 % within {} ms", ms(base.p50_ms), ms(base.p99_ms)),
+    ]);
+    table.text()
 }
 
 /// The parts of the busy time, in words.
@@ -135,7 +168,7 @@ fn waits(base: &Measured) -> String {
 }
 
 fn remedies(remedies: &[Remedy], base: &Measured) -> String {
-    let mut table = Table::new(&["remedy", ">saves", ">give or take", ">median ms", ">99 % ms", "verdict"]);
+    let mut table = Table::new(&["remedy", ">saves", ">error", ">median ms", ">99 % ms", "verdict"]);
     table.row(["as it is", "", "", &ms(base.p50_ms), &ms(base.p99_ms), ""]);
     for remedy in remedies {
         table.row([
@@ -144,10 +177,13 @@ fn remedies(remedies: &[Remedy], base: &Measured) -> String {
             &percent(remedy.error_pct),
             &ms(remedy.run.p50_ms),
             &ms(remedy.run.p99_ms),
-            match remedy.judgement {
-                Judgement::Recommended => "recommended",
-                Judgement::NotWorthIt => "not worth it",
-                Judgement::TooShort => "recording too short",
+            &match remedy.judgement {
+                Judgement::Recommended => "recommended".to_owned(),
+                Judgement::NotWorthIt => "not worth it".to_owned(),
+                Judgement::TooShort => match remedy.record_s {
+                    Some(needed) => format!("record {}", advise::rounded(needed)),
+                    None => "record for weeks".to_owned(),
+                },
             },
         ]);
     }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::csv;
 use crate::printed::{Printed, id};
 use crate::started;
+use crate::table::folded;
 use crate::text::shell_word;
 
 /// Writes `text` to stdout.
@@ -49,14 +50,14 @@ impl Form {
         self.csv.is_some()
     }
 
-    /// A result in this form; `main` is the list that is printed as CSV.
+    /// A result in this form, texts within the terminal's width; `main` is the list that is printed as CSV.
     pub fn of(
         &self,
         value: &impl Printed,
         main: &str,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<String> {
-        self.of_sample(value, main, &[], text)
+        self.of_sample(value, main, &[], || folded(&text()))
     }
 
     /// As [`Form::of`], of one result of several: as CSV its rows begin with these columns.
@@ -83,7 +84,7 @@ impl Form {
     /// Prints a result that is a list.
     pub fn print_list(&self, values: &[impl Printed], text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if self.is_text() {
-            return print(&text());
+            return print(&folded(&text()));
         }
         print(&self.data(line(&values.iter().map(named).collect::<Vec<_>>())?, "", &[])?)
     }

@@ -48,15 +48,44 @@ fn random_and_idle_recordings_are_declined() {
     }
     // A request every ten seconds.
     let lines: Vec<String> =
-        (0..200_u64).map(|n| format!("{} ; {} ; 8 ; R\n", n * 10, n * 7_919 % 400_000 * 1_000)).collect();
+        (0..500_u64).map(|n| format!("{} ; {} ; 8 ; R\n", n * 10, n * 7_919 % 400_000 * 1_000)).collect();
     let idle = common::file("idle.load", lines.concat().as_bytes());
     let advice = json(&["advise", &idle]);
     assert!(advice["verdict"].as_str().unwrap().contains("busy 0."), "{}", advice["verdict"]);
 }
 
 #[test]
+fn a_recording_that_is_too_short_says_how_long_one_should_be() {
+    let few = common::file("few.load", b"0 ; 0 ; 8 ; R\n600 ; 8 ; 8 ; W\n");
+    let text = quietly(&["advise", &few]);
+    assert!(
+        text.starts_with("Not known: the recording has 2 requests, too few to judge by; record "),
+        "{text}"
+    );
+    assert!(!text.contains("remedy") && text.lines().count() < 7, "{text}");
+    let advice = json(&["advise", &few]);
+    assert_eq!(advice["base"], serde_json::Value::Null);
+    assert_eq!(advice["record_s"], 600.0 * 4_000.0 / 2.0);
+    // What seems to help, and is not certain to, has the length that would tell.
+    let advice = json(&["advise", SMALL]);
+    let short =
+        advice["remedies"].as_array().unwrap().iter().find(|one| one["judgement"] == "too-short").unwrap();
+    let [needed, gain, error] =
+        ["record_s", "net_gain_pct", "error_pct"].map(|key| short[key].as_f64().unwrap());
+    let expected = advice["length_s"].as_f64().unwrap() * (2.0 * error / gain).powi(2);
+    assert!((needed - expected).abs() < 1e-6, "{needed} {expected}");
+    let minutes = (needed / 60.0).ceil();
+    assert!(quietly(&["advise", SMALL]).contains(&format!("record {minutes} minutes")), "{minutes}");
+    assert_eq!(advice["record_s"], serde_json::Value::Null, "another remedy is certain");
+}
+
+#[test]
 fn a_disk_that_is_too_small_is_refused_with_those_that_fit() {
-    let far = common::file("far.load", b"0 ; 3000000000 ; 8 ; R\n1 ; 8 ; 8 ; W\n");
+    let with_more = |name, first: &str| {
+        let more = (1..500).map(|n| format!("{n} ; {} ; 8 ; W\n", 8 * n));
+        common::file(name, (first.to_owned() + &more.collect::<String>()).as_bytes())
+    };
+    let far = with_more("far.load", "0 ; 3000000000 ; 8 ; R\n");
     let refused = seekless(&["advise", &far, "--drive", "wd2500aaks"]);
     assert!(refused.code == 1 && refused.stderr.contains("--drive with one that fits"), "{}", refused.stderr);
     let advice = json(&["advise", &far]);
@@ -66,7 +95,7 @@ fn a_disk_that_is_too_small_is_refused_with_those_that_fit() {
     assert!(quietly(&["advise", &far]).contains(why));
     let compared = json(&["lab", "compare", "--trace", &far]);
     assert_eq!(compared["settings"]["drive_chosen_because"], why);
-    let full = common::file("full.load", b"0 ; 488396000 ; 8 ; R\n1 ; 8 ; 8 ; W\n");
+    let full = with_more("full.load", "0 ; 488396000 ; 8 ; R\n");
     let advice = json(&["advise", &full, "--drive", "wd2500aaks"]);
     assert_eq!(advice["not_tried"], serde_json::json!(["BORG", "BORG, copying for free"]));
     assert_eq!(advice.get("drive_chosen_because"), None);

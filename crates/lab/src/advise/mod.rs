@@ -11,9 +11,9 @@ use seekless_trace::Trace;
 use serde::Serialize;
 
 pub use causes::{Cause, causes};
-pub use verdict::{Judgement, MIN_GAIN_PCT};
+pub use verdict::{Judgement, MIN_GAIN_PCT, rounded};
 
-use crate::compare::in_parts;
+use crate::compare::{InParts, in_parts};
 use crate::error::LabError;
 use crate::experiment::{Experiment, sources};
 use crate::outcome::{DriveWork, Variant};
@@ -45,8 +45,8 @@ pub struct Advice {
     pub pace: String,
     /// Speed of the runs, relative to the recording; nothing at closed pace.
     pub speed: Option<f64>,
-    /// The disk as it is.
-    pub base: Measured,
+    /// The disk as it is; nothing if the recording has too few requests to judge by.
+    pub base: Option<Measured>,
     /// Who causes the disk's work, most first; the rest is summed up.
     pub causes: Vec<Cause>,
     /// What could be done, the best first.
@@ -55,6 +55,8 @@ pub struct Advice {
     pub not_tried: Vec<&'static str>,
     /// The name of the remedy that is advised; `null`: nothing helps, or it is not known.
     pub advised: Option<String>,
+    /// How long a recording should be, in seconds, if this one is too short to tell; nothing if two weeks are too short.
+    pub record_s: Option<f64>,
     /// What to do, in a sentence.
     pub verdict: String,
     /// Caveats.
@@ -91,6 +93,9 @@ pub struct Remedy {
     pub error_pct: f64,
     /// What is to be thought of it.
     pub judgement: Judgement,
+    /// Where the recording is too short to judge it: how long one should be, in seconds; nothing if two weeks are too
+    /// short.
+    pub record_s: Option<f64>,
 }
 
 impl Measured {
@@ -111,68 +116,158 @@ impl Measured {
     }
 }
 
-/// Runs the recording on `drive` without and with each remedy, at `speed` times its pace.
-pub fn advise(
-    trace: &Trace,
-    drive: &Model,
+/// A recording that is being judged: the disk as it is has been run, what could be done is to be run.
+pub struct Trial<'a> {
+    trace: &'a Trace,
+    drive: &'a Model,
     speed: f64,
-    seed: u64,
-    progress: &dyn Fn(Progress),
-) -> Result<Advice, LabError> {
-    let mut plain = as_it_is(drive, speed, seed);
-    let run = |name: &str, experiment: &Experiment| in_parts(trace, name, experiment, PARTS, progress);
-    let mut base = run("as it is", &plain)?;
-    if base.only_grows {
-        plain.pace = Pace::Closed { outstanding: OUTSTANDING };
-        base = run("as it is", &plain)?;
-    }
-    let open = plain.pace.is_open();
-    let (remedies, not_tried) = remedies::all(&plain, trace);
-    let others = remedies.iter().map(|remedy| run(remedy.name, &remedy.experiment));
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    let of_base = Measured::of(&base.variant);
-    let recorded_s = trace.records.last().map_or(0.0, |last| last.time.seconds());
-    let length_s = if open { recorded_s / speed } else { of_base.elapsed_s };
-    let mut judged: Vec<Remedy> = Vec::new();
-    for (remedy, run) in remedies.iter().zip(&others) {
-        let gain = verdict::Gain::of(&base.busy, &run.busy);
-        let measured = Measured::of(&run.variant);
-        let judgement = verdict::judge(&gain, &of_base, &measured);
-        let (net_gain_pct, error_pct) = (gain.net_pct, gain.error_pct);
-        let (name, what) = (remedy.name.to_owned(), remedy.what.clone());
-        judged.push(Remedy { name, what, run: measured, net_gain_pct, error_pct, judgement });
-    }
-    judged.sort_by(|one, other| other.net_gain_pct.total_cmp(&one.net_gain_pct));
-    let advised = judged.iter().find(|remedy| remedy.judgement == Judgement::Recommended);
-    let verdict = verdict::sentence(&of_base, &judged, length_s);
-    let mut notes = base.variant.notes.clone();
-    if !open {
-        notes.push(
-            "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each process's \
-             next read waits for its previous one here, and the lengths are the model's."
-                .to_owned(),
-        );
-    }
-    if drive.disk().is_none() {
-        notes.push("The drive does not turn: nothing here is about such drives.".to_owned());
-    }
-    Ok(Advice {
+    /// The disk as it is, at the pace that was found to fit.
+    plain: Experiment,
+    base: InParts,
+    remedies: Vec<remedies::Remedy>,
+    not_tried: Vec<&'static str>,
+}
+
+/// The result of a run of a trial.
+pub struct Ran(Kind);
+
+enum Kind {
+    Causes(Vec<Cause>),
+    Remedy(InParts),
+}
+
+/// What is known of a recording of too few requests to judge by; `None` if it has enough.
+pub fn too_few(trace: &Trace, drive: &Model, speed: f64) -> Option<Advice> {
+    let requests = trace.records.len() as u64;
+    let length_s = recorded_s(trace) / speed;
+    let record_s = verdict::enough_for_few_s(requests, length_s);
+    (requests < verdict::LEAST_REQUESTS).then(|| Advice {
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),
         drive: drive.name().to_owned(),
         drive_chosen_because: None,
-        requests: trace.records.len() as u64,
+        requests,
         length_s,
-        pace: if open { "open" } else { "closed" }.to_owned(),
-        speed: open.then_some(speed),
-        causes: causes(trace, &plain)?,
-        advised: advised.map(|remedy| remedy.name.clone()),
-        base: of_base,
-        remedies: judged,
-        not_tried,
-        verdict,
-        notes,
+        pace: "open".to_owned(),
+        speed: Some(speed),
+        base: None,
+        causes: Vec::new(),
+        remedies: Vec::new(),
+        not_tried: Vec::new(),
+        advised: None,
+        record_s,
+        verdict: verdict::too_few(requests, record_s),
+        notes: Vec::new(),
     })
 }
+
+fn recorded_s(trace: &Trace) -> f64 {
+    trace.records.last().map_or(0.0, |last| last.time.seconds())
+}
+
+impl<'a> Trial<'a> {
+    /// Runs the recording on `drive` as it is, at `speed` times its pace; where the drive falls ever further behind, anew
+    /// at closed pace. `behind` is called then, before that.
+    pub fn begin(
+        trace: &'a Trace,
+        drive: &'a Model,
+        speed: f64,
+        seed: u64,
+        progress: &dyn Fn(Progress),
+        behind: impl FnOnce(),
+    ) -> Result<Trial<'a>, LabError> {
+        let mut plain = as_it_is(drive, speed, seed);
+        let run = |experiment: &Experiment| in_parts(trace, "as it is", experiment, PARTS, progress);
+        let mut base = run(&plain)?;
+        if base.only_grows {
+            behind();
+            plain.pace = Pace::Closed { outstanding: OUTSTANDING };
+            base = run(&plain)?;
+        }
+        let (remedies, not_tried) = remedies::all(&plain, trace);
+        Ok(Trial { trace, drive, speed, plain, base, remedies, not_tried })
+    }
+
+    /// Number of runs, which are independent of each other.
+    pub fn runs(&self) -> usize {
+        1 + self.remedies.len()
+    }
+
+    /// Carries out a run.
+    pub fn run(&self, index: usize, progress: &dyn Fn(Progress)) -> Result<Ran, LabError> {
+        let kind = match index.checked_sub(1).map(|index| &self.remedies[index]) {
+            None => Kind::Causes(causes(self.trace, &self.plain)?),
+            Some(one) => Kind::Remedy(in_parts(self.trace, one.name, &one.experiment, PARTS, progress)?),
+        };
+        Ok(Ran(kind))
+    }
+
+    /// The advice, by the results of all runs in their order.
+    pub fn advice(self, runs: Vec<Ran>) -> Advice {
+        let (mut causes, mut others) = (Vec::new(), Vec::new());
+        for run in runs {
+            match run.0 {
+                Kind::Causes(found) => causes = found,
+                Kind::Remedy(run) => others.push(run),
+            }
+        }
+        let open = self.plain.pace.is_open();
+        let base = Measured::of(&self.base.variant);
+        let length_s = if open { recorded_s(self.trace) / self.speed } else { base.elapsed_s };
+        let judged = self.judged(&others, &base, length_s);
+        let of = |judgement| judged.iter().find(move |remedy| remedy.judgement == judgement);
+        let advised = of(Judgement::Recommended).map(|remedy| remedy.name.clone());
+        let unknown = of(Judgement::TooShort).filter(|_| advised.is_none());
+        Advice {
+            trace: self.trace.sources.iter().map(|path| path.display().to_string()).collect(),
+            drive: self.drive.name().to_owned(),
+            drive_chosen_because: None,
+            requests: self.trace.records.len() as u64,
+            length_s,
+            pace: if open { "open" } else { "closed" }.to_owned(),
+            speed: open.then_some(self.speed),
+            causes,
+            record_s: unknown.and_then(|remedy| remedy.record_s),
+            advised,
+            verdict: verdict::sentence(&base, &judged),
+            notes: self.notes(),
+            base: Some(base),
+            remedies: judged,
+            not_tried: self.not_tried,
+        }
+    }
+
+    /// The remedies, the best first.
+    fn judged(&self, runs: &[InParts], base: &Measured, length_s: f64) -> Vec<Remedy> {
+        let mut judged: Vec<Remedy> = Vec::new();
+        for (remedy, run) in self.remedies.iter().zip(runs) {
+            let gain = verdict::Gain::of(&self.base.busy, &run.busy);
+            let measured = Measured::of(&run.variant);
+            let judgement = verdict::judge(&gain, base, &measured);
+            let (net_gain_pct, error_pct) = (gain.net_pct, gain.error_pct);
+            let short = judgement == Judgement::TooShort;
+            let record_s = gain.enough_s(length_s).filter(|_| short);
+            let (name, what) = (remedy.name.to_owned(), remedy.what.clone());
+            judged.push(Remedy { name, what, run: measured, net_gain_pct, error_pct, judgement, record_s });
+        }
+        judged.sort_by(|one, other| other.net_gain_pct.total_cmp(&one.net_gain_pct));
+        judged
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.base.variant.notes.clone();
+        if !self.plain.pace.is_open() {
+            notes.push(BEHIND.to_owned());
+        }
+        if self.drive.disk().is_none() {
+            notes.push("The drive does not turn: nothing here is about such drives.".to_owned());
+        }
+        notes
+    }
+}
+
+/// What is said where the drive falls ever further behind.
+pub const BEHIND: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each \
+                          process's next read waits for its previous one here, and the lengths are the model's.";
 
 /// The disk as it is.
 fn as_it_is(drive: &Model, speed: f64, seed: u64) -> Experiment {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Measured, Remedy};
+use super::{Measured, PARTS, Remedy};
 
 /// Smallest gain that is worth an installation, in per cent of the busy time.
 pub const MIN_GAIN_PCT: f64 = 3.0;
@@ -15,6 +15,12 @@ const MAX_SLOWER: f64 = 1.02;
 const MIN_BUSY_PCT: f64 = 1.0;
 /// The longest recording that is asked for, in days.
 const LONGEST_DAYS: f64 = 14.0;
+/// Requests below which nothing is judged: 50 for each part of a recording.
+pub const LEAST_REQUESTS: u64 = 50 * PARTS;
+/// Requests of a recording that is asked for where there are fewer than that.
+const ENOUGH_REQUESTS: f64 = 10.0 * LEAST_REQUESTS as f64;
+/// The shortest recording that is asked for then, in seconds.
+const SHORTEST_S: f64 = 600.0;
 
 /// What is to be thought of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -63,6 +69,13 @@ impl Gain {
     fn is_certain(&self) -> bool {
         self.net_pct > ERRORS * self.error_pct
     }
+
+    /// How long a recording should be to tell whether a gain as this one is by chance, in seconds, if this one is of
+    /// `length_s`: the error falls with the root of the length. `None` if that is longer than is asked for.
+    pub fn enough_s(&self, length_s: f64) -> Option<f64> {
+        let times = (ERRORS * self.error_pct / self.net_pct).powi(2);
+        within_reason((length_s * times).max(length_s))
+    }
 }
 
 /// Judges a remedy with this gain, by the disk as it is and by its own run.
@@ -77,8 +90,8 @@ pub fn judge(gain: &Gain, base: &Measured, ours: &Measured) -> Judgement {
     }
 }
 
-/// What to do, in a sentence; `length_s` is that of the recording.
-pub fn sentence(base: &Measured, remedies: &[Remedy], length_s: f64) -> String {
+/// What to do, in a sentence.
+pub fn sentence(base: &Measured, remedies: &[Remedy]) -> String {
     let of = |judgement| remedies.iter().find(move |remedy| remedy.judgement == judgement);
     if let Some(best) = of(Judgement::Recommended) {
         return format!(
@@ -94,13 +107,9 @@ pub fn sentence(base: &Measured, remedies: &[Remedy], length_s: f64) -> String {
             "Nothing that was tried is worth it: none saves {MIN_GAIN_PCT:.0} % of the disk's busy time without making requests wait."
         );
     };
-    let times = (ERRORS * best.error_pct / best.net_gain_pct).powi(2);
-    let needed = (length_s * times).max(length_s);
-    let most = LONGEST_DAYS * 86_400.0;
-    let longer = if needed > most {
-        format!("not even a recording of {LONGEST_DAYS:.0} days would tell")
-    } else {
-        format!("a recording of {} would tell", rounded(needed))
+    let longer = match best.record_s {
+        Some(needed) => format!("a recording of {} would tell", rounded(needed)),
+        None => format!("not even a recording of {LONGEST_DAYS:.0} days would tell"),
     };
     format!(
         "Not known: {} seems to save {:.0} %, give or take {:.0}; {longer}.",
@@ -108,8 +117,32 @@ pub fn sentence(base: &Measured, remedies: &[Remedy], length_s: f64) -> String {
     )
 }
 
-/// A duration in the unit that suits it.
-fn rounded(seconds: f64) -> String {
+/// How long a recording should be where this one has too few requests to judge by, in seconds; `None` if that is longer
+/// than is asked for.
+pub fn enough_for_few_s(requests: u64, recorded_s: f64) -> Option<f64> {
+    let needed = recorded_s * ENOUGH_REQUESTS / requests.max(1) as f64;
+    within_reason(needed.max(SHORTEST_S))
+}
+
+/// The sentence for a recording of too few requests.
+pub fn too_few(requests: u64, record_s: Option<f64>) -> String {
+    let found = match requests {
+        1 => "1 request".to_owned(),
+        other => format!("{other} requests"),
+    };
+    let how = match record_s {
+        Some(needed) => format!("record {}", rounded(needed)),
+        None => "the disk has next to nothing to do".to_owned(),
+    };
+    format!("Not known: the recording has {found}, too few to judge by; {how}.")
+}
+
+fn within_reason(seconds: f64) -> Option<f64> {
+    (seconds <= LONGEST_DAYS * 86_400.0).then_some(seconds)
+}
+
+/// A duration in the unit that suits it, rounded up.
+pub fn rounded(seconds: f64) -> String {
     let (value, unit) = match seconds {
         _ if seconds < 120.0 => (seconds, "seconds"),
         _ if seconds < 7_200.0 => (seconds / 60.0, "minutes"),
@@ -122,6 +155,22 @@ fn rounded(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_longer_recording_is_as_long_as_the_error_demands() {
+        let gain = |net_pct, error_pct| Gain { net_pct, error_pct };
+        // Twice the error is twice the gain: four times the length.
+        assert_eq!(gain(10.0, 10.0).enough_s(600.0), Some(2_400.0));
+        assert_eq!(gain(4.0, 60.0).enough_s(3_600.0), None);
+        assert_eq!(enough_for_few_s(200, 2_000.0), Some(40_000.0));
+        assert_eq!((enough_for_few_s(0, 0.0), enough_for_few_s(2, 86_400.0)), (Some(600.0), None));
+        assert_eq!(rounded(2_400.0), "40 minutes");
+        let sentence = too_few(1, Some(600.0));
+        assert_eq!(
+            sentence,
+            "Not known: the recording has 1 request, too few to judge by; record 10 minutes."
+        );
+    }
 
     #[test]
     fn a_gain_of_one_part_is_within_its_error() {
