@@ -44,10 +44,15 @@ pub struct Panel {
 }
 
 impl Figure {
+    /// Its identifier in the page, which no other chart has.
+    pub fn anchor(&self) -> String {
+        if self.index == 0 { self.id.to_owned() } else { format!("{}-{}", self.id, self.index + 1) }
+    }
+
     /// The chart, with its tables collapsed.
     pub fn html(&self) -> String {
         let (title, caption) = (escape(&self.title), escape(&self.caption));
-        let id = if self.index == 0 { self.id.to_owned() } else { format!("{}-{}", self.id, self.index + 1) };
+        let id = self.anchor();
         let class = if self.wide || self.panels.len() > 1 { " class=\"whole\"" } else { "" };
         let mut out = format!(
             "<figure id=\"{id}\"{class}><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}",

@@ -43,6 +43,7 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     if let Some(savings) = sections::savings(comparison) {
         page.table(&savings);
     }
+    page.contents();
     page.command(command);
     page.section("Settings");
     page.table(&sections::settings(comparison));

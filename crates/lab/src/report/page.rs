@@ -23,6 +23,8 @@ pub const PICTURE: &str = include_str!("assets/picture.css");
 /// Style of the page around pictures.
 pub const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
+/// Links that save the numbers of charts and tables.
+const DATA_SCRIPT: &str = include_str!("assets/data.js");
 /// Patterns that distinguish areas without colour.
 pub const PATTERNS: &str = include_str!("assets/patterns.svg");
 
@@ -45,6 +47,18 @@ pub struct Page {
     /// Data of the script.
     plots: Vec<Value>,
     in_section: bool,
+    /// Sections and, within them, charts.
+    headings: Vec<Heading>,
+    /// Where the list of them goes.
+    contents_at: Option<usize>,
+}
+
+/// An entry of the contents.
+struct Heading {
+    id: String,
+    /// Plain text.
+    title: String,
+    is_chart: bool,
 }
 
 impl Page {
@@ -57,7 +71,43 @@ impl Page {
     pub fn section(&mut self, title: &str) {
         self.end_section();
         self.in_section = true;
-        self.out.extend(["<section><h2>", &escape(title), "</h2>\n"]);
+        self.heading(title);
+    }
+
+    /// The list of all sections and charts, with links to them.
+    pub fn contents(&mut self) {
+        self.contents_at = Some(self.out.len());
+    }
+
+    fn heading(&mut self, title: &str) {
+        let letter = |each: char| if each.is_ascii_alphanumeric() { each.to_ascii_lowercase() } else { '-' };
+        // Identifiers of charts begin with other letters; the number tells sections with the same title apart.
+        let id = format!("part-{}-{}", self.headings.len(), title.chars().map(letter).collect::<String>());
+        self.out.extend(["<section><h2 id=\"", &id, "\">", &escape(title), "</h2>\n"]);
+        self.headings.push(Heading { id, title: title.to_owned(), is_chart: false });
+    }
+
+    fn listed(&self) -> String {
+        let mut out = String::from("<nav class=\"contents\" aria-label=\"Contents\"><ul>");
+        let mut charts = false;
+        for Heading { id, title, is_chart } in &self.headings {
+            match (charts, *is_chart) {
+                (false, true) => out.push_str("<ul>"),
+                (true, false) => out.push_str("</ul></li>"),
+                (false, false) if !out.ends_with("<ul>") => out.push_str("</li>"),
+                _ => (),
+            }
+            charts = *is_chart;
+            let _ = write!(out, "<li><a href=\"#{id}\">{}</a>", escape(title));
+            if charts {
+                out.push_str("</li>");
+            }
+        }
+        if charts {
+            out.push_str("</ul>");
+        }
+        out.push_str(if self.headings.is_empty() { "</ul></nav>\n" } else { "</li></ul></nav>\n" });
+        out
     }
 
     fn end_section(&mut self) {
@@ -69,10 +119,9 @@ impl Page {
     /// Adds the exact command line that made the page.
     pub fn command(&mut self, command: &str) {
         let command = escape(command);
-        let _ = write!(
-            self.out,
-            "<section><h2>Made by</h2><pre tabindex=\"0\"><code>{command}</code></pre></section>"
-        );
+        self.end_section();
+        self.heading("Made by");
+        let _ = write!(self.out, "<pre tabindex=\"0\"><code>{command}</code></pre></section>\n");
     }
 
     /// Adds a table.
@@ -92,6 +141,7 @@ impl Page {
         self.out.push_str("<div class=\"charts\">");
         for figure in figures {
             self.out.push_str(&figure.html());
+            self.headings.push(Heading { id: figure.anchor(), title: figure.title.clone(), is_chart: true });
             self.plots.extend(figure.data);
         }
         self.out.push_str("</div>");
@@ -100,6 +150,9 @@ impl Page {
     /// The whole page.
     pub fn finish(mut self, title: &str, extra: Option<&Extra>) -> String {
         self.end_section();
+        if let Some(at) = self.contents_at {
+            self.out.insert_str(at, &self.listed());
+        }
         let data = script_json(&json!(self.plots));
         let (body, title) = (self.out, escape(title));
         let (style, more) = extra.map_or_else(Default::default, |extra| {
@@ -119,7 +172,7 @@ impl Page {
              <title>{title}</title>\n\
              <style>{UPLOT_STYLE}</style>\n<style>{PALETTE}{PICTURE}{STYLE}{style}</style></head>\n<body>{PATTERNS}<main>\n{body}</main>\n\
              <script type=\"application/json\" id=\"plots\">{data}</script>\n\
-             <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n{more}</body></html>\n"
+             <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n<script>{DATA_SCRIPT}</script>\n{more}</body></html>\n"
         )
     }
 }

@@ -104,6 +104,8 @@ fn the_page_is_well_formed() {
         "h1",
         "h2",
         "h3",
+        "nav",
+        "a",
         "ul",
         "li",
         "dl",
@@ -134,7 +136,7 @@ fn the_balancer_finds_what_is_broken() {
 fn names_from_outside_stay_text() {
     let page = example();
     assert!(!page.contains("<img") && !page.contains("<script>alert"));
-    assert_eq!(page.matches("<script").count(), 3);
+    assert_eq!(page.matches("<script").count(), 4);
     assert!(page.contains("&lt;img src=x onerror=&#39;a&#39;&gt;&amp;\u{fffd}"));
     let mut stats = stats();
     let mut comparison = comparison();
@@ -157,20 +159,39 @@ fn names_from_outside_stay_text() {
     let page = html(&stats, &comparison, HOSTILE);
     balanced(&page).expect("balanced");
     assert!(!page.contains("<img") && !page.contains("<script>alert"));
-    assert_eq!(page.matches("<script").count(), 3);
+    assert_eq!(page.matches("<script").count(), 4);
 }
 
 #[test]
 fn nothing_is_loaded() {
     let page = ours(&example());
-    for load in [
-        "http:", "https:", "//www", "@import", "<link", "<iframe", "src=\"", "href=", "url(\"", "url(h",
-        "fetch(",
-    ] {
+    for load in
+        ["http:", "https:", "//www", "@import", "<link", "<iframe", "src=\"", "url(\"", "url(h", "fetch("]
+    {
         assert!(!page.contains(load), "{load}");
     }
     assert_eq!(page.matches("url(").count(), page.matches("url(#").count());
+    assert_eq!(page.matches("href=").count(), page.matches("href=\"#").count());
     assert!(page.contains("default-src 'none'"));
+}
+
+/// Each link of the contents leads to an element of the page, and each section and chart has one.
+pub(super) fn contents_lead_somewhere(page: &str) {
+    let page = ours(page);
+    let nav = page.split("<nav ").nth(1).and_then(|rest| rest.split("</nav>").next()).expect("contents");
+    let links: Vec<&str> =
+        nav.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap_or_default()).collect();
+    for id in &links {
+        assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{id}");
+    }
+    assert_eq!(links.len(), page.matches("<h2 id=").count() + page.matches("<figure id=").count());
+    assert_eq!(page.matches("<section>").count(), page.matches("<section><h2 id=").count());
+}
+
+#[test]
+fn the_contents_list_sections_and_charts() {
+    contents_lead_somewhere(&example());
+    contents_lead_somewhere(&html(&Stats::default(), &Comparison::default(), ""));
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub fn report(subjects: &[Subject], command: &str) -> Report {
     let mut page = Page::default();
     page.html(&summary::headline(subjects));
     page.table(&summary::in_short(subjects));
+    page.contents();
     page.section("The pictures");
     page.charts(figures);
     page.section("All figures");

@@ -3,7 +3,7 @@
 use seekless_core::{Extent, Flags, Latency, Names, Nanos, Op, Origin, ProcessId, Record};
 use seekless_trace::{StatsOptions, Survey, Volumes, characterise};
 
-use super::super::tests::{HOSTILE, balanced, ours};
+use super::super::tests::{HOSTILE, balanced, contents_lead_somewhere, ours};
 use super::*;
 
 /// Requests all over a disk: `record` gives the time, place and process of each number.
@@ -62,7 +62,7 @@ fn names_stay_text_in_page_and_pictures() {
         balanced(&report.html).expect("balanced");
         let page = ours(&report.html);
         assert!(!page.contains("<img") && !page.contains("<script>alert"));
-        assert_eq!(page.matches("<script").count(), 5);
+        assert_eq!(page.matches("<script").count(), 6);
         assert_eq!(report.pictures.len(), FIGURES.len() - 1, "no trace has latencies");
         for (figure, svg) in &report.pictures {
             balanced(svg).unwrap_or_else(|wrong| panic!("{figure}: {wrong}"));
@@ -77,8 +77,17 @@ fn names_stay_text_in_page_and_pictures() {
 fn nothing_is_loaded() {
     let (records, names) = small();
     let page = ours(&drawn(&records, &names, 2).html);
-    for load in ["http:", "https:", "//www", "@import", "<link", "src=\"", "href=", "fetch(", "url(\""] {
+    for load in ["http:", "https:", "//www", "@import", "<link", "src=\"", "fetch(", "url(\""] {
         assert!(!page.contains(load), "{load}");
+    }
+    assert_eq!(page.matches("href=").count(), page.matches("href=\"#").count());
+}
+
+#[test]
+fn the_contents_list_sections_and_charts() {
+    let (records, names) = small();
+    for traces in [1, 2] {
+        contents_lead_somewhere(&drawn(&records, &names, traces).html);
     }
 }
 
