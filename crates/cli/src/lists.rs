@@ -52,10 +52,19 @@ pub fn unknown(name: &str, known: &BTreeSet<String>) -> Usage {
 /// Names of the lists of objects in the JSON of a command such as `lab compare`.
 fn of(command: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for schema in schema::of_command(command) {
+    for schema in schemas(command) {
         Lists { root: &schema, within: Vec::new(), found: &mut found }.of(&schema, "");
     }
     found
+}
+
+/// The schemas of a command; those of `lab sweep` for `lab sweep merge`, which prints what that prints.
+fn schemas(command: &str) -> Vec<Value> {
+    let all: Vec<Value> = schema::of_command(command).collect();
+    match command.rsplit_once(' ') {
+        Some((outer, _)) if all.is_empty() => schemas(outer),
+        _ => all,
+    }
 }
 
 /// A walk through a schema.
@@ -153,7 +162,7 @@ mod tests {
         with_csv(&help::command(), "", &mut commands);
         assert!(commands.len() > 20, "{commands:?}");
         for command in commands {
-            assert!(schema::of_command(&command).next().is_some(), "{command}");
+            assert!(!schemas(&command).is_empty(), "{command}");
         }
     }
 
@@ -165,6 +174,7 @@ mod tests {
         assert!(refuse("lab compare", "variants.phases").is_ok());
         let error = refuse("advise", "remedie").unwrap_err().to_string();
         assert_eq!(error, "--csv: found the list 'remedie', expected causes, remedies; perhaps remedies");
+        assert!(refuse("lab sweep merge", "best").is_ok());
         let error = refuse("lab judge", "x").unwrap_err();
         assert!(error.is::<Usage>(), "{error}");
     }
