@@ -194,3 +194,38 @@ fn the_page_of_a_run_stays_when_it_has_ended() {
     assert!(text.contains("virtual time") && text.contains("device disk"), "{text}");
     browser.check("run");
 }
+
+#[test]
+fn reports_fit_a_phone_and_save_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else { return };
+    let commands: [(&str, &[&str]); 2] = [
+        ("trace", &["trace", "report", "svnserver2", "vmboot", "-o", "trace.html"]),
+        ("compare", &["lab", "compare", "--trace", "vmboot", "--report", "compare.html"]),
+    ];
+    for (name, words) in commands {
+        let ran =
+            Command::new(env!("CARGO_BIN_EXE_seekless")).args(words).current_dir(folder.path()).output();
+        assert!(ran.unwrap().status.success(), "{words:?}");
+        browser.look(1280, "light");
+        browser.open(&format!("file://{}", folder.path().join(format!("{name}.html")).display()));
+        browser.wait("document.querySelectorAll('.data a').length > 40");
+        let lost = "[...document.querySelectorAll('.contents a')].filter(a => !document.querySelector(a.hash)).length";
+        assert_eq!(browser.value(lost), 0, "{name}");
+        // What the first link of a chart of lines saves.
+        browser.value(
+            "(() => {
+                const make = URL.createObjectURL;
+                URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make(blob); };
+                document.querySelector('#rank-frequency .data a').click();
+            })()",
+        );
+        browser.wait("window.saved !== undefined");
+        let saved = browser.value("window.saved").to_string();
+        assert!(
+            saved.starts_with("\"rank of the page,reads (accesses),writes (accesses)\\n1,"),
+            "{name}: {saved}"
+        );
+        browser.check(name);
+    }
+}

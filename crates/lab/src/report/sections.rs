@@ -161,7 +161,7 @@ pub fn settings(comparison: &Comparison) -> Table {
 fn of_the_drive(settings: &Settings, table: &mut Table) {
     table.pair("drive", &settings.drive);
     if let Some(why) = &settings.drive_chosen_because {
-        table.pair("taken, since it is", why);
+        table.pair("why this drive", why);
     }
     table.pair("scheduler", &settings.scheduler);
     if let Some(depth) = settings.depth {

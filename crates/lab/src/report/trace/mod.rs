@@ -71,7 +71,6 @@ pub fn report(subjects: &[Subject], command: &str) -> Report {
     let pictures = figures.iter().map(|figure| (figure.id, standalone::svg(figure))).collect();
     let mut page = Page::default();
     page.html(&summary::headline(subjects));
-    page.table(&summary::in_short(subjects));
     page.contents();
     page.section("The pictures");
     page.charts(figures);

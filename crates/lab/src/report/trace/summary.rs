@@ -43,7 +43,8 @@ fn part(part: u64, whole: u64) -> String {
 pub fn headline(subjects: &[Subject]) -> String {
     let mut out = String::from("<header><p class=\"brand\">seekless: what a workload is like</p>");
     let names: Vec<String> = subjects.iter().map(|subject| escape(&subject.name)).collect();
-    let _ = write!(out, "<h1>{}</h1><dl class=\"tiles\">", names.join(" <small>and</small> "));
+    let _ = write!(out, "<h1>{}</h1>", names.join(" <small>and</small> "));
+    out.extend([&in_short(subjects).html(), "<dl class=\"tiles\">"]);
     for (name, value, meaning) in TILES {
         let _ = write!(out, "<div><dt>{name}</dt>");
         for subject in subjects {
@@ -67,7 +68,7 @@ pub fn headline(subjects: &[Subject]) -> String {
 }
 
 /// The lines that matter.
-pub fn in_short(subjects: &[Subject]) -> Table {
+fn in_short(subjects: &[Subject]) -> Table {
     let lines = |stats: &Stats| {
         let mut table = Table::new("In short", &["", "figures"]);
         stats.summary.iter().for_each(|line| table.pair(line.name, line.value.clone()));
