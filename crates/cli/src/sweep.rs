@@ -191,7 +191,14 @@ fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
 /// The sweep of a file, and its tasks.
 fn tasks(path: &Path) -> anyhow::Result<(Sweep, Vec<Task>)> {
     let _progress = Progress::spinner("reading the sweep and hashing its traces");
-    let sweep = file::read(&shipped::find(path))?;
+    let mut sweep = file::read(&shipped::find(path))?;
+    let folder = sweep.file.parent().unwrap_or(Path::new("")).to_owned();
+    for name in sweep.grids.iter_mut().flat_map(|grid| grid.traces.iter_mut().flatten()) {
+        // What lies beside the sweep's file goes before all else.
+        if seekless_trace::expand(&[folder.join(&*name)]).is_err() {
+            *name = shipped::find(Path::new(&*name)).display().to_string();
+        }
+    }
     let tasks = expand(&sweep, &program()?)?;
     Ok((sweep, tasks))
 }

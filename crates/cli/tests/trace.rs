@@ -136,6 +136,7 @@ fn what_ships_is_found_from_any_folder() {
     }
     let (example, random) = ("examples/cache.toml", ["--workload", "random", "--requests", "20"]);
     quietly(&[&["lab", "run", example], &random[..]].concat());
+    quietly(&["lab", "sweep", "examples/sweep.toml", "--list"]);
     // A file of one's own goes before it.
     std::fs::create_dir_all(folder().join("examples")).unwrap();
     file(example, b"component = 1\n");
