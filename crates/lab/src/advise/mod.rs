@@ -133,7 +133,7 @@ pub struct Ran(Kind);
 
 enum Kind {
     Causes(Vec<Cause>),
-    Remedy(InParts),
+    Remedy(Box<InParts>),
 }
 
 /// What is known of a recording of too few requests to judge by; `None` if it has enough.
@@ -196,7 +196,10 @@ impl<'a> Trial<'a> {
     pub fn run(&self, index: usize, progress: &dyn Fn(Progress)) -> Result<Ran, LabError> {
         let kind = match index.checked_sub(1).map(|index| &self.remedies[index]) {
             None => Kind::Causes(causes(self.trace, &self.plain)?),
-            Some(one) => Kind::Remedy(in_parts(self.trace, one.name, &one.experiment, PARTS, progress)?),
+            Some(one) => {
+                let run = in_parts(self.trace, one.name, &one.experiment, PARTS, progress)?;
+                Kind::Remedy(Box::new(run))
+            }
         };
         Ok(Ran(kind))
     }
@@ -207,7 +210,7 @@ impl<'a> Trial<'a> {
         for run in runs {
             match run.0 {
                 Kind::Causes(found) => causes = found,
-                Kind::Remedy(run) => others.push(run),
+                Kind::Remedy(run) => others.push(*run),
             }
         }
         let open = self.plain.pace.is_open();

@@ -121,7 +121,7 @@ impl Page {
         let command = escape(command);
         self.end_section();
         self.heading("Made by");
-        let _ = write!(self.out, "<pre tabindex=\"0\"><code>{command}</code></pre></section>\n");
+        let _ = writeln!(self.out, "<pre tabindex=\"0\"><code>{command}</code></pre></section>");
     }
 
     /// Adds a table.
