@@ -58,7 +58,7 @@ pub struct Entry {
     pub sealed: bool,
     /// Whether, with these options and those optional devices that it has, all data that it returns is compared with a
     /// checksum or fingerprint, also after a crash.
-    pub checks_data: fn(&toml::Table, &dyn Fn(&str) -> bool) -> bool,
+    pub checks_data: ChecksData,
     /// Whether it stores pages with the same content once: explorations write such pages.
     pub shares: bool,
     /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
@@ -109,6 +109,8 @@ pub struct Remedy {
 
 /// A layer being built: it may have to read the devices below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
+/// Whether data is compared with checksums, by the options and the keys of the optional devices that there are.
+pub type ChecksData = fn(&toml::Table, &dyn Fn(&str) -> bool) -> bool;
 /// Checks options.
 pub type Check = fn(toml::Table) -> Result<(), Refused>;
 /// Sectors visible to clients, by the options and the sizes of the devices below.

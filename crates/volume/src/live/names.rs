@@ -111,8 +111,8 @@ impl Places<'_> {
             return Some(StableName { key: key(&["device", &identity]), device: 0, shift });
         }
         let file = std::fs::metadata(text("loop/backing_file")?).ok()?;
-        let offset: i64 = text("loop/offset").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
-        Some(StableName { shift: shift + offset / SECTOR_BYTES as i64, ..of_file(&file) })
+        let offset: u64 = text("loop/offset").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        Some(StableName { shift: shift.saturating_add_unsigned(offset / SECTOR_BYTES), ..of_file(&file) })
     }
 }
 
