@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
-use seekless_core::Nanos;
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_lab::check::history;
 use seekless_lab::explore::campaign::{Campaign, Explored};
 use seekless_lab::explore::case::Case;
@@ -17,6 +17,7 @@ use seekless_lab::explore::{Finding, Options};
 use seekless_lab::workload;
 use seekless_lab::workload::Load;
 use seekless_volume::Description;
+use seekless_volume::description::Leaf;
 use serde::Serialize;
 
 use crate::junit::{self, Problem, TestCase};
@@ -27,6 +28,8 @@ use crate::table::Table;
 use crate::text::count;
 use crate::workload::positive_time;
 
+/// Size of a volume from which on an exploration takes much longer for no more states.
+const LARGE: u64 = 1 << 30;
 /// Consecutive seeds that an exploration uses, at most.
 const SEEDS: u64 = 1 << 20;
 
@@ -200,6 +203,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for file in [&arguments.save, &arguments.history, &arguments.junit].into_iter().flatten() {
         output::expect_room(file, arguments.force)?;
     }
+    output::warn(&too_large(&arguments.volume, &description));
     if let Some(script) = &arguments.script {
         return replay_script(&description, script, arguments);
     }
@@ -235,6 +239,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // A run uses its seed and those that follow.
         seed = seed.wrapping_add(SEEDS);
     }
+}
+
+/// A warning about a volume of which the first states take minutes.
+fn too_large(file: &Path, description: &Description) -> Vec<String> {
+    let of_slices = description.slices.values().map(|slice| slice.extent.sectors);
+    let whole = description.components.iter().filter(|(name, _)| {
+        let is_cut = description.slices.values().any(|slice| slice.of == **name);
+        !is_cut
+    });
+    let largest = of_slices.chain(whole.map(|(_, component)| component.sectors())).max().unwrap_or(0);
+    let size = Size(largest * SECTOR_BYTES);
+    let why = || {
+        format!(
+            "{}: found a device of {size}, expected at most {}: each restart looks at all of its pages, and small volumes \
+             have more states that differ",
+            file.display(),
+            Size(LARGE)
+        )
+    };
+    if size.0 > LARGE { vec![why()] } else { Vec::new() }
 }
 
 fn explore(

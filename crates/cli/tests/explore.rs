@@ -168,6 +168,22 @@ fn what_cannot_be_explored_is_refused() {
     assert!(help.contains("Examples:") && help.contains("--json"), "{help}");
 }
 
+/// Without a slice a volume has a whole drive, whose first state takes minutes.
+#[test]
+fn a_volume_that_is_too_large_is_warned_of() {
+    let large = "[component.disk]\ndrive = \"wd2500aaks\"\n[layer.mapper]\nover = \"disk\"\nsize = \"1GiB\"\n\
+                 [[export]]\ntop = \"mapper\"\n";
+    for (text, warned) in [(large, true), (MAPPER, false)] {
+        let ran = seekless(&["lab", "explore", &file("large.toml", text.as_bytes()), "--workload", "crhun"]);
+        assert_eq!(
+            ran.stderr.contains("found a device of 232.89 GiB, expected at most 1 GiB"),
+            warned,
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
 /// Few states reach few edges, which is not a success.
 #[test]
 fn an_edge_that_was_not_reached_is_a_failure() {
