@@ -278,7 +278,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Reads each page in two parts. What is known to be damaged is not returned, which the read of all of it decides on.
+    /// Reads each page in two parts. A part that is refused as damaged is no violation: the read of the whole page decides.
     async fn read_in_parts(
         &mut self,
         opened: &Opened,

@@ -48,12 +48,11 @@ impl Rots {
     pub fn of(description: &Description) -> Rots {
         let checks_data =
             |layer: &Layer| (layer.entry.checks_data)(&layer.options, &|key| layer.devices.contains_key(key));
-        if description.layers.values().all(checks_data) {
-            Rots::Data
-        } else if description.layers.values().any(|layer| layer.entry.sealed) {
-            Rots::Metadata
-        } else {
-            Rots::Nothing
+        let layers = || description.layers.values();
+        match layers().any(|layer| layer.entry.sealed) {
+            false => Rots::Nothing,
+            true if layers().all(checks_data) => Rots::Data,
+            true => Rots::Metadata,
         }
     }
 }
@@ -146,5 +145,29 @@ impl FromStr for Rot {
         let component = component.parse().map_err(drop)?;
         let (sector, bit) = number(sector).zip(number(bit)).ok_or(())?;
         if bit < 8 * SECTOR_BYTES { Ok(Rot { component, sector, bit }) } else { Err(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rots(layer: &str) -> Rots {
+        let top = if layer.is_empty() { "disk" } else { "it" };
+        let text = format!(
+            "[component.disk]\ndrive = \"wd2500aaks\"\n[component.other]\ndrive = \"wd2500aaks\"\n{layer}\n\
+             [[export]]\ntop = \"{top}\"\n"
+        );
+        Rots::of(&seekless_volume::file::parse("v.toml", &text).unwrap())
+    }
+
+    #[test]
+    fn data_rots_only_where_all_layers_compare_it() {
+        assert_eq!(rots(""), Rots::Nothing, "a drive alone");
+        let over = |rest: &str| rots(&format!("[layer.it]\nover = \"disk\"\n{rest}"));
+        assert_eq!(over("is = \"lld\"\nsize = \"1GiB\""), Rots::Data);
+        assert_eq!(over("is = \"lld\"\nsize = \"1GiB\"\ncleaner = \"freeblock\""), Rots::Metadata);
+        assert_eq!(over("is = \"mapper\"\nsize = \"1GiB\""), Rots::Metadata);
+        assert_eq!(over("is = \"borg\"\nbopt = \"other\""), Rots::Metadata);
     }
 }
