@@ -1,5 +1,6 @@
-//! Limits of requests in flight in a volume, which its top ([`crate::Top`]) enforces. Above them its front ends wait,
-//! fairly between clients. Background work has limits of its own, so neither starves the other.
+//! Limits of requests in flight: in a volume, which its top ([`crate::Top`]) enforces, and of background work at a real
+//! device. Above them requests wait, fairly between clients. Background work has limits of its own, so neither starves
+//! the other.
 //!
 //! Fault model: a request may be dropped while it waits or after it was admitted; nothing leaks.
 
@@ -25,6 +26,7 @@ pub struct Limits {
 }
 
 struct Pool {
+    bytes: u64,
     bytes_free: Cell<u64>,
     requests_free: Cell<u64>,
     /// Waiting requests, by client; clients take turns.
@@ -55,6 +57,7 @@ impl Limits {
     pub fn new(bytes: u64, requests: u64) -> Limits {
         let pool = || {
             Rc::new(Pool {
+                bytes,
                 bytes_free: Cell::new(bytes),
                 requests_free: Cell::new(requests),
                 waiting: RefCell::default(),
@@ -64,9 +67,10 @@ impl Limits {
         Limits { foreground: pool(), background: pool() }
     }
 
-    /// Waits until a request of `bytes` bytes fits.
+    /// Waits until a request of `bytes` bytes fits; one above the limit, until nothing else is in flight.
     pub async fn admit(&self, how: &Hints, bytes: u64) -> Permit {
         let pool = if how.class <= Class::Foreground { &self.foreground } else { &self.background };
+        let bytes = bytes.min(pool.bytes);
         if pool.waiting.borrow().is_empty() {
             if let Some(permit) = pool.take(bytes) {
                 pool.last.set(how.origin.stream);
@@ -110,7 +114,6 @@ impl Drop for QueueEntry {
 
 impl Pool {
     fn take(self: &Rc<Self>, bytes: u64) -> Option<Permit> {
-        // A request above the whole limit is refused at the top; here it would wait for ever.
         let bytes_left = self.bytes_free.get().checked_sub(bytes)?;
         let requests_left = self.requests_free.get().checked_sub(1)?;
         self.bytes_free.set(bytes_left);

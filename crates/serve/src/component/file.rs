@@ -19,8 +19,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, Mark, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, RangeLocks,
-    SECTOR_BYTES, Zeroes, mutant, runtime,
+    BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Limits, Nanos,
+    RangeLocks, SECTOR_BYTES, Zeroes, limit::Permit, mutant, runtime,
 };
 
 use super::error::kind_of;
@@ -31,6 +31,11 @@ pub use opened::{FileProbe, Opened};
 const SPARE_BYTES: usize = 128 << 10;
 /// Number of buffers kept for reuse.
 const SPARE: usize = 64;
+/// Requests of background work in flight, and their bytes. A round of a mover has up to 65,536: without a limit each
+/// would have a buffer, and clients' requests would wait behind them all in the device. Those of clients are limited at
+/// the top of the volume.
+const BACKGROUND_REQUESTS: u64 = 32;
+const BACKGROUND_BYTES: u64 = 32 << 20;
 /// Bytes of a write of zeroes, where the system has no faster way.
 const ZEROES: u64 = 1 << 20;
 /// The kernel's clock for file times ticks at least every 10 ms (100 Hz, the slowest setting); twice that.
@@ -63,6 +68,7 @@ pub struct FileComponent {
     /// Held by an extent query: one at a time.
     querying: RangeLocks,
     spare: RefCell<Vec<Memory>>,
+    limits: Limits,
 }
 
 impl FileComponent {
@@ -93,6 +99,7 @@ impl FileComponent {
             synced: Cell::new(0),
             querying: RangeLocks::new(),
             spare: RefCell::default(),
+            limits: Limits::new(BACKGROUND_BYTES, BACKGROUND_REQUESTS),
         }
     }
 
@@ -154,6 +161,15 @@ impl FileComponent {
         self.lost.set(true);
         let why = format!("found {found} bytes, expected {expected}: it was made smaller while in use");
         Err(self.error(ErrorKind::Gone, at, why))
+    }
+
+    /// Waits until a request of background work may be in flight.
+    async fn admitted(&self, at: Extent, how: &Hints) -> Option<Permit> {
+        if how.effective_class() <= Class::Foreground {
+            return None;
+        }
+        // Boxed: clients' requests carry no state for it.
+        Some(Box::pin(self.limits.admit(how, at.bytes())).await)
     }
 
     /// A buffer for a request.
@@ -310,9 +326,10 @@ impl BlockDevice for FileComponent {
         Geometry { sectors: self.sectors.get(), ..self.geometry }
     }
 
-    fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             self.check(at, false)?;
+            let _permit = self.admitted(at, &how).await;
             let memory = self.memory(at.bytes() as usize);
             let memory = self.transfer(at, memory, Op::Read).await?;
             into.put(0, memory.part());
@@ -324,6 +341,7 @@ impl BlockDevice for FileComponent {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
+            let _permit = self.admitted(at, &how).await;
             if how.fua || at.end().0 == self.sectors.get() {
                 self.check_not_truncated(Some(at))?;
             }

@@ -98,3 +98,31 @@ fn a_file_that_was_cut_and_grew_again_fails_its_flushes() {
         assert!(flush(&component).await.is_some(), "none succeeds after that");
     });
 }
+
+/// A round of a mover is tens of thousands of requests.
+#[test]
+fn a_client_does_not_wait_behind_a_round_of_background_work() {
+    with_file(BACKGROUND_BYTES + (4 << 20), |_, component| async move {
+        let order: Rc<RefCell<Vec<Class>>> = Rc::default();
+        let write = |page: u64, class: Class| {
+            let (component, order) = (component.clone(), order.clone());
+            runtime::spawn(async move {
+                let how = Hints { class, ..Hints::default() };
+                let data = Buffer::from_vec(vec![9; 4096]);
+                component.write(Extent::of_pages(page, 1), data, how).await.unwrap();
+                order.borrow_mut().push(class);
+            })
+        };
+        let mut tasks: Vec<_> = (0..1000).map(|page| write(page, Class::Background)).collect();
+        tasks.push(write(1000, Class::Foreground));
+        for task in tasks {
+            task.await;
+        }
+        let before = order.borrow().iter().position(|class| *class == Class::Foreground).unwrap();
+        assert!(before <= 500, "{before} of 1,000 background writes were answered before it");
+        // One that is larger than the limit passes too.
+        let largest = Buffer::zeroed(component.geometry().sectors * SECTOR_BYTES);
+        let how = Hints { class: Class::Background, ..Hints::default() };
+        component.write(Extent::new(0, component.geometry().sectors), largest, how).await.unwrap();
+    });
+}

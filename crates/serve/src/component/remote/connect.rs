@@ -2,11 +2,14 @@
 //!
 //! Fault model: the server may be any program, send anything, or nothing for [`TIMEOUT`].
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::nbd::client::{
@@ -14,6 +17,7 @@ use crate::nbd::client::{
     start_tls, structured,
 };
 use crate::reactor::inputs::placeholder;
+use crate::uri::decoded;
 use crate::wire::{Trust, Tunnel};
 
 /// How long to wait for the server during the handshake.
@@ -37,7 +41,7 @@ impl fmt::Debug for Connected {
 
 impl Connected {
     /// Connects to `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`; with `trust` to `nbds://` and
-    /// `nbds+unix://`, which are encrypted.
+    /// `nbds+unix://`, which are encrypted. `%` and two hexadecimal digits in the name or path stand for a byte.
     pub fn to(uri: &str, trust: Option<&Trust>) -> io::Result<Connected> {
         let (plain, encrypted) = match uri.strip_prefix("nbds") {
             Some(rest) => (format!("nbd{rest}"), true),
@@ -51,13 +55,15 @@ impl Connected {
         let invalid = || io::Error::other("expected nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH");
         if let Some(rest) = plain.strip_prefix("nbd+unix:///") {
             let (name, path) = rest.split_once("?socket=").ok_or_else(invalid)?;
-            let stream = UnixStream::connect(path)?;
+            let (name, path) = (name_of(name)?, OsString::from_vec(decoded(path)));
+            let stream = UnixStream::connect(Path::new(&path))?;
             stream.set_read_timeout(Some(TIMEOUT))?;
-            let (info, tunnel) = handshake(&stream, name, trust.map(|trust| (trust, "localhost")))?;
+            let (info, tunnel) = handshake(&stream, &name, trust.map(|trust| (trust, "localhost")))?;
             return Connected::whole(stream.into(), info, tunnel);
         }
         let rest = plain.strip_prefix("nbd://").ok_or_else(invalid)?;
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let name = name_of(name)?;
         let (host, at) = match place.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) {
             Some((host, _)) => (host, place.to_owned()),
             None => (place, format!("{place}:10809")),
@@ -66,7 +72,7 @@ impl Connected {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let (info, tunnel) = handshake(&stream, name, trust.map(|trust| (trust, host)))?;
+        let (info, tunnel) = handshake(&stream, &name, trust.map(|trust| (trust, host)))?;
         Connected::whole(stream.into(), info, tunnel)
     }
 
@@ -100,6 +106,12 @@ impl Connected {
     pub fn from_recording(info: ExportInfo) -> io::Result<Connected> {
         Ok(Connected { socket: placeholder()?, info, tunnel: None })
     }
+}
+
+/// The name of an export in a URI.
+fn name_of(part: &str) -> io::Result<String> {
+    let found = |_| io::Error::other(format!("found the export '{part}', expected a name in UTF-8"));
+    String::from_utf8(decoded(part)).map_err(found)
 }
 
 /// Connects to the first address of a name that answers in time.
