@@ -194,6 +194,11 @@ fn what_cannot_be_attached_or_detached_is_refused_with_what_to_do() {
     refused(folder, DETACH, &["'borg'", "there is none"]);
     done(folder, &attach(&["--device", "bopt=ext4.img", "--replace"]));
     refused(folder, ATTACH, &["'borg'", "has not yet"]);
+    std::fs::File::create(folder.join("second.img")).unwrap().set_len(16 << 20).unwrap();
+    let second = ["attach", "second", "--is", "borg", "--device", "bopt=second.img"];
+    refused(folder, &second, &["layer.borg below it", "at most one"]);
+    let below = ["attach", "below", "--is", "borg", "--over", "disk", "--device", "bopt=second.img"];
+    refused(folder, &below, &["layer.borg: found layer.below", "at most one"]);
     let served = file(folder);
     std::fs::write(folder.join("volume.toml"), format!("{served}# by hand\n")).unwrap();
     refused(folder, DETACH, &["changed since", "restart the server"]);

@@ -174,6 +174,7 @@ impl Running {
     ) -> Result<Ready, LiveError> {
         let place = || format!("{}: layer.{}", offered.file, new.name);
         let layer = offered.layers.get(&new.name).at(place)?;
+        let pairs = pairs::of_layer(&self.file, offered, &new.name, |name| self.path(offered, name))?;
         let components = self.build_components(offered)?;
         let inner = Rc::new(Switch::new(self.device(&new.over, false)?));
         let mut all = self.components.borrow().clone();
@@ -182,7 +183,6 @@ impl Running {
         let empty = self.new_components(offered);
         let below = tree::below_guarded(offered, layer, all, &|name| empty.contains(name)).await;
         let below = below.at(place)?;
-        let pairs = pairs::of_layer(&self.file, offered, &new.name, |name| self.path(offered, name));
         if let Some(create) = layer.entry.create.filter(|_| !below.create) {
             let contents = if replace { Contents::Nothing } else { contents(layer, &below, &pairs).await };
             if contents != Contents::Empty {

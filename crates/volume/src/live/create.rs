@@ -38,7 +38,7 @@ async fn create_all(
     replace: bool,
     program: Program,
 ) -> Result<(), LiveError> {
-    let pairs = pairs::of(volume, description);
+    let pairs = pairs::of(volume, description)?;
     let components = components(reactor, description)?;
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {

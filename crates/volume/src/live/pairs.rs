@@ -100,19 +100,50 @@ fn records(folder: &Path, path: &Path) -> Result<Vec<Record>, LiveError> {
 }
 
 /// The records that a volume file's layers need.
-pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
+///
+/// # Errors
+/// As [`of_layer`].
+pub fn of(volume: &Path, description: &Description<Live>) -> Result<Pairs, LiveError> {
     let path = |component: &str| description.components.get(component)?.path();
-    let each = description.layers.keys().flat_map(|name| of_layer(volume, description, name, path).each);
-    Pairs { each: each.collect() }
+    let mut all = Pairs { each: Vec::new() };
+    for name in description.layers.keys() {
+        all.extend(of_layer(volume, description, name, path)?);
+    }
+    Ok(all)
+}
+
+/// Refuses two layers of which each may have newer pages of one device, one above the other: there is one record for it.
+fn check_stacked<C: Leaf>(description: &Description<C>, name: &str) -> Result<(), LiveError> {
+    let part_of = |name: &str| {
+        let layer = description.layers.get(name).filter(|layer| layer.entry.holds_newer)?;
+        part(description, layer.over.first()?)
+    };
+    if part_of(name).is_none() {
+        return Ok(());
+    }
+    match description.downwards(name).into_iter().find(|below| below != name && part_of(below).is_some()) {
+        None => Ok(()),
+        Some(below) => Err(LiveError::new(format!(
+            "{}: layer.{name}: found layer.{below} below it, expected at most one of a device's layers to keep newer \
+             pages elsewhere: remove one, by seekless volume detach if it is served",
+            description.file
+        ))),
+    }
 }
 
 /// The record that a layer needs, if any; `path` gives the path of a component's file.
+///
+/// # Errors
+/// Two layers, one above the other, may have newer pages of one device.
 pub fn of_layer<C: Leaf>(
     volume: &Path,
     description: &Description<C>,
     name: &str,
     path: impl Fn(&str) -> Option<PathBuf>,
-) -> Pairs {
+) -> Result<Pairs, LiveError> {
+    for layer in description.layers.keys() {
+        check_stacked(description, layer)?;
+    }
     let record = || {
         let layer = description.layers.get(name).filter(|layer| layer.entry.holds_newer)?;
         let (component, at) = part(description, layer.over.first()?)?;
@@ -125,7 +156,7 @@ pub fn of_layer<C: Leaf>(
         let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
         Some((name.to_owned(), file, record))
     };
-    Pairs { each: record().into_iter().collect() }
+    Ok(Pairs { each: record().into_iter().collect() })
 }
 
 /// Refuses a device that would be served without the BOPT that has newer pages of it. To be called before components
@@ -159,7 +190,7 @@ pub fn look(
             )));
         }
     }
-    Ok(of(volume, description))
+    of(volume, description)
 }
 
 impl Pairs {

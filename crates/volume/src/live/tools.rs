@@ -309,7 +309,7 @@ pub fn rescue(
     program: Program,
 ) -> Result<Vec<Rescued>, LiveError> {
     on_components(volume, description, async |opened| {
-        let pairs = pairs::of(opened.volume, opened.description);
+        let pairs = pairs::of(opened.volume, opened.description)?;
         let mut all = Vec::new();
         for name in opened.layers(name, |entry| entry.sealed)?.into_iter().rev() {
             let layer = &opened.description.layers[&name];
