@@ -76,11 +76,13 @@ impl Borg {
         self.drains.get() && self.store.dirty() >= FEWEST_FOR_FREE
     }
 
-    /// Maintenance due after a write was absorbed.
-    pub(super) fn due(&self) -> Option<Maintenance> {
+    /// Maintenance due after a write of which `no_room` pages were not absorbed, since the write buffer was full: a drain
+    /// before may have failed, or the write is larger than what is kept free.
+    pub(super) fn due(&self, no_room: u64) -> Option<Maintenance> {
         // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };
         let low = times * self.low_water();
+        let low = if no_room > 0 { low.max(self.store.room() + no_room) } else { low };
         if self.store.room() < low && self.options.drain == Drain::All {
             return Some(Maintenance::DrainAll);
         }

@@ -9,13 +9,15 @@ struct Late {
     below: Rc<dyn BlockDevice>,
     /// Whether the next write fails.
     fails: Cell<bool>,
+    /// Whether all writes fail, and are never carried out.
+    broken: Cell<bool>,
     /// The one that failed.
     pending: RefCell<Option<(Extent, Buffer)>>,
 }
 
 impl Late {
     fn over(below: Rc<dyn BlockDevice>) -> Rc<Late> {
-        Rc::new(Late { below, fails: Cell::default(), pending: RefCell::default() })
+        Rc::new(Late { below, fails: Cell::default(), broken: Cell::default(), pending: RefCell::default() })
     }
 
     /// Carries out the write that failed.
@@ -36,6 +38,9 @@ impl BlockDevice for Late {
         io(async move {
             if self.pending.borrow().as_ref().is_some_and(|(pending, _)| pending.overlaps(at)) {
                 self.land().await;
+            }
+            if self.broken.get() {
+                return Err(IoError::new(ErrorKind::Medium, "late", Some(at), "it is broken"));
             }
             if self.fails.take() {
                 self.pending.replace(Some((at, from)));
@@ -116,5 +121,28 @@ fn a_page_of_which_a_write_to_the_origin_failed_is_rewritten_before_it_is_copied
         borg.reconfigure_now(Account(1)).await.unwrap();
         assert!(borg.store.lookup(PAGE.start.page()).is_some(), "it was copied");
         assert!(origin.pending.borrow().is_none(), "it was rewritten before");
+    });
+}
+
+#[test]
+fn a_write_buffer_that_could_not_be_drained_is_drained_once_the_origin_takes_writes() {
+    run(1, async {
+        let (borg, [origin, _]) = late_world().await;
+        origin.broken.set(true);
+        let mut page = 0;
+        while borg.store.room() > 0 {
+            // What is not absorbed fails, too.
+            let at = Extent::of_pages(page, 1);
+            let _ = borg.write(at, stamped(at, 1), Hints::default()).await;
+            page += 1;
+            assert!(page < 10_000, "the write buffer is never full");
+        }
+        // No maintenance is under way any more.
+        runtime::sleep(Nanos::from_millis(10_000)).await;
+        assert_eq!(borg.store.room(), 0);
+        origin.broken.set(false);
+        write(&*borg, Extent::of_pages(page, 1), 1).await;
+        runtime::sleep(Nanos::from_millis(10_000)).await;
+        assert!(borg.store.room() > 0, "the write buffer stays full");
     });
 }
