@@ -41,6 +41,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
+use seekless_core::Nanos;
 use seekless_core::runtime::Rng;
 
 use self::all::All;
@@ -50,6 +51,7 @@ use self::conditions::Conditions;
 use self::image::{Image, mixed};
 use self::log::Log;
 use self::named::Known;
+use self::options::COMMAND_BOUND;
 pub use self::options::Options;
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Failure, Judge, Opener};
@@ -294,8 +296,15 @@ impl<'a> Explorer<'a> {
     }
 
     fn in_time(&self, log: &Log) -> Result<(), Finding> {
-        let (longest, bound) = (log.longest.max(log.longest_command()), self.options.bound);
-        if longest > bound { Err(self.finding(&Failure::Late { longest, bound }, None)) } else { Ok(()) }
+        let bound = self.options.bound;
+        let limits = [
+            ("request was answered", log.longest, bound),
+            ("command ended", log.longest_command(), Nanos(bound.0.saturating_mul(COMMAND_BOUND))),
+        ];
+        match limits.into_iter().find(|(_, longest, bound)| longest > bound) {
+            Some((what, longest, bound)) => Err(self.finding(&Failure::Late { what, longest, bound }, None)),
+            None => Ok(()),
+        }
     }
 
     fn begin(&mut self, plan: &Plan) {

@@ -24,7 +24,7 @@ pub struct Options {
     pub run_costs: u64,
     /// One in this many steps of a run takes or deletes a snapshot or clone, and some requests go to these; 0 for none.
     pub snapshots: u64,
-    /// Limit on the response time of every request, in virtual time.
+    /// Limit on the response time of every request, in virtual time; that of a command is [`COMMAND_BOUND`] times it.
     pub bound: Nanos,
     /// Seed of all random choices.
     pub seed: u64,
@@ -51,5 +51,7 @@ impl Default for Options {
     }
 }
 
+/// A command is hundreds of requests, some one after the other, of which a slow device takes seconds each.
+pub const COMMAND_BOUND: u64 = 6;
 /// Restarts that take about as long as a run without a power cut.
 const RUN_COSTS: u64 = 40;

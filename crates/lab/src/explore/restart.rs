@@ -74,8 +74,10 @@ pub enum Failure {
         error: IoError,
     },
     /// A response takes too long.
-    #[error("a request was answered after {longest}, expected within {bound}")]
+    #[error("a {what} after {longest}, expected within {bound}")]
     Late {
+        /// A request that was answered, or a command that ended.
+        what: &'static str,
         /// The response time.
         longest: Nanos,
         /// The limit.
