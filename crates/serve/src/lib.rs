@@ -27,6 +27,8 @@ pub mod server;
 #[cfg(target_os = "linux")]
 pub mod signals;
 #[cfg(target_os = "linux")]
+mod uri;
+#[cfg(target_os = "linux")]
 pub mod wire;
 
 #[cfg(target_os = "linux")]

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use crate::uri::encoded;
 
 /// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +35,11 @@ impl Address {
     pub fn uri(&self, export: &str, encrypted: bool) -> String {
         let nbd = if encrypted { "nbds" } else { "nbd" };
         match self {
-            Address::Unix(path) => format!("{nbd}+unix:///{export}?socket={}", path.display()),
-            Address::Tcp(at) => format!("{nbd}://{at}/{export}"),
+            Address::Unix(path) => {
+                let path = encoded(path.as_os_str().as_bytes());
+                format!("{nbd}+unix:///{}?socket={path}", encoded(export.as_bytes()))
+            }
+            Address::Tcp(at) => format!("{nbd}://{at}/{}", encoded(export.as_bytes())),
         }
     }
 }
@@ -75,5 +81,16 @@ mod tests {
         for text in ["", "unix:", "tcp:localhost", "10809", "http://here"] {
             assert_eq!(text.parse::<Address>(), Err(AddressError(text.to_owned())));
         }
+    }
+
+    #[test]
+    fn names_are_encoded_in_uris() {
+        let uri = |text: &str, export: &str| text.parse::<Address>().unwrap().uri(export, false);
+        assert_eq!(uri("unix:/run/a-b.sock", "disk@old"), "nbd+unix:///disk@old?socket=/run/a-b.sock");
+        assert_eq!(
+            uri("unix:/my data/50%&.sock", "a ?#ä"),
+            "nbd+unix:///a%20%3F%23%C3%A4?socket=/my%20data/50%25%26.sock"
+        );
+        assert_eq!(uri("tcp:[::1]:10809", "a b"), "nbd://[::1]:10809/a%20b");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use seekless_core::mutant;
@@ -39,14 +40,19 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Writes the new text of `file`, with the permissions of the old one.
+    /// Writes the new text of `file`, with the permissions and, where that is allowed, the owner of the old one.
     pub fn prepare(file: &Path, text: &str) -> io::Result<Replacement> {
         // A link stays one.
         let file = fs::canonicalize(file)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let replacement = Replacement { new: file.with_file_name(format!(".{name}.new")), file };
         let mut new = File::create(&replacement.new)?;
-        new.set_permissions(fs::metadata(&replacement.file)?.permissions())?;
+        let old = fs::metadata(&replacement.file)?;
+        // Before the permissions, of which a new owner clears some.
+        match fchown(&new, Some(old.uid()), Some(old.gid())) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => new.set_permissions(old.permissions())?,
+        }
         new.write_all(text.as_bytes())?;
         new.sync_all()?;
         Ok(replacement)
@@ -84,6 +90,9 @@ mod tests {
         let (file, link) = (folder.path().join("a.toml"), folder.path().join("link.toml"));
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        // Allowed to root alone.
+        let owner =
+            std::os::unix::fs::chown(&file, Some(1234), Some(1235)).map_or(None, |()| Some((1234, 1235)));
         std::os::unix::fs::symlink(&file, &link).unwrap();
         drop(Replacement::prepare(&link, "never").unwrap());
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
@@ -94,7 +103,9 @@ mod tests {
         replacement.commit().unwrap();
         drop(replacement);
         assert!(link.is_symlink() && fs::read_to_string(&link).unwrap() == "new");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        let metadata = fs::metadata(&file).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+        assert!(owner.is_none_or(|owner| owner == (metadata.uid(), metadata.gid())));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(Replacement::prepare(&folder.path().join("none"), "").is_err());
     }

@@ -95,12 +95,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Ok(served) => (served, None),
         Err(_) => serve(volume).map(|(served, child)| (served, Some(child)))?,
     };
-    if let Some(before) = Record::of(&folder)? {
-        // Unmounted by other means.
-        before.device.detach()?;
-        Record::remove(&folder)?;
-    }
-    match mount(arguments, &folder, &served, started.is_some()) {
+    let mounted = clear_record(&folder).and_then(|()| mount(arguments, &folder, &served, started.is_some()));
+    match mounted {
         Ok(record) => {
             let Record { device, .. } = &record;
             output::print(&format!("{} is mounted on {}\n", device.node.display(), folder.display()))
@@ -113,6 +109,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Err(error)
         }
     }
+}
+
+/// Detaches the device of a file system that was unmounted by other means.
+fn clear_record(folder: &Path) -> anyhow::Result<()> {
+    let Some(before) = Record::of(folder)? else { return Ok(()) };
+    before.device.detach()?;
+    Record::remove(folder)
 }
 
 /// Serves the volume of a mounted file system again, after its server has ended: requests have waited for it.

@@ -25,9 +25,19 @@ pub struct Record {
 /// Where things of a mount on this folder are kept.
 pub fn place(folder: &Path) -> PathBuf {
     let runtime = std::env::var_os("RUNTIME_DIRECTORY").map_or_else(|| "/run/seekless".into(), PathBuf::from);
-    let name = folder.display().to_string();
-    let name: String = name.chars().map(|letter| if letter == '/' { '-' } else { letter }).collect();
-    runtime.join("mounts").join(format!("mount{}", short(name)))
+    runtime.join("mounts").join(format!("mount{}", short(name(folder))))
+}
+
+/// A name of this folder for files and units, which no other folder has.
+pub fn name(folder: &Path) -> String {
+    let encoded = |letter: char| match letter {
+        '/' => "-".to_owned(),
+        '-' | '_' => format!("_{letter}"),
+        '.' => letter.to_string(),
+        _ if letter.is_ascii_alphanumeric() => letter.to_string(),
+        _ => format!("_x{:x}_", u32::from(letter)),
+    };
+    folder.display().to_string().chars().map(encoded).collect()
 }
 
 /// A name that leaves room for a socket's path, of which the kernel takes 107 bytes: of a long one only the end is kept.
@@ -81,5 +91,11 @@ mod tests {
         let long = |last: &str| place(&format!("/srv/{}/{last}", "deep/".repeat(40)));
         assert!(long("a").len() <= 107, "{}", long("a"));
         assert_ne!(long("a"), long("b"));
+        let alike = ["/x/y", "/x-y", "/x_y", "/x_-y", "/x y", "/x_x20_y", "/x%y"];
+        for (number, one) in alike.iter().enumerate() {
+            for other in &alike[number + 1..] {
+                assert_ne!(place(one), place(other), "{one}, {other}");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::Arguments;
+use super::{Arguments, record};
 use crate::started;
 
 /// Folder of the volume files that `seekless@.service` serves.
@@ -66,9 +66,7 @@ fn server(volume: &Path) -> Option<String> {
 
 /// Name of the unit for a mount on this folder.
 fn unit_name(folder: &Path) -> String {
-    let plain =
-        |letter: char| if letter.is_ascii_alphanumeric() || "_.".contains(letter) { letter } else { '-' };
-    format!("seekless{}.service", folder.display().to_string().chars().map(plain).collect::<String>())
+    format!("seekless{}.service", record::name(folder))
 }
 
 /// A path in a description: `%` begins a specifier.
