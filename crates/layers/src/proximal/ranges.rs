@@ -73,9 +73,11 @@ impl Ranges {
             return Some((self.choose_in(range, near, blocks), range != home));
         }
         let (mut runs, mut left) = (Vec::new(), blocks);
-        let others: Vec<u64> = self.around(home).filter(|range| self.counts[*range as usize] > 0).collect();
-        for range in others {
+        for range in self.around(home) {
             let part = left.min(u64::from(self.counts[range as usize]));
+            if part == 0 {
+                continue;
+            }
             runs.extend(self.choose_in(range, near, part));
             left -= part;
             if left == 0 {
