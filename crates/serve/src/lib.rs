@@ -27,7 +27,7 @@ pub mod server;
 #[cfg(target_os = "linux")]
 pub mod signals;
 #[cfg(target_os = "linux")]
-mod uri;
+pub mod uri;
 #[cfg(target_os = "linux")]
 pub mod wire;
 

@@ -2,6 +2,8 @@
 //! optionally emulating a drive's speed.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
@@ -17,6 +19,7 @@ use seekless_serve::component::{
     RemoteComponent, TimedComponent,
 };
 use seekless_serve::reactor::Reactor;
+use seekless_serve::uri;
 use seekless_serve::wire::Trust;
 use serde::{Deserialize, Serialize};
 
@@ -157,9 +160,10 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
 }
 
 /// URI of another server: a socket's relative path is resolved as a file's is.
-fn reached(file: &str, uri: String) -> String {
-    let Some((before, path)) = uri.split_once("?socket=") else { return uri };
-    format!("{before}?socket={}", existing_path(file, path.into()).display())
+fn reached(file: &str, given: String) -> String {
+    let Some((before, path)) = given.split_once("?socket=") else { return given };
+    let path = existing_path(file, PathBuf::from(OsString::from_vec(uri::decoded(path))));
+    format!("{before}?socket={}", uri::encoded(path.as_os_str().as_bytes()))
 }
 
 /// Parses a key of a component as a time above zero.
