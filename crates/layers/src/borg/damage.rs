@@ -53,7 +53,7 @@ pub async fn damage(below: &Below, options: Options, kind: &str) -> Result<Strin
         return Err(refused(format!("found the damage '{kind}', expected {}{perhaps}", known.join(" or "))));
     }
     let bopt = below.device("bopt")?;
-    let target = Target { device: &*bopt, borg: examined(below, options).await? };
+    let target = Target { device: &*bopt, borg: examined(below, options, true).await? };
     let newer = target.borg.store.super_page_at();
     match kind {
         "super-newer" => target.flip(newer, 60 * 8).await,

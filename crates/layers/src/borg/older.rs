@@ -26,7 +26,7 @@ impl Older {
         // Without work of its own.
         let still =
             Options { idle_after: Nanos::ZERO, dirty_max_age: Nanos::ZERO, drain_below: 0.0, ..options };
-        let borg = examined(below, still).await?;
+        let borg = examined(below, still, true).await?;
         // Clean copies are served where they equal the origin.
         borg.store.doubt_all();
         Ok(Older(borg))

@@ -12,6 +12,7 @@ mod model;
 mod orders;
 mod origin;
 mod pace;
+mod repaired;
 mod restarts;
 mod rules;
 mod verified;

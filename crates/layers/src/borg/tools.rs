@@ -29,15 +29,13 @@ fn refused(why: String) -> IoError {
 impl Tools for BorgTools {
     fn dump(&self, below: Below, table: toml::Table) -> Work<toml::Table> {
         Box::pin(async move {
-            let borg = examined(&below, borg_options(table)?).await?;
-            if let Some(damage) = borg.store.unreadable().first() {
-                return Err(IoError::new(
-                    ErrorKind::Corrupt,
-                    "borg",
-                    None,
-                    format!("{damage}: repair it first"),
-                ));
-            }
+            let borg =
+                examined(&below, borg_options(table)?, false).await.map_err(|error| match error.kind() {
+                    ErrorKind::Corrupt => {
+                        IoError::new(ErrorKind::Corrupt, "borg", None, format!("{error}: repair it first"))
+                    }
+                    _ => error,
+                })?;
             let state = toml::Table::try_from(borg.store.state());
             state.map_err(|error| refused(format!("found a number beyond 63 bits, expected less: {error}")))
         })
@@ -71,7 +69,7 @@ impl Tools for BorgTools {
             let pages = to.geometry().sectors / PAGE_SECTORS;
             let layout = Borg::layout_of(pages, &options)?;
             begin(&*to).await?;
-            let borg = examined(&below, options).await?;
+            let borg = examined(&below, options, true).await?;
             let mut state = borg.store.state();
             let mut given_up = borg.store.unreadable();
             let clean = state.copies.iter().filter(|(.., dirty)| !dirty).count();

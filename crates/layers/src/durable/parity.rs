@@ -12,6 +12,8 @@
 //!
 //! Invariant: a head ends before its parity.
 
+use std::collections::BTreeSet;
+
 use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES, checksum, invariant, mutant};
 
 use crate::bytes::{u32_at, u64_at};
@@ -94,6 +96,28 @@ pub fn head<T>(
     None
 }
 
+/// Offsets, in pages, of the pages of `bytes` that may be heads of which [`head`] can repair a sector, of records of at
+/// most `longest` pages: a cheap filter for places at which no record is expected.
+pub fn damaged_heads(bytes: &[u8], magic: [u8; 8], longest: usize) -> BTreeSet<u32> {
+    // The words of magic and number of pages, as the parity has them.
+    let words = |page: &[u8]| {
+        let sectors = page.chunks_exact(SECTOR).map(|sector| (u64_at(sector, 0), u32_at(sector, PAGES_AT)));
+        sectors.fold((0, 0), |sum, word| (sum.0 ^ word.0, sum.1 ^ word.1))
+    };
+    let pages: Vec<(u64, u32)> = bytes.chunks_exact(PAGE).map(words).collect();
+    let magic = u64::from_le_bytes(magic);
+    let is_repaired_by = |head: &[u8], first: usize| {
+        let mut wrong = (u64_at(head, 0) ^ magic, u32_at(head, PAGES_AT));
+        pages[first..].iter().take(longest + 1).zip(0..).any(|(page, behind)| {
+            wrong = (wrong.0 ^ page.0, wrong.1 ^ page.1);
+            wrong == (0, behind)
+        })
+    };
+    let heads = bytes.chunks_exact(PAGE).enumerate();
+    let heads = heads.filter(|(at, page)| u64_at(page, 0) == magic || is_repaired_by(page, *at));
+    heads.map(|(at, _)| at as u32).collect()
+}
+
 /// Verifies the checksums of the pages of a record: if one sector of a page is damaged, `Ok` with the index and the
 /// repaired page; `Err` if more are.
 ///
@@ -112,8 +136,6 @@ pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -166,6 +188,7 @@ mod tests {
                 prop_assert!(found.is_none());
                 return Ok(());
             }
+            prop_assert!(damaged_heads(&bytes, MAGIC, 8).contains(&0));
             let (decoded, repaired) = found.unwrap();
             prop_assert_eq!(repaired.is_some(), of_head == 1);
             prop_assert_eq!(&decoded[..], &sound[..AT]);

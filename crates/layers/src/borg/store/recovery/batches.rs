@@ -22,16 +22,17 @@ use crate::join::join_all;
 const LOOKED_AT: u32 = 16;
 
 /// A batch found on disk.
-struct FoundBatch {
-    sequence: u64,
-    at: Slot,
-    page: BatchHeader,
+pub(super) struct FoundBatch {
+    pub sequence: u64,
+    /// The slot of its header.
+    pub at: Slot,
+    pub page: BatchHeader,
     /// The segment in which the log continues, if that is one of the log.
     next: Option<u32>,
     /// Its header, if that was repaired.
-    repaired_header: Option<Vec<u8>>,
+    pub repaired_header: Option<Vec<u8>>,
     /// Whether its pages match the checksums of the header: all, or all after one was repaired, which is returned.
-    data: Result<Option<(usize, Vec<u8>)>, ()>,
+    pub data: Result<Option<(usize, Vec<u8>)>, ()>,
 }
 
 impl Record for FoundBatch {
@@ -95,7 +96,7 @@ impl SegmentBytes {
 }
 
 /// The batch of this number at a place of a segment, if it is there.
-fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<FoundBatch> {
+pub(super) fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<FoundBatch> {
     let at = disk.layout.slots_of(place.segment).start + place.offset;
     let page_id = PageIdentity { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
     let rest = &bytes[place.offset as usize * PAGE..];
@@ -118,7 +119,7 @@ fn batch_at(bytes: &[u8], disk: &Super, place: Place, sequence: u64) -> Option<F
 }
 
 /// Segments of the log.
-fn logged(layout: Layout) -> std::ops::Range<u32> {
+pub(super) fn logged(layout: Layout) -> std::ops::Range<u32> {
     layout.read_cache..layout.segments()
 }
 
@@ -136,9 +137,6 @@ pub async fn walk_log(
     entries: &mut DiskEntries,
     extras: &mut Extras,
 ) -> Result<u64, IoError> {
-    if extras.forgiven.is_some() {
-        return scan_log(bopt, disk, segments, entries, extras).await;
-    }
     let layout = disk.layout;
     let (walk, last) = find_all(bopt, disk).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
@@ -172,57 +170,9 @@ pub async fn walk_log(
     }
     batches.truncate(count + usize::from(mutant::is("borg: one batch more than the log has is replayed")));
     for batch in &batches {
-        replay(layout, batch, segments, entries)?;
+        replay(layout, batch, segments, entries, |_| true)?;
     }
     Ok(batches.last().map_or(before, |batch| batch.sequence))
-}
-
-/// Applies all whole batches of the last session that no map page covers, wherever they lie: for a damaged log. Returns
-/// the number of the last one.
-async fn scan_log(
-    bopt: &dyn BlockDevice,
-    disk: &Super,
-    segments: &mut Segments,
-    entries: &mut DiskEntries,
-    extras: &mut Extras,
-) -> Result<u64, IoError> {
-    let mut found = BTreeMap::new();
-    let mut last = disk.anchor.sequence.saturating_sub(1);
-    for segment in logged(disk.layout) {
-        let read = SegmentBytes::read(bopt, disk, segment).await?;
-        read.bytes.look(|bytes| {
-            for offset in 0..disk.layout.segment {
-                let at = disk.layout.page(disk.layout.slots_of(segment).start + offset);
-                let page = &bytes[offset as usize * PAGE..][..PAGE];
-                let Some((sequence, header)) = BatchHeader::of_any(at, disk.identity, page) else { continue };
-                if header.session != disk.sessions {
-                    continue;
-                }
-                last = last.max(sequence);
-                if sequence > segments.get(segment).covered {
-                    let batch = batch_at(bytes, disk, Place { segment, offset }, sequence);
-                    found.insert(sequence, (at, batch.filter(|batch| batch.data.is_ok())));
-                }
-            }
-        });
-    }
-    for (sequence, (at, batch)) in found {
-        let Some(batch) = batch else {
-            let why = format!("found batch {sequence} damaged, expected it whole: its pages are given up");
-            extras.forgive(error(ErrorKind::Corrupt, Extent::of_pages(at, 1), why))?;
-            continue;
-        };
-        for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
-            extras.sums.set(slot, Some(*sum));
-        }
-        let page = |slot| Extent::of_pages(disk.layout.page(slot), 1);
-        extras.repaired.extend(batch.repaired_header.iter().map(|header| (page(batch.at), header.clone())));
-        if let Ok(Some((index, bytes))) = &batch.data {
-            extras.repaired.push((page(batch.at + 1 + *index as u32), bytes.clone()));
-        }
-        replay(disk.layout, &batch, segments, entries)?;
-    }
-    Ok(last)
 }
 
 /// Finds all batches from the anchor on; also returns the segment that was read last.
@@ -284,12 +234,13 @@ async fn ensure_log_ends_here(
     Err(error(ErrorKind::Corrupt, Extent::of_pages(first + u64::from(end.offset), 1), why))
 }
 
-/// Applies the entries of a batch that no map page covers.
-fn replay(
+/// Applies the entries of a batch that no map page covers, of slots that are `accepted`.
+pub(super) fn replay(
     layout: Layout,
     batch: &FoundBatch,
     segments: &mut Segments,
     entries: &mut DiskEntries,
+    accepted: impl Fn(Slot) -> bool,
 ) -> Result<(), IoError> {
     let number = layout.segment_of(batch.at).0;
     let segment = segments.get_mut(number);
@@ -301,7 +252,7 @@ fn replay(
     }
     segments.set_unstable(batch.at, batch.at + 1 + batch.page.entries.len() as u32, batch.sequence);
     edge("a batch of the log is replayed");
-    for (slot, (page, _)) in (batch.at + 1..).zip(&batch.page.entries) {
+    for (slot, (page, _)) in (batch.at + 1..).zip(&batch.page.entries).filter(|(slot, _)| accepted(*slot)) {
         entries.add(segments, layout, *page, DiskEntry { slot, dirty: true, age: (batch.sequence, 0) })?;
     }
     Ok(())

@@ -14,6 +14,7 @@
 mod batches;
 mod guess;
 mod maps;
+mod scan;
 mod supers;
 
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
 
 use super::area::Area;
-use super::format::Super;
+use super::format::{OLD, Super};
 use super::layout::Layout;
 use super::log::Log;
 use super::map::{BorgMap, Slot};
@@ -54,6 +55,8 @@ pub(super) struct Extras {
     pub repaired: Vec<(Extent, Vec<u8>)>,
     /// Errors in spite of which opening goes on, if it is lenient.
     pub forgiven: Option<Vec<String>>,
+    /// Whether the current super page is lost, so that nothing tells where the log begins.
+    pub anchor_lost: bool,
 }
 
 impl Extras {
@@ -84,6 +87,7 @@ pub(super) async fn open(
         sums: Sums::new(layout),
         repaired: Vec::new(),
         forgiven: lenient.then(Vec::new),
+        anchor_lost: false,
     };
     let Some(mut disk) = supers::read(bopt, &blank, &mut extras).await? else {
         edge("a blank BOPT");
@@ -95,7 +99,13 @@ pub(super) async fn open(
     let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
     let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
-    let last = batches::walk_log(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
+    let reached = reaches.map_or(0, |(reached, _)| reached);
+    // In version 1, a batch is only known from the one before it.
+    let last = if lenient && disk.version != OLD {
+        scan::scan_log(bopt, &mut disk, reached, (&mut segments, &mut entries, &mut extras)).await?
+    } else {
+        batches::walk_log(bopt, &disk, &mut segments, &mut entries, &mut extras).await?
+    };
     if let Some((reached, segment)) = reaches.filter(|(reached, _)| *reached > last) {
         extras.forgive(log_ends_early(layout, segment, last, reached))?;
     }

@@ -38,6 +38,7 @@ pub async fn read(
         Ok(None) | Err(_) if extras.forgiven.is_some() => {
             let lost = counts.err().unwrap_or_else(none_is_whole);
             extras.forgive(lost)?;
+            extras.anchor_lost = true;
             Some((super::guess::super_page(bopt, blank).await?, 0))
         }
         counts => counts?,
@@ -93,6 +94,7 @@ fn newer_sealed(
             let error = rotten("the super page", sector, older.map(|older| &copies.0[older]), "pages");
             let Some(older) = older else { return Err(error) };
             extras.forgive(error)?;
+            extras.anchor_lost = true;
             // Of the newest state only what both super pages have in common is known.
             let page = Super { clean: false, ..decoded(pages, copies, older)? };
             Ok(Some((page, older as u64)))
