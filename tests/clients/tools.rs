@@ -80,6 +80,9 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
         std::fs::write(folder.join("bad.json"), text).unwrap();
         refused(folder, &["restore", "bad.json", "--replace"], expected);
     }
+    let disk = std::fs::read(folder.join("disk.img")).unwrap();
+    refused(folder, &["rescue", "--to", "plain.img"], "found --to plain.img, expected none");
+    assert!(std::fs::read(folder.join("disk.img")).unwrap() == disk, "nothing is written");
     let rescued = done(folder, &["rescue"]);
     assert!(rescued.contains(&format!("{dirty} pages written")) && is_home(folder), "{rescued}");
     assert_eq!(parsed(&done(folder, &["rescue", "--json"]))[0]["pages"], 0);

@@ -279,7 +279,7 @@ pub fn damage(arguments: &Damage) -> anyhow::Result<()> {
 pub struct Rescue {
     #[command(flatten)]
     which: Which,
-    /// File or device to copy data to that a layer keeps in its own order
+    /// File or device to copy data to that a layer keeps in its own order; refused for other layers
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]

@@ -311,7 +311,9 @@ pub fn rescue(
     on_components(volume, description, async |opened| {
         let pairs = pairs::of(opened.volume, opened.description)?;
         let mut all = Vec::new();
-        for name in opened.layers(name, |entry| entry.sealed)?.into_iter().rev() {
+        let names = opened.layers(name, |entry| entry.sealed)?;
+        check_target(&opened, &names, to)?;
+        for name in names.into_iter().rev() {
             let layer = &opened.description.layers[&name];
             let below = opened.below(&name, layer).await?;
             let built = layer.entry.build(below.clone(), &layer.options).await.map_err(|error| {
@@ -329,17 +331,32 @@ pub fn rescue(
                 all.push(Rescued { layer: name, pages, errors: Vec::new() });
                 continue;
             }
-            let Some(to) = to else {
-                return Err(LiveError::new(format!(
-                    "{}: found {}, which keeps data in its own order, expected --to FILE: a file or device to copy it to",
-                    opened.place(&name),
-                    layer.entry.name
-                )));
-            };
-            all.push(copy_out(&opened, &name, &built, to).await?);
+            if let Some(to) = to {
+                all.push(copy_out(&opened, &name, &built, to).await?);
+            }
         }
         Ok(all)
     })
+}
+
+/// Refuses a file to copy to if no layer needs one, and none if one does, before anything is written.
+fn check_target(opened: &Opened<'_>, names: &[String], to: Option<&Path>) -> Result<(), LiveError> {
+    let mut own_order = names.iter().filter(|name| !opened.description.layers[*name].entry.transparent);
+    match (own_order.next(), to) {
+        (Some(name), None) => Err(LiveError::new(format!(
+            "{}: found {}, which keeps data in its own order, expected --to FILE: a file or device to copy it to",
+            opened.place(name),
+            opened.description.layers[name].entry.name
+        ))),
+        (None, Some(to)) => Err(LiveError::new(format!(
+            "{}: found --to {}, expected none: nothing is copied, as each of the layers ({}) writes its pages to the \
+             device below it",
+            opened.description.file,
+            to.display(),
+            names.join(", ")
+        ))),
+        _ => Ok(()),
+    }
 }
 
 async fn write_back(built: &Built, over: &dyn BlockDevice) -> Result<u64, seekless_core::IoError> {
