@@ -122,6 +122,27 @@ fn a_damaged_volume_is_refused_repaired_into_a_new_file_and_rescued() {
 }
 
 #[test]
+fn what_is_no_damage_is_called_by_its_name() {
+    let Some(folder) = killed() else { return };
+    let folder = folder.path();
+    let resize = |name: &str, bytes: u64| {
+        std::fs::File::options().write(true).open(folder.join(name)).unwrap().set_len(bytes).unwrap();
+    };
+    resize("bopt.img", 3 << 20);
+    refused(folder, &["check"], "its area changed its size; give it 4194304 bytes again");
+    refused(folder, &["check"], "volume.toml: the parts do not belong together");
+    resize("bopt.img", 4 << 20);
+    resize("disk.img", 4 << 20);
+    refused(folder, &["check"], "or the device below changed its size");
+    resize("disk.img", 8 << 20);
+    done(folder, &["check"]);
+    done(folder, &["damage", "super-version", "--destroy"]);
+    refused(folder, &["check"], "volume.toml: written by a later version of the program: update it");
+    sparse(&folder.join("new.img"), 4 << 20);
+    refused(folder, &["repair", "--to", "new.img"], "expected one that this version knows");
+}
+
+#[test]
 fn a_mapper_is_rescued_into_a_plain_file_and_has_no_other_tools() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

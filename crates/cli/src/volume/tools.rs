@@ -1,6 +1,6 @@
 //! `seekless volume check`, `dump`, `restore`, `repair`, `damage` and `rescue`: tools for a volume that is not being served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -106,15 +106,17 @@ pub fn check(arguments: &Check) -> anyhow::Result<()> {
     let Check { which, data, form } = arguments;
     let all = tools::check(&which.volume, &which.description()?, which.layer(), *data)?;
     form.print_list(&all, || all.iter().map(checked_text).collect())?;
-    if all.iter().all(tools::Checked::is_good) {
+    let advice: BTreeSet<&str> =
+        all.iter().filter(|checked| !checked.is_good()).map(tools::Checked::advice).collect();
+    if advice.is_empty() {
         return Ok(());
     }
-    bail!("{}: damaged: see seekless volume repair and rescue", which.volume.display())
+    bail!("{}: {}", which.volume.display(), Vec::from_iter(advice).join("; "))
 }
 
 /// What a check found in a layer, as text.
 fn checked_text(checked: &tools::Checked) -> String {
-    let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors } = checked;
+    let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors, kind: _ } = checked;
     let opens = || format!("opens, {}", counted(*dirty_pages, "dirty page"));
     let mut parts = vec![error.clone().unwrap_or_else(opens)];
     if *repairs > 0 {

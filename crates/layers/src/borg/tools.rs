@@ -68,8 +68,8 @@ impl Tools for BorgTools {
             let options = borg_options(table)?;
             let pages = to.geometry().sectors / PAGE_SECTORS;
             let layout = Borg::layout_of(pages, &options)?;
-            begin(&*to).await?;
             let borg = examined(&below, options, true).await?;
+            begin(&*to).await?;
             let mut state = borg.store.state();
             let mut given_up = borg.store.unreadable();
             let clean = state.copies.iter().filter(|(.., dirty)| !dirty).count();

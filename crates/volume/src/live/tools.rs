@@ -47,12 +47,31 @@ pub struct Checked {
     pub unreadable: Option<u64>,
     /// The first errors of reading.
     pub errors: Vec<String>,
+    /// The kind of `error`.
+    #[serde(skip)]
+    pub kind: Option<ErrorKind>,
 }
 
 impl Checked {
     /// Whether the volume opens, and everything that was read could be.
     pub fn is_good(&self) -> bool {
         self.error.is_none() && self.unreadable.unwrap_or(0) == 0
+    }
+
+    /// What to do about it, if it is not good.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self.kind {
+            Some(ErrorKind::Unsupported) => {
+                "written by a later version of the program: update it, and do not repair the volume with this one"
+            }
+            Some(ErrorKind::Invalid) => {
+                "the parts do not belong together, or not to this volume file: compare what was found with what was \
+                 expected"
+            }
+            Some(ErrorKind::Corrupt) | None => "damaged: see seekless volume repair and rescue",
+            Some(_) => "a device does not answer as it should",
+        }
     }
 }
 
@@ -164,6 +183,7 @@ pub fn check(
                 dirty_pages: 0,
                 unreadable: None,
                 errors: Vec::new(),
+                kind: None,
             };
             match built {
                 Ok(built) => {
@@ -173,7 +193,7 @@ pub fn check(
                         (checked.unreadable, checked.errors) = (Some(unreadable), errors);
                     }
                 }
-                Err(error) => checked.error = Some(error.to_string()),
+                Err(error) => (checked.kind, checked.error) = (Some(error.kind()), Some(error.to_string())),
             }
             all.push(checked);
         }

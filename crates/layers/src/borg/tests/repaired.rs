@@ -158,6 +158,20 @@ fn a_damaged_super_page_takes_no_batches_with_it() {
 }
 
 #[test]
+fn what_a_later_version_wrote_is_not_interpreted() {
+    run(1, async {
+        let disk = killed().await;
+        damage(&disk, "super-version").await;
+        let new = slice(&disk, ORIGIN + PAGES * 8, PAGES * 8);
+        let refused = BorgTools.repair(below(&disk), toml::Table::new(), new).await.unwrap_err();
+        assert!(
+            refused.kind() == ErrorKind::Unsupported && refused.to_string().contains("update"),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
 fn batches_of_an_earlier_bopt_in_the_same_area_do_not_count() {
     run(1, async {
         let disk = killed().await;

@@ -186,7 +186,11 @@ fn what_does_not_belong_together_is_refused() {
         let (smaller, bopt) = (slice(&disk, 0, ORIGIN - 8), slice(&disk, ORIGIN, 400 * 8));
         let error =
             Borg::open_creating(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
-        assert!(error.contains("it belongs to another volume"), "{error}");
+        assert!(error.contains("it belongs to another volume, or the device below changed"), "{error}");
+        let (origin, smaller) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 399 * 8));
+        let error =
+            Borg::open_creating(origin, smaller, Options::default(), false).await.err().unwrap().to_string();
+        assert!(error.contains("expected one of 399 pages") && error.contains("1638400 bytes"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
         let other = Extent::of_pages(5_000, 1);
         let data = Buffer::zeroed(4096);

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba, PAGE_BYTES};
 
 use super::area::Area;
 use super::format::{OLD, Super};
@@ -207,8 +207,18 @@ fn check(found: &Super, expected: &Super) -> Result<(), IoError> {
     let refuse = |why: String| Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why));
     if found.origin_sectors != expected.origin_sectors {
         return refuse(format!(
-            "found the BOPT of a volume of {} sectors, expected one of {} sectors: it belongs to another volume",
+            "found the BOPT of a volume of {} sectors, expected one of {} sectors: it belongs to another volume, or the \
+             device below changed its size: then give it that of before again",
             found.origin_sectors, expected.origin_sectors
+        ));
+    }
+    if found.pages != expected.pages {
+        return refuse(format!(
+            "found a BOPT of {} pages, expected one of {} pages: its area changed its size; give it {} bytes again, at its \
+             end",
+            found.pages,
+            expected.pages,
+            found.pages * PAGE_BYTES
         ));
     }
     if (found.layout, found.pages) != (expected.layout, expected.pages) {

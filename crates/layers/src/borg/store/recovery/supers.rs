@@ -35,6 +35,8 @@ pub async fn read(
         (false, _) => newer_old(&found, extras),
     };
     let counts = match counts {
+        // What a later version wrote may mean anything.
+        Err(later) if later.kind() == ErrorKind::Unsupported => return Err(later),
         Ok(None) | Err(_) if extras.forgiven.is_some() => {
             let lost = counts.err().unwrap_or_else(none_is_whole);
             extras.forgive(lost)?;
@@ -51,7 +53,8 @@ pub async fn read(
 }
 
 fn unknown(at: u64, found: &str) -> IoError {
-    let why = format!("found a super page of {found}, expected one that this version knows");
+    let why =
+        format!("found a super page of {found}, expected one that this version knows: update the program");
     error(ErrorKind::Unsupported, Extent::of_pages(at, 1), why)
 }
 
