@@ -72,8 +72,14 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
     std::fs::write(folder.join("dump.json"), &dump).unwrap();
     assert!(std::fs::read(folder.join("bopt.img")).unwrap() == before, "they write nothing");
     refused(folder, &["restore", "dump.json"], "--replace");
-    parsed(&done(folder, &["restore", "dump.json", "--replace", "--json"]));
+    let restored = parsed(&done(folder, &["restore", "dump.json", "--replace", "--json"]));
+    assert_eq!(restored["not_compared"], 0);
     assert_eq!(done(folder, &["dump"]), dump);
+    // Nothing but zeroes where the data was.
+    std::fs::rename(folder.join("bopt.img"), folder.join("kept.img")).unwrap();
+    sparse(&folder.join("bopt.img"), 4 << 20);
+    refused(folder, &["restore", "dump.json", "--replace"], "found other data than at the dump in");
+    std::fs::rename(folder.join("kept.img"), folder.join("bopt.img")).unwrap();
     for (text, expected) in
         [("{", "found no dump"), ("[1]", "found no dump"), ("{\"layer\": 1}", "a dump that is none")]
     {

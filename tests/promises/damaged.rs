@@ -372,6 +372,30 @@ fn a_rescue_that_is_killed_at_any_write_goes_on() {
     Runtime::new(1).run(run).unwrap();
 }
 
+/// Restores a dump where other data is: all is refused, and nothing changes.
+async fn nothing_else_is_restored(
+    origin: &Rc<dyn BlockDevice>,
+    bopt: &Rc<dyn BlockDevice>,
+    dump: &toml::Table,
+) {
+    let restored = async |area: Rc<dyn BlockDevice>| {
+        let before = content(&*area).await;
+        let refused = borg().tools.restore(below(origin, &area), options(), dump.clone(), true).await;
+        assert!(content(&*area).await == before, "what is refused changes nothing");
+        refused.unwrap_err().to_string()
+    };
+    let whole = content(&**bopt).await;
+    let refused = restored(disk(2, vec![0; whole.len()]).await).await;
+    assert!(refused.contains("other data than at the dump in"), "{refused}");
+    let [_, other, _] = used("killed").await;
+    let refused = restored(disk(2, other).await).await;
+    assert!(refused.contains("found the BOPT"), "{refused}");
+    let area = disk(2, whole).await;
+    borg().tools.damage(below(origin, &area), options(), "data-page".to_owned()).await.unwrap();
+    let refused = restored(area).await;
+    assert!(refused.contains("other data than at the dump in 1 of"), "{refused}");
+}
+
 #[test]
 fn a_restored_dump_is_the_same_and_so_is_the_volume() {
     for ended in ENDED {
@@ -403,7 +427,14 @@ fn a_restored_dump_is_the_same_and_so_is_the_volume() {
                 assert!(refused.contains(expected), "{key}: {refused}");
             }
             assert_eq!(dump().await, before, "what is refused changes nothing");
-            restore(before.clone(), true).await.unwrap();
+            assert_eq!(restore(before.clone(), true).await.unwrap(), 0, "all is compared");
+            assert_eq!(dump().await, before);
+            // Without checksums, as earlier versions dumped it.
+            let mut earlier = before.clone();
+            let sums = earlier.remove("sums").unwrap().as_array().unwrap().len() as u64;
+            assert_eq!(restore(earlier.clone(), true).await.unwrap(), sums);
+            assert!(sums > 3 && dump().await == before, "{sums}");
+            nothing_else_is_restored(&origin, &bopt, &before).await;
             assert_eq!(dump().await, before);
             let Built { device, .. } = borg().build(below(&origin, &bopt), &options()).await.unwrap();
             assert!(content(&*device).await == shown);

@@ -133,7 +133,7 @@ impl<B: Baseline> Tools for BaselineTools<B> {
         with_options::<B, _>(table, |all| BorgTools.dump(below, all))
     }
 
-    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<()> {
+    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<u64> {
         with_options::<B, _>(table, |all| BorgTools.restore(below, all, dump, replace))
     }
 

@@ -16,8 +16,10 @@ pub trait Tools: Sync {
         unsupported("dump")
     }
 
-    /// Writes metadata as [`Tools::dump`] decoded it. Existing metadata is an error, unless it is to be replaced.
-    fn restore(&self, _below: Below, _options: toml::Table, _dump: toml::Table, _replace: bool) -> Work<()> {
+    /// Writes metadata as [`Tools::dump`] decoded it. Existing metadata is an error, unless it is to be replaced; so is
+    /// that of another volume, or other data than at the dump. Returns the number of pages that only this layer has and
+    /// of whose data the dump has no checksum.
+    fn restore(&self, _below: Below, _options: toml::Table, _dump: toml::Table, _replace: bool) -> Work<u64> {
         unsupported("restore")
     }
 

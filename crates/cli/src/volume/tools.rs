@@ -37,8 +37,9 @@ pub const RESTORE: &str = "\
 Examples:
   seekless volume restore home.toml borg.json --replace
 
-Writes the metadata of a layer from what dump printed, as after a clean stop. The data has to be where it was. Metadata that is \
-there is refused, unless --replace.";
+Writes the metadata of a layer from what dump printed, as after a clean stop. The data has to be where it was: that of pages which \
+only this layer has is compared with the dump's checksums, and other data is refused. Metadata that is there is refused, unless \
+--replace, and that of another volume always.";
 
 /// Examples of `repair`.
 pub const REPAIR: &str = "\
@@ -167,6 +168,8 @@ pub struct Restore {
 pub struct Restored<'a> {
     /// The file of the dump.
     restored: &'a Path,
+    /// Pages that the device below has not, and whose data was not compared: the dump has no checksums of them.
+    not_compared: u64,
 }
 
 /// Writes the metadata.
@@ -174,8 +177,15 @@ pub fn restore(arguments: &Restore) -> anyhow::Result<()> {
     let Restore { which, dump, replace, json } = arguments;
     let text = std::fs::read_to_string(dump).with_context(|| dump.display().to_string())?;
     let table = tools::parse_dump(&text).with_context(|| dump.display().to_string())?;
-    tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace)?;
-    if *json { output::json(&Restored { restored: dump }) } else { Ok(()) }
+    let not_compared = tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace)?;
+    if *json {
+        return output::json(&Restored { restored: dump, not_compared });
+    }
+    if not_compared == 0 {
+        return Ok(());
+    }
+    let pages = counted(not_compared, "page");
+    output::print(&format!("not compared: the data of {pages}, of which the dump has no checksum\n"))
 }
 
 /// Arguments of `volume repair`.

@@ -5,10 +5,10 @@
 
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, checksum};
 
 use super::examined::examined;
-use super::store::{Layout, State};
+use super::store::{Layout, Slot, State};
 use super::{Borg, Options};
 use crate::contents::{self, New};
 use crate::durable::is_unfinished;
@@ -36,12 +36,14 @@ impl Tools for BorgTools {
                     }
                     _ => error,
                 })?;
-            let state = toml::Table::try_from(borg.store.state());
+            let mut state = borg.store.state();
+            state.sums = sums(&borg, &state).await;
+            let state = toml::Table::try_from(state);
             state.map_err(|error| refused(format!("found a number beyond 63 bits, expected less: {error}")))
         })
     }
 
-    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<()> {
+    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<u64> {
         Box::pin(async move {
             let state = toml::Value::Table(dump).try_into::<State>();
             let state = state.map_err(|error| {
@@ -59,7 +61,9 @@ impl Tools for BorgTools {
                     "found a super page, expected zeroes: --replace overwrites the metadata that is there";
                 return Err(refused(why.to_owned()));
             }
-            state.write(&*bopt).await
+            let not_compared = state.compare(&*bopt).await?;
+            state.write(&*bopt).await?;
+            Ok(not_compared)
         })
     }
 
@@ -99,6 +103,23 @@ impl Tools for BorgTools {
     }
 }
 
+/// Checksums of dirty copies by slot; those that cannot be read have none.
+async fn sums(borg: &Borg, state: &State) -> Vec<(Slot, u32)> {
+    let dirty = || state.copies.iter().filter(|(.., dirty)| *dirty);
+    borg.store.read_sums(dirty().map(|(_, page, _)| *page), &Hints::default()).await;
+    let mut sums = Vec::new();
+    for (slot, page, _) in dirty() {
+        let at = state.extent_of(*page);
+        let known = borg.store.known_sum(*page).filter(|_| at.sectors == PAGE_SECTORS);
+        if let Some((_, sum)) = known {
+            sums.push((*slot, sum));
+        } else if let Ok(data) = borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
+            sums.push((*slot, data.look(checksum::crc32c)));
+        }
+    }
+    sums
+}
+
 /// Marks an unused area for a repair; it may hold an interrupted one.
 async fn begin(to: &dyn BlockDevice) -> Result<(), IoError> {
     let begin = Extent::new(0, 1);
@@ -123,8 +144,7 @@ async fn copy_dirty(
     let mut copies = Vec::new();
     let old = borg.store.layout();
     for (held, page, _) in state.copies.iter().filter(|(.., dirty)| *dirty) {
-        let whole = Extent::of_pages(*page, 1);
-        let at = Extent { sectors: whole.sectors.min(state.origin_sectors - whole.start.0), ..whole };
+        let at = state.extent_of(*page);
         let data = match borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
             Ok(data) => data,
             Err(error) => {

@@ -34,7 +34,7 @@ impl Tools for SpindownTools {
         with_options(table, |all| BorgTools.dump(as_bopt(below), all))
     }
 
-    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<()> {
+    fn restore(&self, below: Below, table: toml::Table, dump: toml::Table, replace: bool) -> Work<u64> {
         with_options(table, |all| BorgTools.restore(as_bopt(below), all, dump, replace))
     }
 

@@ -266,14 +266,17 @@ pub fn parse_dump(text: &str) -> Result<toml::Table, LiveError> {
     Ok(dump)
 }
 
-/// Writes the metadata of a layer from a dump.
+/// Writes the metadata of a layer from a dump; the pages that were not compared, since the dump has no checksums of them.
+///
+/// # Errors
+/// A dump of another volume, or of other data than is there.
 pub fn restore(
     volume: &Path,
     description: &Description<Live>,
     name: Option<&str>,
     dump: toml::Table,
     replace: bool,
-) -> Result<(), LiveError> {
+) -> Result<u64, LiveError> {
     on_components(volume, description, async |opened| {
         let (name, layer) = opened.layer(name)?;
         let below = opened.below(&name, layer).await?;

@@ -29,6 +29,7 @@ mod lookup;
 mod map;
 mod metadata;
 mod recovery;
+mod restored;
 mod segments;
 mod session;
 mod state;

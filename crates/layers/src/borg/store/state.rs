@@ -3,6 +3,8 @@
 //! Written metadata is that of a clean stop, and valid only when complete: an interrupted writing leaves a BOPT without a
 //! super page.
 
+use std::collections::BTreeSet;
+
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError};
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +45,13 @@ pub struct State {
     pub samples: Vec<(u64, u32)>,
     /// Copies: slot, page of the origin, and whether the copy is newer than that.
     pub copies: Vec<(Slot, u64, bool)>,
+    /// Checksums (CRC-32C) of the data in slots whose copies are newer than the origin, as far as it could be read.
+    /// Dumps of earlier versions have none.
+    #[serde(default)]
+    pub sums: Vec<(Slot, u32)>,
 }
 
-fn invalid(found: impl Into<String>, expected: impl Into<String>) -> IoError {
+pub(super) fn invalid(found: impl Into<String>, expected: impl Into<String>) -> IoError {
     let why = format!("found {}, expected {}", found.into(), expected.into());
     IoError::new(ErrorKind::Invalid, "borg", None, why)
 }
@@ -67,6 +73,7 @@ impl Store {
             last_batch: table.log.sequence,
             samples: samples.clone(),
             copies: table.map.iter().collect(),
+            sums: Vec::new(),
         }
     }
 
@@ -127,6 +134,14 @@ impl State {
                 return Err(invalid(format!("two copies with {what} {twice}"), "one"));
             }
         }
+        let dirty: BTreeSet<Slot> =
+            self.copies.iter().filter(|(.., dirty)| *dirty).map(|(slot, ..)| *slot).collect();
+        let mut summed = BTreeSet::new();
+        if let Some((slot, _)) =
+            self.sums.iter().find(|(slot, _)| !dirty.contains(slot) || !summed.insert(*slot))
+        {
+            return Err(invalid(format!("a checksum of slot {slot}"), "one for each dirty copy"));
+        }
         if self.samples.len() > super::SAMPLES {
             let found = format!("{} samples", self.samples.len());
             return Err(invalid(found, format!("at most {}", super::SAMPLES)));
@@ -134,7 +149,7 @@ impl State {
         self.identity().map(drop)
     }
 
-    fn identity(&self) -> Result<u128, IoError> {
+    pub(super) fn identity(&self) -> Result<u128, IoError> {
         let identity = u128::from_str_radix(&self.identity, 16).ok().filter(|identity| *identity != 0);
         identity.ok_or_else(|| invalid(format!("the identity '{}'", self.identity), "32 hexadecimal digits"))
     }
