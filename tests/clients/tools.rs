@@ -89,9 +89,20 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
     let disk = std::fs::read(folder.join("disk.img")).unwrap();
     refused(folder, &["rescue", "--to", "plain.img"], "found --to plain.img, expected none");
     assert!(std::fs::read(folder.join("disk.img")).unwrap() == disk, "nothing is written");
+    // The host's records of which BOPT has newer pages.
+    let records = || {
+        let entries = |path: &Path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let each = entries(&folder.join("state")).flat_map(|device| entries(&device));
+        each.map(|path| (std::fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
+    };
+    let before = records();
     let rescued = done(folder, &["rescue"]);
     assert!(rescued.contains(&format!("{dirty} pages written")) && is_home(folder), "{rescued}");
+    // Killed after its last write, before it recorded that nothing is left.
+    assert!(!before.is_empty() && records() != before);
+    before.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
     assert_eq!(parsed(&done(folder, &["rescue", "--json"]))[0]["pages"], 0);
+    assert!(records() != before && is_home(folder));
     std::fs::remove_file(folder.join("bopt.img")).unwrap();
     refused(folder, &["check"], "bopt.img");
 }

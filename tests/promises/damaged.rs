@@ -1,16 +1,15 @@
 //! Damaged volumes, packed, and what the tools make of them: a volume that is damaged is refused or returns errors, never
 //! wrong data; a repair has every page that is readable, and names the others; a rescue brings all of it to the origin.
 //!
-//! Fault model: one kind of damage each, after a kill or a clean stop, and repairs that are killed at every write.
+//! Fault model: one kind of damage each, after a kill or a clean stop, and tools that are killed at every write
+//! (`interrupted.rs`).
 //! With `SEEKLESS_PACK` set, the first test packs the images anew.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
 use seekless_core::{
     Account, BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, IoFuture, Slice, Zeroes,
@@ -20,6 +19,8 @@ use seekless_layers::Overlay;
 use seekless_layers::registry::{self, Below, Built, Entry};
 use seekless_layers::tools::Repaired;
 use seekless_promises as common;
+
+mod interrupted;
 
 const PAGE: usize = 4096;
 const PAGES: u64 = 64;
@@ -289,87 +290,6 @@ fn a_repair_has_what_is_readable_and_names_the_rest_and_a_rescue_brings_it_home(
         });
         println!("{name}: {}", outcome.unwrap());
     }
-}
-
-/// A device whose power fails after a number of writes.
-struct Failing {
-    below: Rc<dyn BlockDevice>,
-    writes: Cell<u64>,
-}
-
-impl BlockDevice for Failing {
-    fn below(&self) -> Option<&dyn BlockDevice> {
-        Some(&*self.below)
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let left = self.writes.get().checked_sub(1);
-            let gone = || IoError::new(ErrorKind::Medium, "power", Some(at), "the power is off");
-            self.writes.set(left.ok_or_else(gone)?);
-            self.below.write(at, from, how).await
-        })
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, _: Zeroes) -> IoFuture<'_, ()> {
-        self.write(at, Buffer::zeroed(at.bytes()), how)
-    }
-}
-
-#[test]
-fn a_repair_that_is_killed_at_any_write_is_given_again_and_never_changes_what_it_reads() {
-    for (name, _, origin, bopt, _) in images().into_iter().filter(|(_, kind, ..)| *kind == "map-both") {
-        let run = async {
-            let (origin, device) = (disk(0, origin).await, disk(1, bopt.clone()).await);
-            let area = || disk(2, vec![0; (BOPT_PAGES as usize + 24) * PAGE]);
-            let whole = area().await;
-            let expected = repair(below(&origin, &device), &whole).await.unwrap();
-            let expected = (expected, content(&*whole).await);
-            for writes in 0.. {
-                let new = area().await;
-                let failing = Rc::new(Failing { below: new.clone(), writes: Cell::new(writes) });
-                let ended = repair(below(&origin, &device), &(failing as Rc<dyn BlockDevice>)).await;
-                let half = borg().build(below(&origin, &new), &options()).await;
-                if ended.is_ok() {
-                    assert!(half.is_ok() && writes > 10, "{name}: only {writes} writes");
-                    break;
-                }
-                // The last write but one completes it; the last one is a second copy.
-                if half.is_ok() {
-                    let left = Failing { below: area().await, writes: Cell::new(writes + 1) };
-                    let left = repair(below(&origin, &device), &(Rc::new(left) as Rc<dyn BlockDevice>)).await;
-                    assert!(left.is_ok(), "{name}: valid before it was complete, after {writes} writes");
-                }
-                let again = repair(below(&origin, &device), &new).await.expect(&name);
-                assert_eq!((again, content(&*new).await), expected, "{name}: after {writes} writes");
-            }
-            assert!(content(&*device).await == bopt, "{name}");
-        };
-        Runtime::new(1).run(run).unwrap();
-    }
-}
-
-#[test]
-fn a_rescue_that_is_killed_at_any_write_goes_on() {
-    let run = async {
-        let [origin, bopt, shown] = used("killed").await;
-        for writes in 0.. {
-            let (origin, bopt) = (disk(0, origin.clone()).await, disk(1, bopt.clone()).await);
-            let failing: Rc<dyn BlockDevice> =
-                Rc::new(Failing { below: origin.clone(), writes: Cell::new(writes) });
-            let Built { layer, .. } = borg().build(below(&failing, &bopt), &options()).await.unwrap();
-            let ended = layer.write_back(Account::default()).await;
-            drop(layer);
-            if ended.is_ok() {
-                assert!(writes > 3 && content(&*origin).await == shown, "{writes} writes");
-                break;
-            }
-            let Built { layer, .. } = borg().build(below(&origin, &bopt), &options()).await.unwrap();
-            layer.write_back(Account::default()).await.unwrap();
-            assert!(content(&*origin).await == shown, "after {writes} writes");
-        }
-    };
-    Runtime::new(1).run(run).unwrap();
 }
 
 /// Restores a dump where other data is: all is refused, and nothing changes.

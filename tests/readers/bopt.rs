@@ -12,22 +12,22 @@ use seekless_lab::explore::component::Component;
 use seekless_lab::explore::image::Image;
 use seekless_layers::borg::{Borg, Options};
 
-const HOME_PAGES: u64 = 64;
+pub const HOME_PAGES: u64 = 64;
 /// Five segments of four pages: two super pages, ten map pages, and the data.
-const BOPT_PAGES: u64 = 32;
+pub const BOPT_PAGES: u64 = 32;
 const PAGE: usize = 4096;
 
-fn component(number: u32, pages: u64) -> Rc<Component> {
+pub fn component(number: u32, pages: u64) -> Rc<Component> {
     Component::instant(number, pages * 8, Image::new(pages * 8))
 }
 
-async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {
+pub async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {
     let all = Extent::of_pages(0, pages);
     device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.expect("memory").to_vec()
 }
 
 /// A BOPT that was in use at the power cut.
-async fn used() -> Vec<u8> {
+pub async fn used() -> Vec<u8> {
     let (home, bopt) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
     let borg = Borg::open_creating(home, bopt.clone(), Options::default(), false).await.expect("a blank one");
     for page in 0..20 {

@@ -5,6 +5,7 @@
 mod bopt;
 mod control;
 mod dedup;
+mod dump;
 mod extents;
 mod functions;
 mod history;
@@ -25,6 +26,7 @@ pub fn read(name: &str, input: &[u8]) {
         "bopt" => bopt::run(input),
         "control" => control::run(input),
         "dedup" => dedup::run(input),
+        "dump" => dump::run(input),
         "extents" => extents::run(input),
         "functions" => functions::run(input),
         "history" => history::run(input),

@@ -71,6 +71,7 @@ pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     seeds.push(("history", HISTORY.to_vec()));
     seeds.extend(DESCRIBED.map(|(name, bytes)| (name, bytes.to_vec())));
     seeds.extend(super::sequences::seeds().map(|bytes| ("sequences", bytes)));
+    seeds.extend(super::dump::seeds().into_iter().map(|bytes| ("dump", bytes)));
     seeds.extend(super::extents::seeds().map(|bytes| ("extents", bytes)));
     seeds.extend(super::functions::seeds().map(|bytes| ("functions", bytes)));
     seeds.extend(metadata());

@@ -126,7 +126,10 @@ async fn begin(to: &dyn BlockDevice) -> Result<(), IoError> {
     let first = to.read(begin, Buffer::zeroed(begin.bytes()), Hints::default()).await?;
     let found = contents::found(to).await?.filter(|_| !first.look(is_unfinished));
     if let Some(found) = found {
-        let why = format!("found {found}, expected zeroes: a repair goes to an unused area");
+        let why = format!(
+            "found {found}, expected zeroes: a repair goes to an unused area, and one that was completed is \
+             not repeated"
+        );
         return Err(IoError::new(ErrorKind::Invalid, "borg", Some(begin), why));
     }
     let new = New { key: "to", device: to, metadata: Extent::new(0, 0), leaves: None };

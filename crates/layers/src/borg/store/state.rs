@@ -146,7 +146,8 @@ impl State {
             let found = format!("{} samples", self.samples.len());
             return Err(invalid(found, format!("at most {}", super::SAMPLES)));
         }
-        self.identity().map(drop)
+        let page = self.super_page()?.ensure_sensible(self.samples.len());
+        page.map(drop).map_err(|found| invalid(found, "numbers of which a super page can be"))
     }
 
     pub(super) fn identity(&self) -> Result<u128, IoError> {

@@ -163,7 +163,7 @@ pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8
 
 impl Super {
     /// Fails if a whole page makes no sense; `count` is its number of samples.
-    pub(super) fn ensure_sensible(self, count: usize) -> Result<Super, String> {
+    pub fn ensure_sensible(self, count: usize) -> Result<Super, String> {
         let Layout { segment, read_cache, write_buffer } = self.layout;
         let origin = self.origin_sectors.div_ceil(PAGE_SECTORS);
         let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < origin);
@@ -175,9 +175,9 @@ impl Super {
         if reserved && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
             return Ok(self);
         }
-        let Super { layout, learned, pages, anchor, origin_sectors, .. } = self;
+        let Super { layout, learned, pages, anchor, origin_sectors, sessions, .. } = self;
         Err(format!(
-            "{layout:?} with {learned:?} in {pages} pages, {anchor:?}, {count} samples of {origin_sectors} sectors"
+            "{layout:?} with {learned:?} in {pages} pages, {anchor:?}, {sessions} sessions, {count} samples of {origin_sectors} sectors"
         ))
     }
 }
