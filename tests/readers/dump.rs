@@ -17,6 +17,11 @@ fn borg() -> &'static Entry {
     registry::find("borg").expect("a layer")
 }
 
+/// A table without options.
+fn none<T: Default>() -> T {
+    T::default()
+}
+
 /// An origin and a BOPT.
 struct Devices([Rc<dyn BlockDevice>; 2]);
 
@@ -35,7 +40,7 @@ impl Devices {
     }
 
     async fn dump(&self) -> Value {
-        let dump = borg().tools.dump(self.below(), Default::default()).await.expect("it is whole");
+        let dump = borg().tools.dump(self.below(), none()).await.expect("it is whole");
         serde_json::to_value(dump).expect("a table")
     }
 }
@@ -53,7 +58,7 @@ fn sorted(mut dump: Value) -> Value {
 async fn restore(bopt: Vec<u8>, text: &str) {
     let Ok(dump) = parse_dump(text) else { return };
     let devices = Devices::new(bopt.clone()).await;
-    let restored = borg().tools.restore(devices.below(), Default::default(), dump.clone(), true).await;
+    let restored = borg().tools.restore(devices.below(), none(), dump.clone(), true).await;
     if let Err(error) = restored {
         assert!(error.to_string().contains("expected"), "{error}");
         assert!(bytes(&*devices.0[1], BOPT_PAGES).await == bopt, "what is refused changes nothing: {error}");
@@ -61,7 +66,7 @@ async fn restore(bopt: Vec<u8>, text: &str) {
     }
     let again = devices.dump().await;
     assert_eq!(sorted(again), sorted(serde_json::to_value(&dump).expect("a table")));
-    let built = borg().build(devices.below(), &Default::default()).await.expect("what was checked opens");
+    let built = borg().build(devices.below(), &none()).await.expect("what was checked opens");
     bytes(&*built.device, HOME_PAGES).await;
     let at = Extent::of_pages(3, 9);
     built.device.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");

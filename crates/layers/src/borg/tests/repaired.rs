@@ -1,4 +1,4 @@
-//! Repairs of damaged BOPTs: what is readable is in the new one, and the rest is named.
+//! Repairs of damaged BOPTs: the new one has all that can be read, and the rest is named.
 
 use seekless_core::Layer;
 

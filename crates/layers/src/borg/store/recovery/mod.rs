@@ -133,6 +133,13 @@ pub(super) async fn open(
     for number in segments.which(|segment| segment.first == Some(u64::MAX)) {
         segments.get_mut(number).first = None;
     }
+    let log = log_after(&disk, &mut segments, last);
+    Ok(Opened { map, segments, log, disk, extras })
+}
+
+/// The log after its last batch `last`: segments without entries are free, and the others keep their order.
+fn log_after(disk: &Super, segments: &mut Segments, last: u64) -> Log {
+    let layout = disk.layout;
     let logged = layout.read_cache..disk.learned.map_or(layout.segments(), |area| area.first_segment(layout));
     let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.get(*segment).valid == 0).collect();
     let mut used: Vec<u32> =
@@ -147,7 +154,7 @@ pub(super) async fn open(
     let given = segments.covered().max(last);
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
     log.last_committed = last;
-    Ok(Opened { map, segments, log, disk, extras })
+    log
 }
 
 /// The valid entries in the order of their slots, one for each slot.
