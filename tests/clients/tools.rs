@@ -100,7 +100,9 @@ fn a_killed_volume_is_checked_dumped_restored_and_rescued() {
     assert!(rescued.contains(&format!("{dirty} pages written")) && is_home(folder), "{rescued}");
     // Killed after its last write, before it recorded that nothing is left.
     assert!(!before.is_empty() && records() != before);
-    before.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    for (bytes, path) in &before {
+        std::fs::write(path, bytes).unwrap();
+    }
     assert_eq!(parsed(&done(folder, &["rescue", "--json"]))[0]["pages"], 0);
     assert!(records() != before && is_home(folder));
     std::fs::remove_file(folder.join("bopt.img")).unwrap();
