@@ -5,6 +5,10 @@
 //! that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other error the
 //! array refuses writes until it is started again. So it does when more members fail than parity makes up for.
 //!
+//! An event begins once the one before is durable on all members in service, also after a crash in it. What changes which
+//! data they have, beginning and end of writes and of a rebuild, is recorded as two events. So a crash leaves a member in
+//! service one event behind at most, and one that was away meanwhile, or is a copy from before, is two behind at least.
+//!
 //! Generations of writes are reserved in the superblocks, many at a time, and never used twice.
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +40,8 @@ pub struct Members {
     pub seed: u32,
     /// The superblock that was written last.
     recorded: Cell<Superblock>,
+    /// Whether a member in service may lack that superblock.
+    behind: Cell<bool>,
     /// The member out of service.
     out: Cell<Option<usize>>,
     /// Groups of that member which are in service again.
@@ -59,17 +65,19 @@ pub struct Members {
 
 impl Members {
     /// The members of an array in this state. The member out of service, and how much of it was rebuilt, may be newer
-    /// than their superblocks.
+    /// than their superblocks. With `behind`, some of those in service may have the superblock before this one.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: Superblock,
         (out, rebuilt): (Option<usize>, u64),
+        behind: bool,
     ) -> Members {
         Members {
             devices: RefCell::new(devices),
             layout: recorded.layout,
             seed: sums::seed(recorded.identity),
             recorded: Cell::new(recorded),
+            behind: Cell::new(behind),
             out: Cell::new(out),
             rebuilt: Cell::new(rebuilt),
             durable: Cell::new(rebuilt),
@@ -205,30 +213,49 @@ impl Members {
         self.turn.exclusive(Extent::new(0, 1), &Hints::default()).await
     }
 
+    /// Records a change of the data that members have, as two events; the caller has the turn.
+    async fn change(&self, next: Superblock) -> Result<(), IoError> {
+        self.record(next).await?;
+        self.record(self.superblock()).await
+    }
+
     /// Writes the next superblock to all members in service; the caller has the turn.
     async fn record(&self, mut next: Superblock) -> Result<(), IoError> {
+        self.check()?;
+        if self.behind.get() {
+            edge("a member gets the superblock that a crash kept from it");
+            self.write_superblocks(&self.superblock()).await?;
+            self.behind.set(false);
+        }
         loop {
             self.check()?;
             next.events = self.superblock().events + 1;
             (next.out, next.rebuilt) = (self.out.get(), self.durable.get());
             // If it fails, the number is not used again.
-            let before = self.recorded.replace(Superblock { events: next.events, ..self.superblock() });
-            let recorded = self.used().map(async |member| (member, self.record_on(member, &next).await));
-            let failed = join_all(recorded)
-                .await
-                .into_iter()
-                .find_map(|(member, recorded)| Some((member, recorded.err()?)));
-            let Some((member, error)) = failed else {
+            self.recorded.set(Superblock { events: next.events, ..self.superblock() });
+            if self.write_superblocks(&next).await? {
                 self.recorded.set(next);
                 return Ok(());
-            };
+            }
+        }
+    }
+
+    /// Writes a superblock to all members in service; whether none failed. One that fails is put out of service.
+    async fn write_superblocks(&self, next: &Superblock) -> Result<bool, IoError> {
+        let written = self.used().map(async |member| (member, self.record_on(member, next).await));
+        let mut all = true;
+        for (member, written) in join_all(written).await {
+            let Err(error) = written else { continue };
+            all = false;
             match self.out.get() {
                 Some(out) if out == member => self.rebuilds.set(false),
-                None if before.has_log || error.kind() == ErrorKind::Gone => self.out.set(Some(member)),
+                None if next.has_log || error.kind() == ErrorKind::Gone => self.out.set(Some(member)),
+                // Another event would leave it two behind.
                 _ => return Err(self.refuse_writes(member, &error)),
             }
             self.forget_rebuilt();
         }
+        Ok(all)
     }
 
     async fn record_on(&self, member: usize, next: &Superblock) -> Result<(), IoError> {
@@ -251,7 +278,7 @@ impl Members {
             return self.check();
         }
         let generations = self.generation.get() + RESERVED;
-        self.record(Superblock { state: State::Dirty, generations, ..self.superblock() }).await?;
+        self.change(Superblock { state: State::Dirty, generations, ..self.superblock() }).await?;
         self.session.set(true);
         Ok(())
     }
@@ -277,7 +304,7 @@ impl Members {
         // Writes from now on wait for the turn to announce themselves.
         self.session.set(false);
         let generations = self.generation.get() + 1;
-        self.record(Superblock { state: State::Clean, generations, ..self.superblock() }).await
+        self.change(Superblock { state: State::Clean, generations, ..self.superblock() }).await
     }
 
     /// Flushes all members in service; those that fail are put out of it.
@@ -335,7 +362,7 @@ impl Members {
             self.forget_rebuilt();
             self.rebuilds.set(false);
         }
-        self.record(self.superblock()).await
+        self.change(self.superblock()).await
     }
 }
 

@@ -1,9 +1,10 @@
 //! Opening an array, and creating one.
 //!
 //! The superblocks say which array the members are of, and which of them is out of service: the newest one counts. A
-//! member that is blank or unreadable is missing. Refused are members of another array or at another place, more than
-//! one missing, and without a log an array that is dirty with one missing: then a row that a crash cut short could not
-//! be recorded from others.
+//! member that is blank or unreadable is missing. So is one that is more than one event behind, which no crash explains:
+//! its contents are old, a copy from before or those of a device that was replaced. Refused are members of another array
+//! or at another place, more than one missing, and without a log an array that is dirty with one missing: then a row that
+//! a crash cut short could not be recorded from others.
 //!
 //! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and clean. So
 //! blank members beside others of an array are missing, and never new.
@@ -49,6 +50,8 @@ struct Array {
     recorded: Superblock,
     missing: Option<usize>,
     rebuilt: u64,
+    /// Whether a member in service may lack the superblock `recorded`.
+    behind: bool,
 }
 
 /// Reads the members' superblocks; `None` for a new array.
@@ -65,8 +68,11 @@ async fn assemble(
             if let Probed::Member(member, of, _) = found { Some((number, (*member, *of))) } else { None }
         })
         .collect();
-    let newest =
-        members.iter().map(|(_, (_, of))| *of).max_by_key(|of| (of.state != State::Forming, of.events));
+    // After a start without a member, another event may have the number of the one that only that member has.
+    let newest = members
+        .iter()
+        .map(|(_, (_, of))| *of)
+        .max_by_key(|of| (of.state != State::Forming, of.events, of.out.is_some()));
     for (number, found) in found.iter().enumerate() {
         match found {
             Probed::Other => {
@@ -92,28 +98,47 @@ async fn assemble(
         return Ok(Err(newest.map_or(first_number(), |newest| newest.events)));
     };
     check_members(&members, &recorded, layout, has_log)?;
-    let mut missing: Vec<usize> =
-        (0..devices.len()).filter(|number| members.iter().all(|(other, _)| other != number)).collect();
-    let is_there = recorded.out.is_some_and(|out| !missing.contains(&out));
-    missing.extend(recorded.out.filter(|_| is_there));
-    let rebuilt = if is_there { recorded.rebuilt } else { 0 };
+    in_service(&members, &recorded, devices.len()).map(Ok)
+}
+
+/// Which of `count` members are in service.
+fn in_service(
+    members: &[(usize, (usize, Superblock))],
+    recorded: &Superblock,
+    count: usize,
+) -> Result<Array, IoError> {
+    let events = |number: usize| {
+        let there = members.iter().find(|(there, _)| *there == number);
+        there.map(|(_, (_, of))| of.events)
+    };
+    let is_old = |number: usize| events(number).is_some_and(|events| events + 1 < recorded.events);
+    let is_there = |number: usize| events(number).is_some() && !is_old(number);
+    let mut missing: Vec<usize> = (0..count).filter(|number| !is_there(*number)).collect();
+    let out = recorded.out.filter(|out| is_there(*out));
+    missing.extend(out);
+    let rebuilt = if out.is_some() { recorded.rebuilt } else { 0 };
     if missing.len() > 1 {
-        let list: Vec<String> = missing.iter().map(usize::to_string).collect();
         let why = format!(
-            "found members {} missing, blank or out of service, expected one at most",
-            list.join(" and ")
+            "found members {} missing, blank, out of service or with old contents, expected one at most",
+            missing.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ")
         );
         return Err(refused(why));
     }
     let missing = missing.first().copied();
+    if missing.is_some_and(|member| is_old(member) && recorded.out != Some(member)) {
+        edge("a member with old contents is out of service");
+    }
     if let Some(member) = missing.filter(|_| recorded.state == State::Dirty && !recorded.has_log) {
+        let old = if is_old(member) { " (what is there has old contents)" } else { "" };
         let why = format!(
-            "found member {member} missing and the array dirty, expected one of them: it has no log, so rows that a crash \
-             cut short cannot be repaired without the member"
+            "found member {member} missing{old} and the array dirty, expected one of them: it has no log, so rows that \
+             a crash cut short cannot be repaired without the member"
         );
         return Err(refused(why));
     }
-    Ok(Ok(Array { recorded, missing, rebuilt }))
+    let is_behind = |number: usize| is_there(number) && events(number) != Some(recorded.events);
+    let behind = (0..count).any(|number| is_behind(number) && (missing != Some(number) || rebuilt > 0));
+    Ok(Array { recorded: *recorded, missing, rebuilt, behind })
 }
 
 /// Refuses members of another array or place, and other options than those that the array was created with.
@@ -168,8 +193,8 @@ impl Raid {
         let canary = Rc::new(options.canary());
         let array = assemble(&devices, &layout, log.is_some()).await?;
         let (members, journal) = match array {
-            Ok(Array { recorded, missing, rebuilt }) => {
-                let members = Members::new(devices, recorded, (missing, rebuilt));
+            Ok(Array { recorded, missing, rebuilt, behind }) => {
+                let members = Members::new(devices, recorded, (missing, rebuilt), behind);
                 let journal = log
                     .map(|log| Journal::new(log, &layout, recorded.identity, canary.clone()))
                     .transpose()?;
@@ -193,7 +218,7 @@ impl Raid {
                     rebuilt: 0,
                     generations: first_number(),
                 };
-                let members = Members::new(devices, recorded, (None, 0));
+                let members = Members::new(devices, recorded, (None, 0), false);
                 members.form(State::Forming).await?;
                 if let Some(journal) = &journal {
                     journal.create().await?;

@@ -68,6 +68,7 @@ pub const EDGES: &[&str] = &[
     "a checksum block cannot be read: it follows from the other members",
     "a checksum block cannot be read in a replay: it follows from the other members",
     "a block of a missing member follows from the others",
+    "a member gets the superblock that a crash kept from it",
     "a member fails: it is out of service",
     "a member fails that the array cannot do without",
     "a member fails while a row is read",
@@ -88,7 +89,7 @@ pub const EDGES: &[&str] = &[
 ];
 
 /// Those that only the layer's tests reach.
-pub const EDGES_OF_TESTS: &[&str] = &["a member is replaced"];
+pub const EDGES_OF_TESTS: &[&str] = &["a member is replaced", "a member with old contents is out of service"];
 
 /// Canaries of the layer.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {

@@ -46,7 +46,7 @@ impl Raid {
         Ok(())
     }
 
-    async fn rebuild_group(&self, member: usize, group: u64, how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn rebuild_group(&self, member: usize, group: u64, how: &Hints) -> Result<(), IoError> {
         let (how, _waits) = arrays::patient(how);
         let turn = self.groups.exclusive(Extent::new(group, 1), &how).await;
         self.settle_held(group, &how).await?;

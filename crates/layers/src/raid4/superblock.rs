@@ -5,7 +5,7 @@
 //! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none).
 //!
 //! Every change of an array's state is an *event*, recorded on all members in service: the newest superblock of any
-//! member counts. Fault model: a crash between two members leaves some of them one event behind.
+//! member counts. Fault model: a crash between two members leaves some of them one event behind, and never more.
 
 use seekless_core::{BlockDevice, Buffer, Hints, IoError, Lba, PAGE_BYTES, SECTOR_BYTES};
 

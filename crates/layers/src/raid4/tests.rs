@@ -2,6 +2,7 @@
 //! and what is refused.
 
 mod failed_writes;
+mod old;
 mod replaced;
 
 use std::collections::BTreeMap;
