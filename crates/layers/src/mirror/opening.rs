@@ -1,7 +1,8 @@
 //! Opening a mirror, and creating one.
 //!
 //! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A member
-//! that is blank or unreadable is missing, and that is recorded before anything else. Refused are members of another
+//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that is more
+//! than one event behind, which no crash explains: its contents are old, and it gets everything. Refused are members of another
 //! mirror or at another place; members out of service alone, which lack what was written since; and members of which each
 //! says that the other one is out of service, since both were written without the other.
 //!
@@ -36,6 +37,8 @@ struct Assembled {
     out: u16,
     /// Those of them that are there, with what the labels know.
     known: u16,
+    /// Whether a member in service may lack the label.
+    behind: bool,
 }
 
 fn list(members: &[usize]) -> String {
@@ -80,9 +83,15 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     };
     check_members(&members, &label, devices)?;
     check_apart(&members)?;
-    let belongs = |number: usize| {
-        members.iter().any(|(there, _, of)| *there == number && of.joined[number] == label.joined[number])
+    let label_of = |number: usize| members.iter().find(|(there, ..)| *there == number).map(|(.., of)| of);
+    // A member out of service lacks what was written since; one with a label from before it came back, more than that.
+    let is_old = |number: usize| {
+        let least = if label.is_out(number) { label.served[number] } else { label.events };
+        label_of(number).is_some_and(|of| of.events + 1 < least)
     };
+    let is_there =
+        |number: usize| label_of(number).is_some_and(|of| of.joined[number] == label.joined[number]);
+    let belongs = |number: usize| is_there(number) && !is_old(number);
     let numbers = || 0..devices.len();
     let bits = |of: &dyn Fn(usize) -> bool| {
         numbers().filter(|number| of(*number)).fold(0, |bits, number| bits | 1 << number)
@@ -95,7 +104,12 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
         let found = format!("only members that lack what was written without them ({})", list(&there));
         return Err(refused(&found, &format!("one that has everything ({})", list(&expected))));
     }
-    Ok(Ok(Assembled { label, out, known }))
+    let is_behind = |number: usize| label_of(number).is_some_and(|of| of.events != label.events);
+    let behind = numbers().any(|number| out >> number & 1 == 0 && is_behind(number));
+    if numbers().any(|number| is_there(number) && is_old(number)) {
+        edge("a member with old contents is out of service");
+    }
+    Ok(Ok(Assembled { label, out, known, behind }))
 }
 
 /// Refuses members of another mirror or place.
@@ -159,8 +173,8 @@ impl Mirror {
             options.layout(&sizes).map_err(|why| refused_as(&why))?;
         }
         let (members, is_new) = match assemble(&devices).await? {
-            Ok(Assembled { label, out, known }) => {
-                (Members::new(devices, &label, (out, known), options.canary()), false)
+            Ok(Assembled { label, out, known, behind }) => {
+                (Members::new(devices, &label, (out, known), behind, options.canary()), false)
             }
             Err(events) if below.create => {
                 let layout = options.layout(&sizes).map_err(|why| refused_as(&why))?;
@@ -178,7 +192,7 @@ impl Mirror {
                     served: [0; MOST],
                     differ: Bits::NONE,
                 };
-                let members = Members::new(devices, &label, (0, 0), options.canary());
+                let members = Members::new(devices, &label, (0, 0), false, options.canary());
                 members.form(State::Forming).await?;
                 members.form(State::Formed).await?;
                 (members, true)

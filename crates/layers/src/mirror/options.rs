@@ -46,6 +46,7 @@ pub const EDGES: &[&str] = &[
     "the member being rebuilt fails",
     "the last member in service fails",
     "a member fails: it is out of service",
+    "a member gets the label that a crash kept from it",
     "a region is written that was clean",
     "a region is written while it is being cleaned",
     "a region is clean again",
@@ -66,6 +67,7 @@ pub const EDGES: &[&str] = &[
 pub const EDGES_OF_TESTS: &[&str] = &[
     "a member is rebuilt of which nothing is known",
     "a member is replaced",
+    "a member with old contents is out of service",
     "members have different data",
     "two members were used apart",
 ];

@@ -1,6 +1,7 @@
 //! The mirror against a register for each sector: with any member failing, missing, damaged, stale or replaced; and what is
 //! refused.
 
+mod old;
 mod refused;
 mod replaced;
 
