@@ -364,12 +364,12 @@ pub trait Layer: BlockDevice {
         None
     }
 
-    /// Why a part of it was turned off while it was in use, for status; `None` while all of it works.
+    /// Why a part of it is turned off or out of service, for status; `None` while all of it works.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Has `tell` called with [`Layer::trouble`] when that begins, so that a server prints it.
+    /// Has `tell` called with what is new in [`Layer::trouble`] when that begins, so that a server prints it.
     fn on_trouble(&self, _tell: Box<dyn Fn(&str)>) {}
 
     /// Costs besides the time of the devices below.

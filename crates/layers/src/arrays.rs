@@ -1,5 +1,8 @@
 //! What layers over several members share: members that are initialised, replaced and rebuilt.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use seekless_core::device::Content;
 use seekless_core::{
     BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, Nanos, Ticket, Zeroes, runtime,
@@ -9,6 +12,53 @@ use crate::contents;
 
 /// How long requests of a rebuild wait for time that costs clients nothing.
 const FREE: Nanos = Nanos::from_millis(50);
+
+/// Has a line of text printed.
+type Tell = Box<dyn Fn(&str)>;
+
+/// Why members are out of service, for status and for the log of a server.
+#[derive(Default)]
+pub struct Trouble {
+    why: RefCell<BTreeMap<usize, String>>,
+    tell: RefCell<Option<Tell>>,
+}
+
+impl Trouble {
+    /// The trouble that an opening found: a member, and why it is out of service.
+    pub fn of(found: impl IntoIterator<Item = (usize, String)>) -> Trouble {
+        Trouble { why: RefCell::new(found.into_iter().collect()), tell: RefCell::default() }
+    }
+
+    /// Has `tell` called for each member that goes out of service from now on.
+    pub fn on(&self, tell: Tell) {
+        self.tell.replace(Some(tell));
+    }
+
+    /// A member goes out of service.
+    pub fn begins(&self, member: usize, why: &IoError) {
+        self.why.borrow_mut().insert(member, why.to_string());
+        self.tell(&self.text(member));
+    }
+
+    /// Passes a line on.
+    pub fn tell(&self, line: &str) {
+        if let Some(tell) = &*self.tell.borrow() {
+            tell(line);
+        }
+    }
+
+    /// What is to be said of these members, which are out of service; `None` without any.
+    pub fn of_members(&self, members: impl Iterator<Item = usize>) -> Option<String> {
+        let all: Vec<String> = members.map(|member| self.text(member)).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    fn text(&self, member: usize) -> String {
+        let why = self.why.borrow();
+        let why = why.get(&member).map_or("as its labels say", String::as_str);
+        format!("member {member} is out of service ({why}): less redundancy until another one is rebuilt")
+    }
+}
 
 /// The error of an invalid request to a layer: what was found, and what was expected.
 pub fn refused(layer: &'static str, found: &str, expected: &str) -> IoError {

@@ -102,24 +102,30 @@ pub struct Check {
     form: Form,
 }
 
-/// Checks, and ends with an error if anything is damaged.
+/// Checks, and ends with an error if anything is damaged or out of service.
 pub fn check(arguments: &Check) -> anyhow::Result<()> {
     let Check { which, data, form } = arguments;
     let all = tools::check(&which.volume, &which.description()?, which.layer(), *data)?;
     form.print_list(&all, || all.iter().map(checked_text).collect())?;
+    let volume = which.volume.display();
     let advice: BTreeSet<&str> =
         all.iter().filter(|checked| !checked.is_good()).map(tools::Checked::advice).collect();
-    if advice.is_empty() {
-        return Ok(());
+    if !advice.is_empty() {
+        bail!("{volume}: {}", Vec::from_iter(advice).join("; "));
     }
-    bail!("{}: {}", which.volume.display(), Vec::from_iter(advice).join("; "))
+    if all.iter().any(|checked| checked.trouble.is_some()) {
+        bail!("{volume}: not all of it is in service: see seekless volume replace, or tell it to rebuild");
+    }
+    Ok(())
 }
 
 /// What a check found in a layer, as text.
 fn checked_text(checked: &tools::Checked) -> String {
-    let tools::Checked { layer, is, error, repairs, dirty_pages, unreadable, errors, kind: _ } = checked;
+    let tools::Checked { layer, is, error, trouble, repairs, dirty_pages, unreadable, errors, kind: _ } =
+        checked;
     let opens = || format!("opens, {}", counted(*dirty_pages, "dirty page"));
     let mut parts = vec![error.clone().unwrap_or_else(opens)];
+    parts.extend(trouble.clone());
     if *repairs > 0 {
         parts.push(format!("{} to be repaired", counted(*repairs, "sector")));
     }

@@ -23,6 +23,7 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS
 
 use super::label::{Bits, HEAD, Label, State};
 use super::options::NAME;
+use crate::arrays::Trouble;
 use crate::canary::Canary;
 use crate::join::join_all;
 
@@ -53,6 +54,8 @@ pub struct Members {
     turn: RangeLocks,
     /// The error of the flush that failed on the last member.
     failed: RefCell<Option<IoError>>,
+    /// Why members are out of service.
+    trouble: Trouble,
     canary: Canary,
 }
 
@@ -83,7 +86,7 @@ impl Members {
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: &Label,
         (out, known): (u16, u16),
-        behind: bool,
+        (behind, trouble): (bool, Trouble),
         canary: Canary,
     ) -> Members {
         Members {
@@ -101,6 +104,7 @@ impl Members {
             writes_begun: Cell::new(0),
             turn: RangeLocks::new(),
             failed: RefCell::default(),
+            trouble,
             canary,
         }
     }
@@ -163,7 +167,7 @@ impl Members {
     }
 
     /// Puts a member out of service, unless it is the last one; whether it is out now. See [`Members::confirm`].
-    pub fn fail(&self, member: usize) -> bool {
+    pub fn fail(&self, member: usize, error: &IoError) -> bool {
         if self.target.get() == Some(member) {
             edge("the member being rebuilt fails");
             self.target.set(None);
@@ -178,7 +182,18 @@ impl Members {
         edge("a member fails: it is out of service");
         self.out.set(self.out.get() | 1 << member);
         self.known.set(self.known.get() | 1 << member);
+        self.trouble.begins(member, error);
         true
+    }
+
+    /// See [`seekless_core::Layer::trouble`].
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.of_members((0..self.count()).filter(|member| self.is_out(*member)))
+    }
+
+    /// See [`seekless_core::Layer::on_trouble`].
+    pub fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        self.trouble.on(tell);
     }
 
     /// Returns when it is recorded which members are out of service: before anything is answered that they lack.
@@ -250,7 +265,7 @@ impl Members {
         let mut all = true;
         for (member, written) in join_all(written).await {
             if let Err(error) = written {
-                if !self.fail(member) {
+                if !self.fail(member, &error) {
                     return Err(error);
                 }
                 all = false;
@@ -358,7 +373,7 @@ impl Members {
         let flushes = members.map(async |member| (member, self.device(member).flush(how.clone()).await));
         for (member, flushed) in join_all(flushes).await {
             if let Err(error) = flushed {
-                if !self.fail(member) {
+                if !self.fail(member, &error) {
                     return Err(self.failed.borrow_mut().get_or_insert(error).clone());
                 }
             }

@@ -18,7 +18,7 @@ use super::Mirror;
 use super::label::{self, Bits, Label, Probed, State};
 use super::members::Members;
 use super::options::{MOST, NAME, Options};
-use crate::arrays;
+use crate::arrays::{self, Trouble};
 use crate::contents::{self, New};
 use crate::join::join_all;
 use crate::registry::Below;
@@ -39,6 +39,8 @@ struct Assembled {
     known: u16,
     /// Whether a member in service may lack the label.
     behind: bool,
+    /// Why they are out.
+    why: Vec<(usize, String)>,
 }
 
 fn list(members: &[usize]) -> String {
@@ -109,7 +111,15 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     if numbers().any(|number| is_there(number) && is_old(number)) {
         edge("a member with old contents is out of service");
     }
-    Ok(Ok(Assembled { label, out, known, behind }))
+    let why = |number: usize| match &found[number] {
+        Probed::Unreadable(Some(error)) => error.to_string(),
+        Probed::Unreadable(None) => "its labels are damaged".to_owned(),
+        _ if !is_there(number) => "it is blank, or another device".to_owned(),
+        _ if is_old(number) => "its contents are old".to_owned(),
+        _ => "it was before".to_owned(),
+    };
+    let why = numbers().filter(|number| out >> number & 1 == 1).map(|number| (number, why(number))).collect();
+    Ok(Ok(Assembled { label, out, known, behind, why }))
 }
 
 /// Refuses members of another mirror or place.
@@ -173,8 +183,9 @@ impl Mirror {
             options.layout(&sizes).map_err(|why| refused_as(&why))?;
         }
         let (members, is_new) = match assemble(&devices).await? {
-            Ok(Assembled { label, out, known, behind }) => {
-                (Members::new(devices, &label, (out, known), behind, options.canary()), false)
+            Ok(Assembled { label, out, known, behind, why }) => {
+                let trouble = (behind, Trouble::of(why));
+                (Members::new(devices, &label, (out, known), trouble, options.canary()), false)
             }
             Err(events) if below.create => {
                 let layout = options.layout(&sizes).map_err(|why| refused_as(&why))?;
@@ -192,7 +203,8 @@ impl Mirror {
                     served: [0; MOST],
                     differ: Bits::NONE,
                 };
-                let members = Members::new(devices, &label, (0, 0), false, options.canary());
+                let members =
+                    Members::new(devices, &label, (0, 0), (false, Trouble::default()), options.canary());
                 members.form(State::Forming).await?;
                 members.form(State::Formed).await?;
                 (members, true)

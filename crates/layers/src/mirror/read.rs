@@ -32,8 +32,10 @@ impl Mirror {
         pending.set(pending.get() + 1);
         let read = self.members.device(member).read(Members::place(at), into, how.clone()).await;
         pending.set(pending.get() - 1);
-        if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Gone) {
-            self.members.fail(member);
+        if let Err(error) = read.as_ref()
+            && error.kind() == ErrorKind::Gone
+        {
+            self.members.fail(member, error);
         }
         read
     }
@@ -130,9 +132,9 @@ impl Mirror {
         for member in members.iter().filter(|member| !self.members.is_out(**member)) {
             edge("a page is repaired");
             self.repaired.set(self.repaired.get() + 1);
-            if self.write_member(*member, at, content.clone(), &how).await.is_err() {
+            if let Err(error) = self.write_member(*member, at, content.clone(), &how).await {
                 edge("a repair fails: its member is out of service");
-                self.members.fail(*member);
+                self.members.fail(*member, &error);
             }
         }
         // If it cannot be recorded, writes will say so.

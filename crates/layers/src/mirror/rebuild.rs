@@ -59,7 +59,7 @@ impl Mirror {
             let content = self.read_any(at, &how).await?;
             self.members.next_region(member)?;
             if let Err(error) = self.write_member(member, at, content, &how).await {
-                self.members.fail(member);
+                self.members.fail(member, &error);
                 return Err(error);
             }
         }

@@ -7,7 +7,9 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Class, Extent, Hints, IoError, IoFuture, Lba, Mode, PAGE_SECTORS};
+use seekless_core::{
+    BlockDevice, Class, ErrorKind, Extent, Hints, IoError, IoFuture, Lba, Mode, PAGE_SECTORS,
+};
 
 use super::Mirror;
 use super::options::NAME;
@@ -40,7 +42,7 @@ impl Mirror {
         }
         arrays::check_blocks(NAME, &new, &self.geometry())?;
         arrays::make_blank(NAME, &*with, overwrites).await?;
-        self.members.fail(member);
+        self.members.fail(member, &IoError::new(ErrorKind::Gone, NAME, None, "it is being replaced"));
         self.members.introduce(member).await?;
         // Requests under way may use the old device.
         let whole = Extent { start: Lba(0), sectors: self.geometry().sectors };

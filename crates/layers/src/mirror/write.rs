@@ -64,8 +64,8 @@ impl Mirror {
         if let Some((_, error)) = aborted {
             return Err(error.clone());
         }
-        for (member, _) in failed().filter(|(member, _)| is_done || !serves(*member)) {
-            self.members.fail(member);
+        for (member, error) in failed().filter(|(member, _)| is_done || !serves(*member)) {
+            self.members.fail(member, error);
         }
         if is_done {
             Ok(())

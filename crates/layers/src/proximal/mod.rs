@@ -232,6 +232,16 @@ impl Layer for Proximal {
         })
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.flash.mirror.as_ref()?.trouble().map(|why| format!("flash: {why}"))
+    }
+
+    fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        if let Some(mirror) = &self.flash.mirror {
+            mirror.on_trouble(Box::new(move |why| tell(&format!("flash: {why}"))));
+        }
+    }
+
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         match name {
             "destage" => self.write_back(how.account),

@@ -22,7 +22,7 @@ use super::geometry::{Layout, sectors};
 use super::options::NAME;
 use super::sums::{self, Place};
 use super::superblock::{State, Superblock};
-
+use crate::arrays::Trouble;
 use crate::join::join_all;
 
 /// Generations that are reserved at a time.
@@ -57,6 +57,8 @@ pub struct Members {
     /// Lock of superblocks.
     turn: RangeLocks,
     failed: RefCell<Option<IoError>>,
+    /// Why the member is out of service.
+    trouble: Trouble,
     /// Commands to members, of reads and writes of data, parity and checksums.
     pub reads: Cell<u64>,
     /// As `reads`.
@@ -71,6 +73,7 @@ impl Members {
         recorded: Superblock,
         (out, rebuilt): (Option<usize>, u64),
         behind: bool,
+        trouble: Trouble,
     ) -> Members {
         Members {
             devices: RefCell::new(devices),
@@ -86,6 +89,7 @@ impl Members {
             generation: Cell::new(recorded.generations),
             turn: RangeLocks::new(),
             failed: RefCell::default(),
+            trouble,
             reads: Cell::new(0),
             writes: Cell::new(0),
         }
@@ -149,9 +153,36 @@ impl Members {
         failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// See [`seekless_core::Layer::trouble`].
+    pub fn trouble(&self) -> Option<String> {
+        let refuses = self.check().err().map(|error| format!("writes are refused: {error}"));
+        let all: Vec<String> =
+            refuses.into_iter().chain(self.trouble.of_members(self.out.get().into_iter())).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// See [`seekless_core::Layer::on_trouble`].
+    pub fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        self.trouble.on(tell);
+    }
+
+    fn put_out(&self, member: usize, error: &IoError) {
+        self.out.set(Some(member));
+        self.trouble.begins(member, error);
+    }
+
     /// Refuses all writes from now on, for an error of another device than a member.
     pub fn refuse(&self, error: &IoError) {
-        self.failed.borrow_mut().get_or_insert_with(|| error.clone());
+        self.refuse_for(error.clone());
+    }
+
+    fn refuse_for(&self, error: IoError) -> IoError {
+        if let Err(before) = self.check() {
+            return before;
+        }
+        self.trouble.tell(&format!("writes are refused: {error}"));
+        self.failed.replace(Some(error.clone()));
+        error
     }
 
     /// Refuses all writes from now on.
@@ -165,8 +196,7 @@ impl Members {
                  again: {error}"
             ),
         };
-        let refused = IoError::new(ErrorKind::Medium, NAME, None, why);
-        self.failed.borrow_mut().get_or_insert(refused).clone()
+        self.refuse_for(IoError::new(ErrorKind::Medium, NAME, None, why))
     }
 
     /// Puts a member out of service that has failed, durably.
@@ -181,7 +211,7 @@ impl Members {
             }
             None if self.superblock().has_log || error.kind() == ErrorKind::Gone => {
                 edge("a member fails: it is out of service");
-                self.out.set(Some(member));
+                self.put_out(member, error);
                 self.forget_rebuilt();
             }
             _ => {
@@ -249,7 +279,7 @@ impl Members {
             all = false;
             match self.out.get() {
                 Some(out) if out == member => self.rebuilds.set(false),
-                None if next.has_log || error.kind() == ErrorKind::Gone => self.out.set(Some(member)),
+                None if next.has_log || error.kind() == ErrorKind::Gone => self.put_out(member, &error),
                 // Another event would leave it two behind.
                 _ => return Err(self.refuse_writes(member, &error)),
             }

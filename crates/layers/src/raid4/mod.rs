@@ -249,6 +249,14 @@ impl Layer for Raid {
         })
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.members.trouble()
+    }
+
+    fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        self.members.on_trouble(tell);
+    }
+
     fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
         let name = name.to_owned();
         io(async move {

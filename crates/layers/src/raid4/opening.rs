@@ -21,7 +21,7 @@ use super::members::Members;
 use super::options::{LOG, NAME, Options, PARITY};
 use super::resync::Unsettled;
 use super::superblock::{self, Probed, State, Superblock};
-use crate::arrays;
+use crate::arrays::{self, Trouble};
 use crate::contents::{self, New};
 use crate::join::join_all;
 use crate::registry::{Below, Sizes};
@@ -52,6 +52,8 @@ struct Array {
     rebuilt: u64,
     /// Whether a member in service may lack the superblock `recorded`.
     behind: bool,
+    /// Why a member is missing.
+    why: String,
 }
 
 /// Reads the members' superblocks; `None` for a new array.
@@ -98,7 +100,11 @@ async fn assemble(
         return Ok(Err(newest.map_or(first_number(), |newest| newest.events)));
     };
     check_members(&members, &recorded, layout, has_log)?;
-    in_service(&members, &recorded, devices.len()).map(Ok)
+    let mut array = in_service(&members, &recorded, devices.len())?;
+    if let Some(Probed::Unreadable(error)) = array.missing.map(|missing| &found[missing]) {
+        array.why = error.to_string();
+    }
+    Ok(Ok(array))
 }
 
 /// Which of `count` members are in service.
@@ -138,7 +144,12 @@ fn in_service(
     }
     let is_behind = |number: usize| is_there(number) && events(number) != Some(recorded.events);
     let behind = (0..count).any(|number| is_behind(number) && (missing != Some(number) || rebuilt > 0));
-    Ok(Array { recorded: *recorded, missing, rebuilt, behind })
+    let why = match missing {
+        Some(member) if is_old(member) && recorded.out != Some(member) => "its contents are old",
+        Some(member) if events(member).is_some() => "it was before",
+        _ => "it is blank",
+    };
+    Ok(Array { recorded: *recorded, missing, rebuilt, behind, why: why.to_owned() })
 }
 
 /// Refuses members of another array or place, and other options than those that the array was created with.
@@ -193,8 +204,9 @@ impl Raid {
         let canary = Rc::new(options.canary());
         let array = assemble(&devices, &layout, log.is_some()).await?;
         let (members, journal) = match array {
-            Ok(Array { recorded, missing, rebuilt, behind }) => {
-                let members = Members::new(devices, recorded, (missing, rebuilt), behind);
+            Ok(Array { recorded, missing, rebuilt, behind, why }) => {
+                let trouble = Trouble::of(missing.map(|member| (member, why)));
+                let members = Members::new(devices, recorded, (missing, rebuilt), behind, trouble);
                 let journal = log
                     .map(|log| Journal::new(log, &layout, recorded.identity, canary.clone()))
                     .transpose()?;
@@ -218,7 +230,7 @@ impl Raid {
                     rebuilt: 0,
                     generations: first_number(),
                 };
-                let members = Members::new(devices, recorded, (None, 0), false);
+                let members = Members::new(devices, recorded, (None, 0), false, Trouble::default());
                 members.form(State::Forming).await?;
                 if let Some(journal) = &journal {
                     journal.create().await?;

@@ -119,6 +119,40 @@ fn an_update_of_one_block_takes_eight_commands() {
     });
 }
 
+/// What a server prints of an array: a member that is gone at the start, one that fails, and a second one.
+#[test]
+fn what_is_out_of_service_is_told() {
+    world(async || {
+        let devices = Devices::new(true, "");
+        devices.open().await.unwrap();
+        let raid = devices.without(1).open().await.unwrap();
+        let trouble = raid.trouble().unwrap();
+        assert!(trouble.contains("member 1 is out of service (error: Gone"), "{trouble}");
+        let gone = devices.map(|number, device| match number {
+            2 => with_error(device, "kind = 'gone'\nfor_ever = true\nops = ['write']\nnth = 4"),
+            0 => with_error(device, "kind = 'gone'\nfor_ever = true\nops = ['write']\nnth = 40"),
+            _ => device.clone(),
+        });
+        let raid = gone.open().await.unwrap();
+        let told: Rc<RefCell<Vec<String>>> = Rc::default();
+        let tell = told.clone();
+        raid.on_trouble(Box::new(move |line| tell.borrow_mut().push(line.to_owned())));
+        assert_eq!(raid.trouble(), None);
+        for value in 0..200 {
+            if write(&*raid, 0, SECTORS, value).await.is_err() {
+                break;
+            }
+        }
+        let told = told.take();
+        let expected =
+            ["member 2 is out of service (error: Gone", "writes are refused: raid4: Medium: found member 0"];
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{told:?}");
+        let trouble = raid.trouble().unwrap();
+        assert!(trouble.starts_with(&told[1]) && trouble.ends_with(&told[0]), "{trouble}");
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -244,7 +244,7 @@ pub struct LayerStatus {
     pub stats: Option<IoStats>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
-    /// Why a part of it was turned off, if it was.
+    /// Why a part of it is turned off or out of service, if it is.
     #[serde(default)]
     pub trouble: Option<String>,
 }

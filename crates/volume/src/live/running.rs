@@ -180,11 +180,14 @@ impl Running {
         layer.map_or(0, |layer| dirty_pages(&*layer) * PAGE_BYTES)
     }
 
-    /// Prints it when a part of a layer is turned off.
+    /// Prints it when a part of a layer is turned off, or was at the start.
     pub fn warn_of_trouble(&self, name: &str) {
         let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
         let (name, environment) = (name.to_owned(), self.environment);
         if let Some(layer) = layer {
+            if let Some(why) = layer.trouble() {
+                environment.warn(&format!("layer.{name}: {why}"));
+            }
             layer.on_trouble(Box::new(move |why| environment.warn(&format!("layer.{name}: {why}"))));
         }
     }

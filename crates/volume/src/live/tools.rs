@@ -39,6 +39,8 @@ pub struct Checked {
     pub is: String,
     /// Why it does not open, if it does not.
     pub error: Option<String>,
+    /// What of it is out of service, such as a member of an array.
+    pub trouble: Option<String>,
     /// Sectors that opening would repair.
     pub repairs: u64,
     /// Pages whose only current version it holds.
@@ -179,6 +181,7 @@ pub fn check(
                 layer: name.clone(),
                 is: layer.entry.name.to_owned(),
                 error: None,
+                trouble: None,
                 repairs: written() - before,
                 dirty_pages: 0,
                 unreadable: None,
@@ -187,6 +190,7 @@ pub fn check(
             };
             match built {
                 Ok(built) => {
+                    checked.trouble = built.layer.trouble();
                     checked.dirty_pages = dirty_pages(&*built.layer);
                     if data {
                         let (unreadable, errors) = read_all(&*built.device).await;

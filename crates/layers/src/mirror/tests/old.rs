@@ -40,6 +40,9 @@ fn a_copy_from_before_the_last_session_is_not_read() {
             let mirror = old.open().await.unwrap();
             assert_eq!((mirror.members.first_out(), mirror.members.is_known(member)), (Some(member), false));
             assert_eq!(content(&mirror).await, [2; ALL], "case {case}");
+            let trouble = mirror.trouble().unwrap();
+            let expected = format!("member {member} is out of service (its contents are old)");
+            assert!(trouble.starts_with(&expected), "{trouble}");
             mirror.command("rebuild", Hints::default()).await.unwrap();
             assert_eq!(on(&old.0[member]).await, [2; ALL]);
         });

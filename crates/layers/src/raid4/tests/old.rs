@@ -43,8 +43,12 @@ fn a_copy_from_before_the_last_session_is_not_read() {
             let raid = with(&devices, member, &old).open().await.unwrap();
             assert_eq!((raid.members.out(), raid.members.rebuilt()), (Some(member), 0));
             assert_eq!(content(&raid).await, [2; ALL]);
+            let trouble = raid.trouble().unwrap();
+            let expected = format!("member {member} is out of service (its contents are old)");
+            assert!(trouble.starts_with(&expected), "{trouble}");
             raid.command("rebuild", Hints::default()).await.unwrap();
             raid.stop().await.unwrap();
+            assert_eq!(raid.trouble(), None);
             let other = (member + 1) % 3;
             let raid = with(&devices, member, &old).without(other).open().await.unwrap();
             assert_eq!((raid.members.out(), content(&raid).await), (Some(other), vec![2; ALL]), "rebuilt");
