@@ -168,6 +168,43 @@ fn what_cannot_be_replaced_is_refused_with_what_to_do() {
     server.stop();
 }
 
+/// A file of a member is deleted, or empty: the volume starts without it, says so, and gets another one.
+#[test]
+fn a_file_that_is_not_there_is_done_without_and_told_of() {
+    for (kind, lost) in KINDS.into_iter().zip(["d0", "d1"]) {
+        let folder = array(true);
+        let folder = folder.path();
+        let mut known: Known = vec![(0, 0); PAGES as usize];
+        let Some(server) = Server::start(folder, kind) else { continue };
+        under_load(server, "array", 1, &mut known, |_| std::thread::sleep(Duration::from_millis(100)));
+        done(folder, &["check"]);
+        let path = folder.join(format!("{lost}.img"));
+        let empties = lost == "d1";
+        if empties { std::fs::write(&path, []) } else { std::fs::remove_file(&path) }.unwrap();
+        let checked = run(folder, &["check", "--json"]);
+        let list: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+        let trouble = list[0]["trouble"].as_str().unwrap();
+        assert!(!checked.status.success() && trouble.contains("is out of service"), "{list}");
+        refused(folder, &["create"], &[&format!("component.{lost}.file: found")]);
+        let server = Server::start(folder, kind).unwrap();
+        let found = if empties { "0 bytes" } else { "No such file" };
+        assert!(server.began_with(found) && server.began_with("layer.raid4: member"), "it says so");
+        look(&server, "array", &mut known);
+        assert_eq!(missing(folder), 1);
+        let new = if empties { "large.img" } else { "new.img" };
+        refused(folder, &["replace", lost, "none.img"], &["none.img", "No such file"]);
+        done(folder, &["replace", lost, new]);
+        assert_eq!(missing(folder), 0);
+        look(&server, "array", &mut known);
+        server.stop();
+        done(folder, &["check", "--data"]);
+        whole_without(folder, "array", "p", kind, &mut known);
+    }
+    let folder = array(true);
+    std::fs::remove_file(folder.path().join("ssd.img")).unwrap();
+    refused(folder.path(), &["check"], &["component.ssd.file: found", "No such file"]);
+}
+
 /// A volume of `proximal` on a file, with these files as its flash.
 fn staged(flash: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -13,6 +13,8 @@ pub const KINDS: [&str; 2] = ["io_uring", "threads"];
 pub struct Server {
     child: Child,
     lines: Receiver<String>,
+    /// Its output while it started.
+    begin: Vec<String>,
     /// Folder of its volume file, its sockets and its components.
     pub folder: PathBuf,
 }
@@ -77,7 +79,7 @@ impl Server {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
         });
-        let mut server = Server { child, lines, folder: folder.to_owned() };
+        let mut server = Server { child, lines, begin: Vec::new(), folder: folder.to_owned() };
         let first = server.line();
         if first.starts_with("error: io:") && kind == "io_uring" {
             skipped("io_uring", &first);
@@ -90,8 +92,14 @@ impl Server {
             if line.starts_with("try: ") {
                 break;
             }
+            server.begin.push(line);
         }
         Some(server)
+    }
+
+    /// Whether a line of its output while it started has these words.
+    pub fn began_with(&self, words: &str) -> bool {
+        self.begin.iter().any(|line| line.contains(words))
     }
 
     /// Its next line of output.

@@ -38,6 +38,14 @@ pub trait Leaf: Sized {
 
     /// Short description.
     fn line(&self) -> String;
+
+    /// Why it cannot be opened, if it is not there: a layer above it may do without it.
+    fn missing(&self) -> Option<&VolumeError> {
+        None
+    }
+
+    /// Sets the size in sectors of one that is not there.
+    fn suppose(&self, _sectors: u64) {}
 }
 
 /// A volume, as it is to be built.

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::component::existing_path;
 use crate::description::{Description, Export, Layer, Leaf, Tls, VolumeError, Window};
+use crate::missing;
 use crate::settings::{Ranges, check_ranges};
 
 #[derive(Deserialize)]
@@ -187,6 +188,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         let layer = layer(file, &name, keys)?;
         volume.layers.insert(name, layer);
     }
+    missing::suppose_sizes(&mut volume)?;
     volume.check()?;
     Ok(volume)
 }

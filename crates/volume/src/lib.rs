@@ -8,6 +8,7 @@ pub mod edit;
 pub mod file;
 #[cfg(feature = "live")]
 pub mod live;
+mod missing;
 pub mod model;
 pub mod settings;
 pub mod simulated;

@@ -10,6 +10,8 @@ use seekless_core::ErrorKind;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: found {found}, expected {expected}", path.display())]
 pub struct OpenError {
+    /// Whether nothing is there, or it is empty, or does not answer: not so if it is in use or of another kind.
+    pub gone: bool,
     /// Path of the component.
     pub path: PathBuf,
     /// What was found there.

@@ -24,6 +24,7 @@ use seekless_serve::wire::Trust;
 use serde::{Deserialize, Serialize};
 
 use super::error::{At, LiveError};
+use super::missing::Missing;
 
 /// A component that was opened, and is not in use by another volume.
 pub struct Live {
@@ -54,6 +55,8 @@ enum Store {
     Memory(u64),
     /// An export of another server, connected; taken when the component is built. And how to reconnect.
     Remote(RefCell<Option<Connected>>, ExportInfo, Option<Reconnect>),
+    /// A file or block device that is not there: its sectors, as others have them, and the error.
+    Missing(Cell<u64>, VolumeError),
 }
 
 /// Properties of a component, found when it was opened.
@@ -66,6 +69,8 @@ pub enum Probed {
     Memory(u64),
     /// An export of another server.
     Remote(ExportInfo),
+    /// A file or block device that was not there: its sectors, as others had them.
+    Missing(u64),
 }
 
 impl Leaf for Live {
@@ -77,7 +82,7 @@ impl Leaf for Live {
 
     fn sectors(&self) -> u64 {
         match &self.store {
-            Store::File(_, sectors, _) => sectors.get(),
+            Store::File(_, sectors, _) | Store::Missing(sectors, _) => sectors.get(),
             Store::Memory(sectors) => *sectors,
             Store::Remote(_, info, _) => info.bytes.div_ceil(SECTOR_BYTES),
         }
@@ -92,10 +97,21 @@ impl Leaf for Live {
             Store::File(..) => "a file".to_owned(),
             Store::Remote(..) => "another server's export".to_owned(),
             Store::Memory(sectors) => format!("{} of memory", size_text(*sectors)),
+            Store::Missing(..) => "a file that is not there".to_owned(),
         };
         match &self.emulated {
             Some(component) => format!("{data} as slow as {}", component.line()),
             None => data,
+        }
+    }
+
+    fn missing(&self) -> Option<&VolumeError> {
+        if let Store::Missing(_, error) = &self.store { Some(error) } else { None }
+    }
+
+    fn suppose(&self, found: u64) {
+        if let Store::Missing(sectors, _) = &self.store {
+            sectors.set(found);
         }
     }
 }
@@ -144,9 +160,14 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         (Some(path), None, None) => {
             let path = existing_path(file, path);
             let opened = Opened::open(&path, keys.cached, keys.read_only);
-            let opened = opened.map_err(|error| {
-                invalid(".file", format!("{}: {}", path.display(), error.found), &error.expected)
-            })?;
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    let found = format!("{}: {}", path.display(), error.found);
+                    let refused = invalid(".file", found, &error.expected);
+                    return if error.gone { Ok(Store::Missing(Cell::new(0), refused)) } else { Err(refused) };
+                }
+            };
             let (sectors, read_only) = (opened.probe().sectors, opened.probe().read_only);
             Ok(Store::File(RefCell::new(Some(opened)), Cell::new(sectors), read_only))
         }
@@ -240,6 +261,11 @@ impl Live {
             let resend = resend(file, name, keys.resend.as_deref())?;
             let store = match probed {
                 Probed::Memory(sectors) => Ok(Store::Memory(sectors)),
+                Probed::Missing(sectors) => {
+                    let (place, found) = (format!("{file}: component.{name}"), "nothing".to_owned());
+                    let error = VolumeError { place, found, expected: "it".to_owned() };
+                    Ok(Store::Missing(Cell::new(sectors), error))
+                }
                 Probed::File(facts) => {
                     let (sectors, read_only) = (facts.sectors, facts.read_only);
                     Opened::from_recording(facts)
@@ -319,7 +345,7 @@ impl Live {
     pub fn is_read_only(&self) -> bool {
         match &self.store {
             Store::File(_, _, read_only) => *read_only,
-            Store::Memory(_) => false,
+            Store::Memory(_) | Store::Missing(..) => false,
             Store::Remote(_, info, _) => info.is_read_only(),
         }
     }
@@ -345,6 +371,7 @@ impl Live {
             Store::Memory(sectors) => Probed::Memory(*sectors),
             Store::File(opened, ..) => Probed::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
             Store::Remote(_, info, _) => Probed::Remote(*info),
+            Store::Missing(sectors, _) => Probed::Missing(sectors.get()),
         })
     }
 
@@ -394,6 +421,9 @@ impl Live {
             Store::Remote(connected, _, again) => {
                 let connected = connected.take().at(twice)?;
                 Rc::new(RemoteComponent::new(reactor, name, connected, again.clone()))
+            }
+            Store::Missing(sectors, error) => {
+                Rc::new(Missing::new(name, sectors.get(), format!("it is not there: {error}")))
             }
             Store::Memory(sectors) => {
                 let memory = MemoryComponent::new(*sectors);

@@ -39,6 +39,9 @@ async fn create_all(
     program: Program,
 ) -> Result<(), LiveError> {
     let pairs = pairs::of(volume, description)?;
+    if let Some(error) = description.components.values().find_map(Live::missing) {
+        return Err(error.clone().into());
+    }
     let components = components(reactor, description)?;
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {

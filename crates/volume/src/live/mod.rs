@@ -15,6 +15,7 @@ mod events;
 mod group;
 pub mod inputs;
 mod metrics;
+mod missing;
 mod names;
 mod offered;
 mod pairs;

@@ -35,7 +35,10 @@ impl Leaf for Offered {
                 found: error.to_string().trim_end().to_owned(),
                 expected: "the keys of a component".to_owned(),
             })?;
-        Live::read(file, name, keys).map(|live| Offered::New(Box::new(live)))
+        let live = Live::read(file, name, keys)?;
+        // What is added or replaced has to be there.
+        live.missing().map_or(Ok(()), |error| Err(error.clone()))?;
+        Ok(Offered::New(Box::new(live)))
     }
 
     fn sectors(&self) -> u64 {

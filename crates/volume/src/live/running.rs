@@ -79,6 +79,9 @@ impl Running {
                 ));
             }
         }
+        for error in description.components.values().filter_map(Live::missing) {
+            environment.warn(&format!("{error}: it is done without"));
+        }
         let bare = components(reactor, &description)?;
         let guarded = tree::guarded(bare.clone());
         let (mut seams, mut tops) = (Seams::default(), BTreeMap::new());

@@ -70,8 +70,12 @@ impl Opened {
             path: path.to_owned(),
             found,
             expected: expected.to_owned(),
+            gone: false,
         };
-        let io = |error: io::Error| refuse(error.to_string(), "a file or block device that can be opened");
+        let io = |error: io::Error| OpenError {
+            gone: is_gone(&error),
+            ..refuse(error.to_string(), "a file or block device that can be opened")
+        };
         let metadata = std::fs::metadata(path).map_err(io)?;
         let block = metadata.file_type().is_block_device();
         if !block && !metadata.is_file() {
@@ -103,10 +107,8 @@ impl Opened {
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
         if bytes < logical_bytes || bytes % logical_bytes != 0 {
-            return Err(refuse(
-                format!("{bytes} bytes"),
-                &format!("a multiple of {logical_bytes} bytes, at least one"),
-            ));
+            let expected = format!("a multiple of {logical_bytes} bytes, at least one");
+            return Err(OpenError { gone: bytes == 0, ..refuse(format!("{bytes} bytes"), &expected) });
         }
         let known = block.then(|| sysfs_folder(metadata.rdev()));
         let known = |name| known.as_deref().and_then(|known| queue_attribute(known, name));
@@ -122,6 +124,12 @@ impl Opened {
         };
         Ok(Opened { file, probe })
     }
+}
+
+/// Whether an error of opening says that there is no file, or no device that answers.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::IO];
+    Errno::from_io_error(error).is_some_and(|errno| gone.contains(&errno))
 }
 
 /// Alignment of direct reads of a file: found by trying, since only new kernels report it.
