@@ -7,10 +7,6 @@
 //! not written for a while and all members were flushed, and as long as a member is out of service, which lacks what is
 //! written meanwhile. So the bits are all that a member has to catch up with, and all that is compared after a crash.
 //!
-//! An event begins once the one before is durable on all members in service, also after a crash in it, and two events lie
-//! between an opening and its first write, and before everything is clean again. So a crash leaves a member in service one
-//! event behind at most, and a copy from before is two behind at least: see `opening.rs`.
-//!
 //! Invariants: `recorded` is what the labels of all members in service hold durably, at least; `unsure` if writing the next
 //! label failed, and it may be on some of them or appear later: then nothing is answered until another one is written.
 
@@ -33,10 +29,6 @@ pub struct Members {
     /// The label that was written last.
     recorded: Cell<Label>,
     unsure: Cell<bool>,
-    /// Whether nothing was recorded since the mirror was opened.
-    is_first: Cell<bool>,
-    /// The label with which the mirror was opened, if a member in service may have the one before.
-    behind: Cell<Option<Label>>,
     /// Members out of service, as bits.
     out: Cell<u16>,
     /// Those of them whose differences from the others the labels list: other devices get everything.
@@ -80,21 +72,18 @@ impl Drop for Active {
 }
 
 impl Members {
-    /// The members of a mirror with this label; those out of service may be more than it says. With `behind`, some of
-    /// those in service may have the label before this one.
+    /// The members of a mirror with this label; those out of service may be more than it says.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: &Label,
         (out, known): (u16, u16),
-        (behind, trouble): (bool, Trouble),
+        trouble: Trouble,
         canary: Canary,
     ) -> Members {
         Members {
             devices: RefCell::new(devices),
             recorded: Cell::new(*recorded),
             unsure: Cell::new(false),
-            is_first: Cell::new(true),
-            behind: Cell::new(behind.then_some(*recorded)),
             out: Cell::new(out),
             known: Cell::new(known),
             target: Cell::new(None),
@@ -216,23 +205,8 @@ impl Members {
         self.turn.exclusive(Extent::new(0, 1), &Hints::default()).await
     }
 
-    /// Records a change; as two events, if nothing was recorded since the opening. The caller has the turn.
-    async fn record(&self, change: impl Fn(&mut Label)) -> Result<(), IoError> {
-        if let Some(label) = self.behind.get() {
-            edge("a member gets the label that a crash kept from it");
-            self.write_labels(&label).await?;
-            self.behind.set(None);
-        }
-        self.record_once(change).await?;
-        if self.is_first.get() {
-            self.record_once(|_| ()).await?;
-            self.is_first.set(false);
-        }
-        Ok(())
-    }
-
     /// Writes the next label, with a change, to all members in service and the one being rebuilt; the caller has the turn.
-    async fn record_once(&self, change: impl Fn(&mut Label)) -> Result<(), IoError> {
+    async fn record(&self, change: impl Fn(&mut Label)) -> Result<(), IoError> {
         loop {
             let mut next = self.recorded.get();
             next.events += 1;
@@ -242,36 +216,27 @@ impl Members {
             // If it fails, the number is not used again.
             self.recorded.set(Label { events: next.events, ..self.recorded.get() });
             self.unsure.set(true);
-            let all = self.write_labels(&next).await?;
+            let flushes = !mutant::is("mirror: labels are not flushed");
+            let written = self.written().into_iter().map(async |member| {
+                let device = self.device(member);
+                (member, next.write(member, &*device, flushes).await)
+            });
+            let mut failed = None;
+            for (member, written) in join_all(written).await {
+                if let Err(error) = written {
+                    if !self.fail(member, &error) {
+                        return Err(error);
+                    }
+                    failed = Some(error);
+                }
+            }
             // A member may have failed meanwhile in another way.
-            if all && self.out.get() & !next.out == 0 {
+            if failed.is_none() && self.out.get() & !next.out == 0 {
                 self.recorded.set(next);
                 self.unsure.set(false);
                 return Ok(());
             }
         }
-    }
-
-    /// Writes a label to all members in service and the one being rebuilt; whether none failed.
-    ///
-    /// # Errors
-    /// The last member in service failed.
-    async fn write_labels(&self, label: &Label) -> Result<bool, IoError> {
-        let flushes = !mutant::is("mirror: labels are not flushed");
-        let written = self.written().into_iter().map(async |member| {
-            let device = self.device(member);
-            (member, label.write(member, &*device, flushes).await)
-        });
-        let mut all = true;
-        for (member, written) in join_all(written).await {
-            if let Err(error) = written {
-                if !self.fail(member, &error) {
-                    return Err(error);
-                }
-                all = false;
-            }
-        }
-        Ok(all)
     }
 
     /// The regions of pages.
@@ -291,7 +256,7 @@ impl Members {
         }
         let is_recorded = || {
             let differ = self.recorded.get().differ;
-            !self.is_first.get() && regions.clone().all(|region| differ.has(region))
+            regions.clone().all(|region| differ.has(region))
         };
         if !is_recorded() {
             let _turn = self.take_turn().await;
@@ -348,8 +313,7 @@ impl Members {
         // Writes from now on wait for the turn to set the bit.
         let label = self.recorded.get();
         self.recorded.set(Label { differ: label.differ.without(&clean), ..label });
-        self.record(|_| ()).await?;
-        if self.is_clean() { self.record(|_| ()).await } else { Ok(()) }
+        self.record(|_| ()).await
     }
 
     fn was_touched(&self, region: u64, since: u64) -> bool {

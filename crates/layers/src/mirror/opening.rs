@@ -1,8 +1,8 @@
 //! Opening a mirror, and creating one.
 //!
 //! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A member
-//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that is more
-//! than one event behind, which no crash explains: its contents are old, and it gets everything. Refused are members of another
+//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that is many
+//! events behind: a crash costs one, and its contents are old. It gets everything. Refused are members of another
 //! mirror or at another place; members out of service alone, which lack what was written since; and members of which each
 //! says that the other one is out of service, since both were written without the other.
 //!
@@ -30,6 +30,10 @@ fn refused(found: &str, expected: &str) -> IoError {
     arrays::refused(NAME, found, expected)
 }
 
+/// Events that a member in service may be behind. A crash between two labels costs one, and more crashes each time before
+/// the next label is on all members a few; a copy from before a session with so many changes of regions is further behind.
+const BEHIND: u64 = 16;
+
 /// What the labels say of a mirror.
 struct Assembled {
     label: Label,
@@ -37,8 +41,6 @@ struct Assembled {
     out: u16,
     /// Those of them that are there, with what the labels know.
     known: u16,
-    /// Whether a member in service may lack the label.
-    behind: bool,
     /// Why they are out.
     why: Vec<(usize, String)>,
 }
@@ -86,10 +88,9 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     check_members(&members, &label, devices)?;
     check_apart(&members)?;
     let label_of = |number: usize| members.iter().find(|(there, ..)| *there == number).map(|(.., of)| of);
-    // A member out of service lacks what was written since; one with a label from before it came back, more than that.
     let is_old = |number: usize| {
-        let least = if label.is_out(number) { label.served[number] } else { label.events };
-        label_of(number).is_some_and(|of| of.events + 1 < least)
+        let is_behind = |of: &Label| of.events.saturating_add(BEHIND) < label.events;
+        !label.is_out(number) && label_of(number).is_some_and(is_behind)
     };
     let is_there =
         |number: usize| label_of(number).is_some_and(|of| of.joined[number] == label.joined[number]);
@@ -106,8 +107,6 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
         let found = format!("only members that lack what was written without them ({})", list(&there));
         return Err(refused(&found, &format!("one that has everything ({})", list(&expected))));
     }
-    let is_behind = |number: usize| label_of(number).is_some_and(|of| of.events != label.events);
-    let behind = numbers().any(|number| out >> number & 1 == 0 && is_behind(number));
     if numbers().any(|number| is_there(number) && is_old(number)) {
         edge("a member with old contents is out of service");
     }
@@ -119,7 +118,7 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
         _ => "it was before".to_owned(),
     };
     let why = numbers().filter(|number| out >> number & 1 == 1).map(|number| (number, why(number))).collect();
-    Ok(Ok(Assembled { label, out, known, behind, why }))
+    Ok(Ok(Assembled { label, out, known, why }))
 }
 
 /// Refuses members of another mirror or place.
@@ -183,8 +182,8 @@ impl Mirror {
             options.layout(&sizes).map_err(|why| refused_as(&why))?;
         }
         let (members, is_new) = match assemble(&devices).await? {
-            Ok(Assembled { label, out, known, behind, why }) => {
-                let trouble = (behind, Trouble::of(why));
+            Ok(Assembled { label, out, known, why }) => {
+                let trouble = Trouble::of(why);
                 (Members::new(devices, &label, (out, known), trouble, options.canary()), false)
             }
             Err(events) if below.create => {
@@ -203,8 +202,7 @@ impl Mirror {
                     served: [0; MOST],
                     differ: Bits::NONE,
                 };
-                let members =
-                    Members::new(devices, &label, (0, 0), (false, Trouble::default()), options.canary());
+                let members = Members::new(devices, &label, (0, 0), Trouble::default(), options.canary());
                 members.form(State::Forming).await?;
                 members.form(State::Formed).await?;
                 (members, true)

@@ -46,7 +46,6 @@ pub const EDGES: &[&str] = &[
     "the member being rebuilt fails",
     "the last member in service fails",
     "a member fails: it is out of service",
-    "a member gets the label that a crash kept from it",
     "a region is written that was clean",
     "a region is written while it is being cleaned",
     "a region is clean again",

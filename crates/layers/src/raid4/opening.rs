@@ -67,7 +67,7 @@ async fn assemble(
         .iter()
         .enumerate()
         .filter_map(|(number, found)| {
-            if let Probed::Member(member, of, _) = found { Some((number, (*member, *of))) } else { None }
+            if let Probed::Member(member, of, ..) = found { Some((number, (*member, *of))) } else { None }
         })
         .collect();
     // After a start without a member, another event may have the number of the one that only that member has.
@@ -100,24 +100,30 @@ async fn assemble(
         return Ok(Err(newest.map_or(first_number(), |newest| newest.events)));
     };
     check_members(&members, &recorded, layout, has_log)?;
-    let mut array = in_service(&members, &recorded, devices.len())?;
+    let most: Vec<Option<u64>> = found
+        .iter()
+        .map(|found| if let Probed::Member(.., most, _) = found { Some(*most) } else { None })
+        .collect();
+    let mut array = in_service(&members, &recorded, &most)?;
     if let Some(Probed::Unreadable(error)) = array.missing.map(|missing| &found[missing]) {
         array.why = error.to_string();
     }
     Ok(Ok(array))
 }
 
-/// Which of `count` members are in service.
+/// Which members are in service. Of each that is there, `most` has how many events it may have: a crash and a lost copy of
+/// its superblock together do not make its contents old.
 fn in_service(
     members: &[(usize, (usize, Superblock))],
     recorded: &Superblock,
-    count: usize,
+    most: &[Option<u64>],
 ) -> Result<Array, IoError> {
     let events = |number: usize| {
         let there = members.iter().find(|(there, _)| *there == number);
         there.map(|(_, (_, of))| of.events)
     };
-    let is_old = |number: usize| events(number).is_some_and(|events| events + 1 < recorded.events);
+    let count = most.len();
+    let is_old = |number: usize| most[number].is_some_and(|most| most + 1 < recorded.events);
     let is_there = |number: usize| events(number).is_some() && !is_old(number);
     let mut missing: Vec<usize> = (0..count).filter(|number| !is_there(*number)).collect();
     let out = recorded.out.filter(|out| is_there(*out));
@@ -282,7 +288,7 @@ async fn is_unfinished(members: &[Rc<dyn BlockDevice>]) -> bool {
     let found = join_all(members.iter().map(|member| superblock::find(&**member))).await;
     let states = found.iter().map(|found| match found {
         Probed::Blank => None,
-        Probed::Member(_, of, None) => Some(of.state == State::Forming),
+        Probed::Member(_, of, _, None) => Some(of.state == State::Forming),
         Probed::Member(.., Some(_)) | Probed::Other | Probed::Unreadable(_) => Some(false),
     });
     let states: Vec<bool> = states.flatten().collect();

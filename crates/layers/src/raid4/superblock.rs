@@ -122,9 +122,9 @@ impl Superblock {
 pub enum Probed {
     /// Zeroes.
     Blank,
-    /// The newest superblock there: the member that it is of. With an error, the other copy cannot be read, and may be
-    /// newer.
-    Member(usize, Superblock, Option<IoError>),
+    /// The newest superblock there: the member that it is of, and how many events it may have had: one more, if the other
+    /// copy is lost. With an error, that cannot be read.
+    Member(usize, Superblock, u64, Option<IoError>),
     /// Something else.
     Other,
     /// It cannot be read.
@@ -133,21 +133,26 @@ pub enum Probed {
 
 /// Reads both copies of a device's superblock.
 pub async fn find(device: &dyn BlockDevice) -> Probed {
-    let (mut newest, mut blank, mut error) = (None::<(usize, Superblock)>, 0, None);
+    let (mut newest, mut blank, mut lost, mut error) = (None::<(usize, Superblock)>, 0, false, None);
     for copy in 0..2 {
         let at = sectors(copy);
         match device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
             Ok(read) => {
                 let bytes = read.to_vec();
-                blank += usize::from(bytes.iter().all(|byte| *byte == 0) || is_unfinished(&bytes));
+                let is_blank = bytes.iter().all(|byte| *byte == 0) || is_unfinished(&bytes);
                 let found = Superblock::decode(at.start, &bytes);
+                blank += usize::from(is_blank);
+                lost |= found.is_none() && !is_blank;
                 newest = newest.into_iter().chain(found).max_by_key(|(_, found)| found.events);
             }
             Err(failed) => error = Some(failed),
         }
     }
     match (newest, error) {
-        (Some((member, superblock)), error) => Probed::Member(member, superblock, error),
+        (Some((member, superblock)), error) => {
+            let events = superblock.events.saturating_add(u64::from(lost || error.is_some()));
+            Probed::Member(member, superblock, events, error)
+        }
         (None, Some(error)) => Probed::Unreadable(error),
         (None, None) if blank == 2 => Probed::Blank,
         (None, None) => Probed::Other,

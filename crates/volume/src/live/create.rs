@@ -11,7 +11,7 @@ use super::component::Live;
 use super::environment::{Environment, Level, Program};
 use super::error::{At, LiveError};
 use super::pairs;
-use crate::description::Description;
+use crate::description::{Description, Leaf};
 
 /// Creates the metadata of each layer that has any, on devices that hold only zeroes, or with `replace` on any. `seed`
 /// should be random: identities follow from it.

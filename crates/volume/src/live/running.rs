@@ -27,7 +27,7 @@ use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::pairs::Pairs;
 use super::server::Serving;
-use crate::description::{Description, Export, Layer as Described};
+use crate::description::{Description, Export, Layer as Described, Leaf};
 use crate::tree::{self, Seams};
 
 /// Longest drain before a layer is stopped: service managers wait for 90 s.

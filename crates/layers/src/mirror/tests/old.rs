@@ -11,8 +11,12 @@ async fn copy(of: &Device) -> Device {
     copy
 }
 
-async fn write_all(mirror: &Mirror, value: u8) {
-    write(mirror, 0, SECTORS, value).await.unwrap();
+/// Writes everything again and again, with pauses in which regions become clean.
+async fn session(mirror: &Mirror, value: u8) {
+    for _ in 0..10 {
+        write(mirror, 0, SECTORS, value).await.unwrap();
+        runtime::sleep(Nanos::from_millis(200)).await;
+    }
     mirror.flush(Hints::default()).await.unwrap();
 }
 
@@ -25,14 +29,14 @@ fn a_copy_from_before_the_last_session_is_not_read() {
         let ((), edges) = world(async || {
             let devices = Devices::new(2 + three);
             let mirror = devices.open().await.unwrap();
-            write_all(&mirror, 1).await;
+            write(&*mirror, 0, SECTORS, 1).await.unwrap();
             if first_stops {
                 mirror.stop().await.unwrap();
             }
             drop(mirror);
             let old = devices.with(member, &copy(&devices.0[member]).await);
             let mirror = devices.open().await.unwrap();
-            write_all(&mirror, 2).await;
+            session(&mirror, 2).await;
             if stops {
                 mirror.stop().await.unwrap();
             }
@@ -44,52 +48,8 @@ fn a_copy_from_before_the_last_session_is_not_read() {
             let expected = format!("member {member} is out of service (its contents are old)");
             assert!(trouble.starts_with(&expected), "{trouble}");
             mirror.command("rebuild", Hints::default()).await.unwrap();
-            assert_eq!(on(&old.0[member]).await, [2; ALL]);
+            assert_eq!((on(&old.0[member]).await, mirror.trouble()), (vec![2; ALL], None));
         });
         assert!(reached(&edges, "a member with old contents is out of service"));
     }
-}
-
-#[test]
-fn a_copy_from_within_a_session_is_not_read_after_a_stop() {
-    world(async || {
-        let devices = Devices::new(2);
-        let mirror = devices.open().await.unwrap();
-        write_all(&mirror, 1).await;
-        let old = devices.with(0, &copy(&devices.0[0]).await);
-        write_all(&mirror, 2).await;
-        mirror.stop().await.unwrap();
-        drop(mirror);
-        let mirror = old.open().await.unwrap();
-        assert_eq!((mirror.members.first_out(), content(&mirror).await), (Some(0), vec![2; ALL]));
-    });
-}
-
-/// The member was out of service for a while and caught up, and is so again; the copy is from before the first time.
-#[test]
-fn a_copy_from_before_a_member_came_back_does_not_catch_up() {
-    world(async || {
-        let devices = Devices::new(2);
-        let mirror = devices.open().await.unwrap();
-        write_all(&mirror, 1).await;
-        mirror.stop().await.unwrap();
-        drop(mirror);
-        let old = devices.with(1, &copy(&devices.0[1]).await);
-        let mirror = devices.without(1).open().await.unwrap();
-        write_all(&mirror, 2).await;
-        mirror.stop().await.unwrap();
-        drop(mirror);
-        let mirror = devices.open().await.unwrap();
-        until_whole(&mirror).await;
-        mirror.stop().await.unwrap();
-        drop(mirror);
-        let mirror = devices.without(1).open().await.unwrap();
-        write(&*mirror, 0, 8, 3).await.unwrap();
-        mirror.stop().await.unwrap();
-        drop(mirror);
-        let mirror = old.open().await.unwrap();
-        assert_eq!((mirror.members.first_out(), mirror.members.is_known(1)), (Some(1), false));
-        mirror.command("rebuild", Hints::default()).await.unwrap();
-        assert_eq!(on(&old.0[1]).await, content(&mirror).await);
-    });
 }

@@ -116,6 +116,32 @@ fn a_device_that_was_replaced_is_not_read_when_it_returns() {
     }
 }
 
+/// A crash leaves a member one event behind, and the newer copy of its superblock rots: its contents are not old.
+#[test]
+fn a_member_that_a_crash_left_behind_and_of_which_a_superblock_rots_is_not_old() {
+    for member in 0..3 {
+        world(async || {
+            let devices = Devices::new(false, "");
+            let raid = devices.open().await.unwrap();
+            write(&*raid, 0, SECTORS, 1).await.unwrap();
+            raid.stop().await.unwrap();
+            let newest = raid.members.superblock();
+            let faulty = devices.map(|number, device| {
+                let options = "ops = ['write']\nfor_ever = true";
+                if number == member { with_error(device, options) } else { device.clone() }
+            });
+            write(&*faulty.open().await.unwrap(), 0, 8, 2).await.unwrap_err();
+            write(&*devices.members[member], newest.copy() * PAGE_SECTORS, 1, 9).await.unwrap();
+            let raid = devices.open().await.unwrap();
+            assert_eq!((raid.members.out(), content(&raid).await), (None, vec![1; ALL]), "member {member}");
+            raid.stop().await.unwrap_or_default();
+            let raid = devices.open().await.unwrap();
+            write(&*raid, 0, SECTORS, 3).await.unwrap();
+            assert_eq!((raid.members.out(), content(&raid).await), (None, vec![3; ALL]), "member {member}");
+        });
+    }
+}
+
 /// A member whose superblock cannot be written for several starts lacks nothing: without a log, writes are refused.
 #[test]
 fn a_member_whose_superblock_was_not_written_is_not_old() {
