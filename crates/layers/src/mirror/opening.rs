@@ -31,7 +31,7 @@ fn refused(found: &str, expected: &str) -> IoError {
 }
 
 /// Events that a member in service may be behind. A crash between two labels costs one, and more crashes each time before
-/// the next label is on all members a few; a copy from before a session with so many changes of regions is further behind.
+/// the next label is on all members a few; a copy from before a session with more changes is further behind.
 const BEHIND: u64 = 16;
 
 /// What the labels say of a mirror.
@@ -110,15 +110,21 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     if numbers().any(|number| is_there(number) && is_old(number)) {
         edge("a member with old contents is out of service");
     }
-    let why = |number: usize| match &found[number] {
-        Probed::Unreadable(Some(error)) => error.to_string(),
-        Probed::Unreadable(None) => "its labels are damaged".to_owned(),
-        _ if !is_there(number) => "it is blank, or another device".to_owned(),
-        _ if is_old(number) => "its contents are old".to_owned(),
-        _ => "it was before".to_owned(),
-    };
+    let why = |number: usize| why(&found[number], is_there(number), is_old(number));
     let why = numbers().filter(|number| out >> number & 1 == 1).map(|number| (number, why(number))).collect();
     Ok(Ok(Assembled { label, out, known, why }))
+}
+
+/// Why a member is out of service.
+fn why(found: &Probed, is_there: bool, is_old: bool) -> String {
+    match found {
+        Probed::Unreadable(Some(error)) => return error.to_string(),
+        Probed::Unreadable(None) => "its labels are damaged",
+        _ if !is_there => "it is blank, or another device",
+        _ if is_old => "its contents are old",
+        _ => "it was before",
+    }
+    .to_owned()
 }
 
 /// Refuses members of another mirror or place.
