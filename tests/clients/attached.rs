@@ -194,10 +194,10 @@ fn what_cannot_be_attached_or_detached_is_refused_with_what_to_do() {
     refused(folder, DETACH, &["'borg'", "there is none"]);
     done(folder, &attach(&["--device", "bopt=ext4.img", "--replace"]));
     refused(folder, ATTACH, &["'borg'", "has not yet"]);
-    std::fs::File::create(folder.join("second.img")).unwrap().set_len(16 << 20).unwrap();
-    let second = ["attach", "second", "--is", "borg", "--device", "bopt=second.img"];
+    std::fs::File::create(folder.join("bopt2.img")).unwrap().set_len(16 << 20).unwrap();
+    let second = ["attach", "second", "--is", "borg", "--device", "bopt=bopt2.img"];
     refused(folder, &second, &["layer.borg below it", "at most one"]);
-    let below = ["attach", "below", "--is", "borg", "--over", "disk", "--device", "bopt=second.img"];
+    let below = ["attach", "below", "--is", "borg", "--over", "disk", "--device", "bopt=bopt2.img"];
     refused(folder, &below, &["layer.borg: found layer.below", "at most one"]);
     let served = file(folder);
     std::fs::write(folder.join("volume.toml"), format!("{served}# by hand\n")).unwrap();

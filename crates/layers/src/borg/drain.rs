@@ -103,9 +103,9 @@ impl Borg {
         pages
     }
 
-    /// Starts maintenance that is due after a write was absorbed, or `no_room` pages of it were not: drains segments if
-    /// few slots are free, or writes a checkpoint if recovery would have to read much of the log.
-    pub(super) fn maintain_the_log(&self, no_room: u64) {
+    /// Starts maintenance that is due after a write was absorbed, or found the write buffer full: drains segments if few
+    /// slots are free, or writes a checkpoint if recovery would have to read much of the log.
+    pub(super) fn maintain_the_log(&self) {
         if self.is_nearly_full() {
             // Clients will soon wait for room: freeblock copies are promoted.
             self.boost_free_copies(Class::Background);
@@ -114,7 +114,7 @@ impl Borg {
         if self.idle.borrow().maintaining || self.store.is_given_up() {
             return;
         }
-        let Some((due, borg)) = self.due(no_room).zip(self.me.upgrade()) else { return };
+        let Some((due, borg)) = self.due().zip(self.me.upgrade()) else { return };
         self.idle.borrow_mut().maintaining = true;
         let work = async move {
             // Failures are retried after the next write.

@@ -179,7 +179,7 @@ impl Borg {
         if arrival.depth == 0 {
             self.store.choose_batch_place(at.page_count(), &how);
         }
-        let (pieces, absorbed, no_room) = self.sort(at, &from, &joined, absorbs);
+        let (pieces, absorbed, full) = self.sort(at, &from, &joined, absorbs);
         self.tally(&how, |traffic| {
             traffic.pages += at.page_count();
             traffic.splits += u64::from(pieces.len() > 1);
@@ -196,8 +196,9 @@ impl Borg {
         if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
             edge("a page is written while it is copied");
         }
-        if absorbed || no_room > 0 {
-            self.maintain_the_log(no_room);
+        // A drain before may have failed.
+        if absorbed || full {
+            self.maintain_the_log();
         }
         written.into_iter().collect::<Result<(), _>>()?;
         if flushes {
@@ -349,8 +350,8 @@ impl Borg {
         Ok(joined)
     }
 
-    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed, and how many
-    /// were not since the log is full. A whole page is appended to the log if its copy must not be overwritten, or if the
+    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed, and whether
+    /// any was not since the log is full. A whole page is appended to the log if its copy must not be overwritten, or if the
     /// options say so; a page without a copy only if the write may absorb.
     fn sort(
         &self,
@@ -358,9 +359,9 @@ impl Borg {
         from: &Buffer,
         joined: &BTreeMap<u64, Buffer>,
         absorbs: bool,
-    ) -> (Vec<Piece>, bool, u64) {
+    ) -> (Vec<Piece>, bool, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
-        let (mut any, mut no_room) = (false, 0);
+        let (mut any, mut full) = (false, false);
         for (part, data) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
             let copy = self.store.lookup(page);
@@ -369,7 +370,7 @@ impl Borg {
                 copy.map_or(absorbs, |entry| self.is_absorbed_anew(entry)) && !self.store.is_given_up();
             let absorbed = whole.filter(|_| anew).and_then(|whole| {
                 let appended = self.store.append(page, whole);
-                no_room += u64::from(appended.is_none());
+                full |= appended.is_none();
                 appended
             });
             let piece = match (absorbed, copy) {
@@ -388,7 +389,7 @@ impl Borg {
             };
             push(&mut pieces, piece);
         }
-        (pieces, any, no_room)
+        (pieces, any, full)
     }
 
     /// Discards unmapped pages on the origin. A mapped page keeps its copy, and reads as before.

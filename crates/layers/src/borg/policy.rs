@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here waits or changes state; callers that waited evaluate the policy again.
 
+use seekless_core::PAGE_BYTES;
 use seekless_core::runtime::edge;
 
 use super::Borg;
@@ -61,9 +62,12 @@ impl Borg {
         u64::from(layout.write_buffer * layout.segment)
     }
 
-    /// Free slots below which the write buffer is drained.
+    /// Free slots below which the write buffer is drained: the largest write that may be absorbed has room, if the options
+    /// limit it.
     fn low_water(&self) -> u64 {
-        (self.log_slots() as f64 * self.options.drain_below) as u64
+        let largest = self.options.absorb_below.0.div_ceil(PAGE_BYTES) + 1;
+        let limited = if self.options.absorb_below.0 > 0 { largest.min(self.log_slots() / 2) } else { 0 };
+        ((self.log_slots() as f64 * self.options.drain_below) as u64).max(limited)
     }
 
     /// Whether clients will soon wait for free slots.
@@ -76,13 +80,11 @@ impl Borg {
         self.drains.get() && self.store.dirty() >= FEWEST_FOR_FREE
     }
 
-    /// Maintenance due after a write of which `no_room` pages were not absorbed, since the write buffer was full: a drain
-    /// before may have failed, or the write is larger than what is kept free.
-    pub(super) fn due(&self, no_room: u64) -> Option<Maintenance> {
+    /// Maintenance due after a write was absorbed, or found the write buffer full.
+    pub(super) fn due(&self) -> Option<Maintenance> {
         // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };
         let low = times * self.low_water();
-        let low = if no_room > 0 { low.max(self.store.room() + no_room) } else { low };
         if self.store.room() < low && self.options.drain == Drain::All {
             return Some(Maintenance::DrainAll);
         }

@@ -308,6 +308,7 @@ pub fn repair(
 fn target(opened: &Opened<'_>, path: &Path) -> Result<Rc<dyn BlockDevice>, LiveError> {
     let whole = std::path::absolute(path).at(|| path.display())?;
     let live = Live::read(&opened.description.file, "to", Keys { file: Some(whole), ..Keys::default() })?;
+    live.missing().map_or(Ok(()), |error| Err(error.clone()))?;
     live.build(&opened.reactor, "to", opened.components.len() as u32)
 }
 
