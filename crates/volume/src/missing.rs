@@ -23,7 +23,8 @@ pub fn suppose_sizes<C: Leaf>(volume: &mut Description<C>) -> Result<(), VolumeE
         let mut sectors = sizes.get(&name).copied().unwrap_or(0);
         for (slice, window) in volume.slices.iter_mut().filter(|(_, window)| window.of == name) {
             if window.extent.sectors == 0 {
-                window.extent.sectors = sizes.get(slice).copied().unwrap_or(0);
+                // Any size will do for one that nothing uses.
+                window.extent.sectors = sizes.get(slice).copied().unwrap_or(1);
             }
             sectors = sectors.max(window.extent.start.0.saturating_add(window.extent.sectors));
         }
@@ -62,7 +63,8 @@ fn spares(layer: &Layer) -> impl Iterator<Item = &Vec<String>> {
     let all = over.chain(layer.devices.iter().map(|(key, devices)| (key.as_str(), devices)));
     all.filter(|(key, devices)| {
         let one_of_list = layer.entry.spares.contains(key) && devices.len() > 1;
-        one_of_list || layer.entry.survives_with.is_some_and(|with| with != *key)
+        one_of_list
+            || layer.entry.survives_with.is_some_and(|with| with != *key && layer.devices.contains_key(with))
     })
     .map(|(_, devices)| devices)
 }
@@ -151,7 +153,10 @@ mod tests {
             "[layer.scrub]\nover = 'a'\n[layer.mirror]\nover = ['scrub', 'b']\n[[export]]\ntop = 'mirror'";
         let shown = "[layer.mirror]\nover = ['a', 'b']\n[[export]]\ntop = 'mirror'\n[[export]]\ntop = 'a'";
         let one = "[layer.proximal]\nover = 'b'\nflash = 'a'\n[[export]]\ntop = 'proximal'";
-        for text in [scrub, above, shown, one] {
+        // A crash in a session without it would leave the array closed for ever.
+        let no_log =
+            "[layer.raid4]\nover = ['a', 'b']\nparity = 'c'\nunit = '8KiB'\n[[export]]\ntop = 'raid4'";
+        for text in [scrub, above, shown, one, no_log] {
             assert_eq!(parsed(&["a"], text).err().unwrap().place, "a", "{text}");
         }
     }

@@ -113,7 +113,7 @@ pub struct Label {
     pub out: u16,
     /// For each member, the event with which its device was introduced: an older device in its place is another one.
     pub joined: [u64; MOST],
-    /// For each member, the event with which it came back into service.
+    /// For each member, the event with which it came back into service, or with which it left.
     pub served: [u64; MOST],
     /// Regions of which copies may differ: they are being written, or a member out of service lacks something of them.
     pub differ: Bits,

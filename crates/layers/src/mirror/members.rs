@@ -211,6 +211,10 @@ impl Members {
             let mut next = self.recorded.get();
             next.events += 1;
             next.out = self.out.get();
+            let leaving = next.out & !self.recorded.get().out;
+            for member in (0..self.count()).filter(|member| leaving >> member & 1 == 1) {
+                next.served[member] = next.events;
+            }
             self.active.borrow().keys().for_each(|region| next.differ.set(*region));
             change(&mut next);
             // If it fails, the number is not used again.

@@ -89,8 +89,9 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     check_apart(&members)?;
     let label_of = |number: usize| members.iter().find(|(there, ..)| *there == number).map(|(.., of)| of);
     let is_old = |number: usize| {
-        let is_behind = |of: &Label| of.events.saturating_add(BEHIND) < label.events;
-        !label.is_out(number) && label_of(number).is_some_and(is_behind)
+        // One that is out of service has what it had when it left.
+        let last = if label.is_out(number) { label.served[number] } else { label.events };
+        label_of(number).is_some_and(|of| of.events.saturating_add(BEHIND) < last)
     };
     let is_there =
         |number: usize| label_of(number).is_some_and(|of| of.joined[number] == label.joined[number]);

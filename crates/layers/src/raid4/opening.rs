@@ -123,7 +123,7 @@ fn in_service(
         there.map(|(_, (_, of))| of.events)
     };
     let count = most.len();
-    let is_old = |number: usize| most[number].is_some_and(|most| most + 1 < recorded.events);
+    let is_old = |number: usize| most[number].is_some_and(|most| most.saturating_add(1) < recorded.events);
     let is_there = |number: usize| events(number).is_some() && !is_old(number);
     let mut missing: Vec<usize> = (0..count).filter(|number| !is_there(*number)).collect();
     let out = recorded.out.filter(|out| is_there(*out));

@@ -69,8 +69,13 @@ pub enum Probed {
     Memory(u64),
     /// An export of another server.
     Remote(ExportInfo),
-    /// A file or block device that was not there: its sectors, as others had them.
-    Missing(u64),
+    /// A file or block device that was not there.
+    Missing {
+        /// Its sectors, as others had them.
+        sectors: u64,
+        /// Where that was found, what, and what was expected.
+        error: [String; 3],
+    },
 }
 
 impl Leaf for Live {
@@ -261,10 +266,8 @@ impl Live {
             let resend = resend(file, name, keys.resend.as_deref())?;
             let store = match probed {
                 Probed::Memory(sectors) => Ok(Store::Memory(sectors)),
-                Probed::Missing(sectors) => {
-                    let (place, found) = (format!("{file}: component.{name}"), "nothing".to_owned());
-                    let error = VolumeError { place, found, expected: "it".to_owned() };
-                    Ok(Store::Missing(Cell::new(sectors), error))
+                Probed::Missing { sectors, error: [place, found, expected] } => {
+                    Ok(Store::Missing(Cell::new(sectors), VolumeError { place, found, expected }))
                 }
                 Probed::File(facts) => {
                     let (sectors, read_only) = (facts.sectors, facts.read_only);
@@ -371,7 +374,10 @@ impl Live {
             Store::Memory(sectors) => Probed::Memory(*sectors),
             Store::File(opened, ..) => Probed::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
             Store::Remote(_, info, _) => Probed::Remote(*info),
-            Store::Missing(sectors, _) => Probed::Missing(sectors.get()),
+            Store::Missing(sectors, error) => {
+                let VolumeError { place, found, expected } = error.clone();
+                Probed::Missing { sectors: sectors.get(), error: [place, found, expected] }
+            }
         })
     }
 

@@ -49,6 +49,7 @@ fn yes() -> bool {
 }
 
 /// The records of a server.
+#[derive(Default)]
 pub struct Pairs {
     /// Layers, the paths of their records, and the records.
     each: Vec<(String, PathBuf, Record)>,
@@ -105,7 +106,7 @@ fn records(folder: &Path, path: &Path) -> Result<Vec<Record>, LiveError> {
 /// As [`of_layer`].
 pub fn of(volume: &Path, description: &Description<Live>) -> Result<Pairs, LiveError> {
     let path = |component: &str| description.components.get(component)?.path();
-    let mut all = Pairs { each: Vec::new() };
+    let mut all = Pairs::default();
     for name in description.layers.keys() {
         all.extend(of_layer(volume, description, name, path)?);
     }
@@ -125,7 +126,7 @@ fn check_stacked<C: Leaf>(description: &Description<C>, name: &str) -> Result<()
         None => Ok(()),
         Some(below) => Err(LiveError::new(format!(
             "{}: layer.{name}: found layer.{below} below it, expected at most one of a device's layers to keep newer \
-             pages elsewhere: remove one, by seekless volume detach if it is served",
+             pages elsewhere: seekless volume rescue writes them to it, then remove one",
             description.file
         ))),
     }
@@ -167,7 +168,7 @@ pub fn look(
     environment: Environment,
 ) -> Result<Pairs, LiveError> {
     let Some(folder) = folder().filter(|_| !environment.is_replay()) else {
-        return Ok(Pairs { each: Vec::new() });
+        return Ok(Pairs::default());
     };
     for export in &description.exports {
         let Some((component, at)) = part(description, &export.top) else { continue };

@@ -40,7 +40,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Writes the new text of `file`, with the permissions and, where that is allowed, the owner of the old one.
+    /// Writes the new text of `file`, with the permissions and, where that is possible, the owner of the old one.
     pub fn prepare(file: &Path, text: &str) -> io::Result<Replacement> {
         // A link stays one.
         let file = fs::canonicalize(file)?;
@@ -48,11 +48,9 @@ impl Replacement {
         let replacement = Replacement { new: file.with_file_name(format!(".{name}.new")), file };
         let mut new = File::create(&replacement.new)?;
         let old = fs::metadata(&replacement.file)?;
-        // Before the permissions, of which a new owner clears some.
-        match fchown(&new, Some(old.uid()), Some(old.gid())) {
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
-            _ => new.set_permissions(old.permissions())?,
-        }
+        // Before the permissions, of which a new owner clears some. Not each user may do this, nor does each file system.
+        let _ = fchown(&new, Some(old.uid()), Some(old.gid()));
+        new.set_permissions(old.permissions())?;
         new.write_all(text.as_bytes())?;
         new.sync_all()?;
         Ok(replacement)

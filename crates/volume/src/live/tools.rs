@@ -337,7 +337,8 @@ pub fn rescue(
     program: Program,
 ) -> Result<Vec<Rescued>, LiveError> {
     on_components(volume, description, async |opened| {
-        let pairs = pairs::of(opened.volume, opened.description)?;
+        // Two layers over one device have one record, which then stays as it is.
+        let pairs = pairs::of(opened.volume, opened.description).unwrap_or_default();
         let mut all = Vec::new();
         let names = opened.layers(name, |entry| entry.sealed)?;
         check_target(&opened, &names, to)?;

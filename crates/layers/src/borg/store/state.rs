@@ -12,6 +12,7 @@ use super::Store;
 use super::format::{Anchor, MapPage, NONE, PAGE, PageIdentity, SEALED, Super};
 use super::layout::Layout;
 use super::map::Slot;
+use super::recovery::last_sessions;
 use crate::durable::{self, region};
 
 /// Map pages written together.
@@ -177,7 +178,10 @@ impl State {
 
     /// Writes it, durably; the super pages last.
     pub async fn write(&self, bopt: &dyn BlockDevice) -> Result<(), IoError> {
-        let (layout, page, how) = (self.layout(), self.super_page()?, Hints::default());
+        let (layout, mut page, how) = (self.layout(), self.super_page()?, Hints::default());
+        // Batches that are still in the log must not be taken for those of a later session.
+        let found = last_sessions(bopt, layout).await?.get(&page.identity).copied();
+        page.sessions = page.sessions.max(found.unwrap_or(0));
         let supers = Extent::of_pages(0, 2);
         let marked = Buffer::zeroed(supers.bytes());
         marked.put(0, &durable::unfinished());

@@ -191,3 +191,40 @@ fn batches_of_an_earlier_bopt_in_the_same_area_do_not_count() {
         assert!(found.values().all(|version| *version != 1 && *version != 2), "{found:?}");
     });
 }
+
+#[test]
+fn batches_of_a_session_that_a_restore_gave_up_do_not_count() {
+    run(1, async {
+        let disk = killed().await;
+        let dump = BorgTools.dump(below(&disk), toml::Table::new()).await.unwrap();
+        let open = async || {
+            let (origin, bopt) = (slice(&disk, 0, ORIGIN), bopt(&disk));
+            Borg::open_creating(origin, bopt, Options::default(), false).await.unwrap()
+        };
+        let written = |page: u64, version: u64| (Extent::of_pages(page, 1), version);
+        let borg = open().await;
+        for (at, version) in [written(100, 2), written(101, 3), written(100, 4), written(102, 5)] {
+            write(&*borg, at, version).await;
+            borg.flush(Hints::default()).await.unwrap();
+        }
+        drop(borg);
+        BorgTools.restore(below(&disk), toml::Table::new(), dump, true).await.unwrap();
+        let borg = open().await;
+        write(&*borg, Extent::of_pages(100, 1), 7).await;
+        borg.flush(Hints::default()).await.unwrap();
+        drop(borg);
+        let borg = open().await;
+        let at = Extent::of_pages(100, 1);
+        assert!(
+            read(&*borg, at).await == stamped(at, 7).to_vec(),
+            "what was flushed after the restore is lost"
+        );
+        for page in [101, 102] {
+            let at = Extent::of_pages(page, 1);
+            assert!(
+                read(&*borg, at).await.iter().all(|byte| *byte == 0),
+                "page {page}: of the session given up"
+            );
+        }
+    });
+}

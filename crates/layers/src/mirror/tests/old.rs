@@ -53,3 +53,32 @@ fn a_copy_from_before_the_last_session_is_not_read() {
         assert!(reached(&edges, "a member with old contents is out of service"));
     }
 }
+
+/// A member is gone for a session. The copy was made long before that, and has none of what was written in between.
+#[test]
+fn a_copy_from_long_before_a_member_left_gets_everything() {
+    for is_old in [false, true] {
+        world(async || {
+            let devices = Devices::new(2);
+            let mirror = devices.open().await.unwrap();
+            write(&*mirror, 0, SECTORS, 1).await.unwrap();
+            mirror.stop().await.unwrap();
+            let old = copy(&devices.0[1]).await;
+            let mirror = devices.open().await.unwrap();
+            session(&mirror, 2).await;
+            mirror.stop().await.unwrap();
+            let mirror = devices.without(1).open().await.unwrap();
+            write(&*mirror, 0, 8, 3).await.unwrap();
+            mirror.stop().await.unwrap();
+            let returned = if is_old { devices.with(1, &old) } else { devices };
+            let mirror = returned.open().await.unwrap();
+            assert_eq!((mirror.members.first_out(), mirror.members.is_known(1)), (Some(1), !is_old));
+            if is_old {
+                mirror.command("rebuild", Hints::default()).await.unwrap();
+            } else {
+                until_whole(&mirror).await;
+            }
+            assert_eq!(on(&returned.0[1]).await, [[3; 8].to_vec(), vec![2; ALL - 8]].concat());
+        });
+    }
+}

@@ -13,6 +13,7 @@
 
 mod batches;
 mod guess;
+pub(super) use guess::last_sessions;
 mod maps;
 mod scan;
 mod supers;
