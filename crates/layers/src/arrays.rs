@@ -56,7 +56,9 @@ impl Trouble {
     fn text(&self, member: usize) -> String {
         let why = self.why.borrow();
         let why = why.get(&member).map_or("as its labels say", String::as_str);
-        format!("member {member} is out of service ({why}): less redundancy until another one is rebuilt")
+        format!(
+            "member {member} is out of service ({why}): less redundancy until it, or another in its place, is rebuilt"
+        )
     }
 }
 

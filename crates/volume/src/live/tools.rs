@@ -68,7 +68,7 @@ impl Checked {
                 "written by a later version of the program: update it, and do not repair the volume with this one"
             }
             Some(ErrorKind::Invalid) => {
-                "the parts do not belong together, or not to this volume file: compare what was found with what was \
+                "the parts do not belong together, some are missing, or they are not of this volume file: compare what was found with what was \
                  expected"
             }
             Some(ErrorKind::Corrupt) | None => "damaged: see seekless volume repair and rescue",
