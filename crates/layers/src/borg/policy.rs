@@ -70,6 +70,11 @@ impl Borg {
         ((self.log_slots() as f64 * self.options.drain_below) as u64).max(limited)
     }
 
+    /// Whether the write buffer has to be drained.
+    pub(super) fn is_low(&self) -> bool {
+        self.store.room() < self.low_water()
+    }
+
     /// Whether clients will soon wait for free slots.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.store.room() < self.low_water() / 2
