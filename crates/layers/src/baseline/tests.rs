@@ -198,6 +198,12 @@ fn what_a_baseline_keeps_is_dumped_and_restored() {
             let (none, other) = (toml::Table::new, BOPT + PAGES);
             let dump = entry.tools.dump(devices(&disk, BOPT), none()).await.unwrap();
             assert!(dump.to_string().contains("70"), "{name}: {dump}");
+            // A dump has no data.
+            let all = Extent::of_pages(BOPT, PAGES);
+            let data = disk.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
+            disk.write(Extent::of_pages(other, PAGES), data, Hints::default()).await.unwrap();
+            let supers = Extent::of_pages(other, 2);
+            disk.write(supers, Buffer::zeroed(supers.bytes()), Hints::default()).await.unwrap();
             entry.tools.restore(devices(&disk, other), none(), dump.clone(), false).await.unwrap();
             assert_eq!(entry.tools.dump(devices(&disk, other), none()).await.unwrap(), dump, "{name}");
             let wrong = toml::Table::from_iter([("planner".to_owned(), "address".into())]);

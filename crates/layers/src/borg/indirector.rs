@@ -197,7 +197,7 @@ impl Borg {
             edge("a page is written while it is copied");
         }
         // A drain before may have failed.
-        if absorbed || full && self.is_low() {
+        if absorbed || full && self.is_stuck() {
             self.maintain_the_log();
         }
         written.into_iter().collect::<Result<(), _>>()?;

@@ -70,9 +70,10 @@ impl Borg {
         ((self.log_slots() as f64 * self.options.drain_below) as u64).max(limited)
     }
 
-    /// Whether the write buffer has to be drained.
-    pub(super) fn is_low(&self) -> bool {
-        self.store.room() < self.low_water()
+    /// Whether a write buffer that is drained as a whole has to be, although no write is absorbed any more: the drain
+    /// before failed.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.options.drain == Drain::All && self.store.room() < self.low_water()
     }
 
     /// Whether clients will soon wait for free slots.

@@ -111,6 +111,10 @@ async fn assemble(
     Ok(Ok(array))
 }
 
+/// Events that a member may be behind if an array without a log was not stopped: several crashes, each within a
+/// superblock, may leave it more than one behind, and without it the array would stay closed.
+const BEHIND: u64 = 16;
+
 /// Which members are in service. Of each that is there, `most` has how many events it may have: a crash and a lost copy of
 /// its superblock together do not make its contents old.
 fn in_service(
@@ -123,7 +127,10 @@ fn in_service(
         there.map(|(_, (_, of))| of.events)
     };
     let count = most.len();
-    let is_old = |number: usize| most[number].is_some_and(|most| most.saturating_add(1) < recorded.events);
+    let closes = recorded.state == State::Dirty && !recorded.has_log;
+    let behind = if closes { BEHIND } else { 1 };
+    let is_old =
+        |number: usize| most[number].is_some_and(|most| most.saturating_add(behind) < recorded.events);
     let is_there = |number: usize| events(number).is_some() && !is_old(number);
     let mut missing: Vec<usize> = (0..count).filter(|number| !is_there(*number)).collect();
     let out = recorded.out.filter(|out| is_there(*out));

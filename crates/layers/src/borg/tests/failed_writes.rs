@@ -3,6 +3,7 @@
 use seekless_core::Zeroes;
 
 use super::*;
+use crate::borg::options::Drain;
 
 /// A device that may fail a write, and carry it out later.
 struct Late {
@@ -127,7 +128,11 @@ fn a_page_of_which_a_write_to_the_origin_failed_is_rewritten_before_it_is_copied
 #[test]
 fn a_write_buffer_that_could_not_be_drained_is_drained_once_the_origin_takes_writes() {
     run(1, async {
-        let (borg, [origin, _]) = late_world().await;
+        let disk = disk();
+        let [origin, bopt] =
+            [slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 512 * 8)].map(|slice| Late::over(slice));
+        let options = Options { drain: Drain::All, rehearse: false, ..Options::default() };
+        let borg = formatted(origin.clone(), bopt, options).await;
         origin.broken.set(true);
         let mut page = 0;
         while borg.store.room() > 0 {
