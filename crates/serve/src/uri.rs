@@ -1,28 +1,25 @@
 //! Names and paths in URIs (RFC 3986, section 2.1).
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+/// Bytes that are encoded.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'@');
+
 /// Bytes as part of a URI.
 pub fn encoded(bytes: &[u8]) -> String {
-    let encode = |byte: &u8| match byte {
-        b'/' | b'-' | b'.' | b'_' | b'~' | b':' | b'@' => char::from(*byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    bytes.iter().map(encode).collect()
+    percent_encode(bytes, ENCODED).to_string()
 }
 
 /// The bytes that a part of a URI stands for. A `%` that two hexadecimal digits do not follow stands for itself.
 pub fn decoded(part: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let (mut bytes, mut left) = (Vec::with_capacity(part.len()), part.as_bytes());
-    while let [first, rest @ ..] = left {
-        let code = match rest {
-            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        bytes.push(code.map_or(*first, |(high, low)| 16 * high + low));
-        left = if code.is_some() { &rest[2..] } else { rest };
-    }
-    bytes
+    percent_decode_str(part).collect()
 }
 
 #[cfg(test)]

@@ -103,8 +103,8 @@ impl Borg {
         pages
     }
 
-    /// Starts maintenance that is due after a write was absorbed, or found the write buffer full: drains segments if few
-    /// slots are free, or writes a checkpoint if recovery would have to read much of the log.
+    /// Starts maintenance that is due after a write: drains segments if few slots are free, or writes a checkpoint if
+    /// recovery would have to read much of the log.
     pub(super) fn maintain_the_log(&self) {
         if self.is_nearly_full() {
             // Clients will soon wait for room: freeblock copies are promoted.

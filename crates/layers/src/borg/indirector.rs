@@ -179,7 +179,7 @@ impl Borg {
         if arrival.depth == 0 {
             self.store.choose_batch_place(at.page_count(), &how);
         }
-        let (pieces, absorbed, full) = self.sort(at, &from, &joined, absorbs);
+        let (pieces, absorbed) = self.sort(at, &from, &joined, absorbs);
         self.tally(&how, |traffic| {
             traffic.pages += at.page_count();
             traffic.splits += u64::from(pieces.len() > 1);
@@ -196,8 +196,7 @@ impl Borg {
         if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
             edge("a page is written while it is copied");
         }
-        // A drain before may have failed.
-        if absorbed || full && self.is_stuck() {
+        if absorbed || self.is_stuck() {
             self.maintain_the_log();
         }
         written.into_iter().collect::<Result<(), _>>()?;
@@ -350,29 +349,25 @@ impl Borg {
         Ok(joined)
     }
 
-    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed, and whether
-    /// any was not since the log is full. A whole page is appended to the log if its copy must not be overwritten, or if the
-    /// options say so; a page without a copy only if the write may absorb.
+    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed. A whole
+    /// page is appended to the log if its copy must not be overwritten, or if the options say so; a page without a copy
+    /// only if the write may absorb.
     fn sort(
         &self,
         at: Extent,
         from: &Buffer,
         joined: &BTreeMap<u64, Buffer>,
         absorbs: bool,
-    ) -> (Vec<Piece>, bool, bool) {
+    ) -> (Vec<Piece>, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
-        let (mut any, mut full) = (false, false);
+        let mut any = false;
         for (part, data) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
             let copy = self.store.lookup(page);
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
             let anew =
                 copy.map_or(absorbs, |entry| self.is_absorbed_anew(entry)) && !self.store.is_given_up();
-            let absorbed = whole.filter(|_| anew).and_then(|whole| {
-                let appended = self.store.append(page, whole);
-                full |= appended.is_none();
-                appended
-            });
+            let absorbed = whole.filter(|_| anew).and_then(|whole| self.store.append(page, whole));
             let piece = match (absorbed, copy) {
                 (Some(appended), _) => {
                     any = true;
@@ -389,7 +384,7 @@ impl Borg {
             };
             push(&mut pieces, piece);
         }
-        (pieces, any, full)
+        (pieces, any)
     }
 
     /// Discards unmapped pages on the origin. A mapped page keeps its copy, and reads as before.

@@ -65,13 +65,16 @@ impl Borg {
     /// Free slots below which the write buffer is drained: the largest write that may be absorbed has room, if the options
     /// limit it.
     fn low_water(&self) -> u64 {
-        let largest = self.options.absorb_below.0.div_ceil(PAGE_BYTES) + 1;
-        let limited = if self.options.absorb_below.0 > 0 { largest.min(self.log_slots() / 2) } else { 0 };
-        ((self.log_slots() as f64 * self.options.drain_below) as u64).max(limited)
+        // One slot more, for the header; nothing without a limit.
+        let largest = match self.options.absorb_below.0.div_ceil(PAGE_BYTES) {
+            0 => 0,
+            pages => (pages + 1).min(self.log_slots() / 2),
+        };
+        largest.max((self.log_slots() as f64 * self.options.drain_below) as u64)
     }
 
-    /// Whether a write buffer that is drained as a whole has to be, although no write is absorbed any more: the drain
-    /// before failed.
+    /// Whether a write buffer that is drained as a whole has to be, also after a write that was not absorbed: none may be
+    /// any more, if the drain before failed.
     pub(super) fn is_stuck(&self) -> bool {
         self.options.drain == Drain::All && self.store.room() < self.low_water()
     }
@@ -86,7 +89,7 @@ impl Borg {
         self.drains.get() && self.store.dirty() >= FEWEST_FOR_FREE
     }
 
-    /// Maintenance due after a write was absorbed, or found the write buffer full.
+    /// Maintenance due after a write.
     pub(super) fn due(&self) -> Option<Maintenance> {
         // Freeblock draining takes longer, so it starts earlier.
         let times = if self.options.reconfigure_class == MoveClass::Free { 2 } else { 1 };

@@ -62,8 +62,7 @@ impl State {
 async fn identities(bopt: &dyn BlockDevice) -> Result<Vec<u128>, IoError> {
     let (bytes, _): (Buffer, _) = region::read_damaged(bopt, Extent::of_pages(0, 2)).await?;
     let identity = |(page, at): (&[u8], u64)| {
-        if let (CopyState::Whole(generation), true) = (sealed::super_copy_state(at, page), page.len() == PAGE)
-        {
+        if let CopyState::Whole(generation) = sealed::super_copy_state(at, page) {
             return sealed::decode_super(generation, page).ok().map(|page| page.identity);
         }
         match old::decode_super(at, page) {
