@@ -298,3 +298,28 @@ fn a_device_without_a_serial_number_is_not_served_without_its_bopt() {
     assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [7]);
     server.stop();
 }
+
+/// After a crash the newest pages of a disk are in its BOPT alone: another disk must not get them.
+#[test]
+fn another_disk_does_not_get_the_newest_pages_of_the_one_before() {
+    let folder = folder("");
+    let folder = folder.path();
+    let server = Server::start(folder, "threads").unwrap();
+    write(folder, 3, 7);
+    server.kill();
+    std::fs::rename(folder.join("disk.img"), folder.join("own.img")).unwrap();
+    sparse(&folder.join("disk.img"), 16 * MIB as u64);
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("another device than the one that the BOPT"), "{refused}");
+    let refused = said(&seekless(&["rescue"], folder));
+    assert!(refused.contains("another device than the one that the BOPT"), "{refused}");
+    assert_eq!(page_of(folder, "disk.img", 3), 0);
+    std::fs::rename(folder.join("own.img"), folder.join("disk.img")).unwrap();
+    Server::start(folder, "threads").unwrap().stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 7);
+    // The BOPT has nothing newer now; what it copied is compared with the other disk.
+    sparse(&folder.join("other.img"), 16 * MIB as u64);
+    std::fs::rename(folder.join("other.img"), folder.join("disk.img")).unwrap();
+    Server::start(folder, "threads").unwrap().stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 0);
+}

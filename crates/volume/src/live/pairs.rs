@@ -194,12 +194,50 @@ pub fn look(
     of(volume, description)
 }
 
+/// The records of this host, with the keys of their devices.
+fn all_records(folder: &Path) -> Result<Vec<(String, PathBuf, Record)>, LiveError> {
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        paths
+    };
+    let files = inside(folder).into_iter().flat_map(|folder| {
+        let key = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        inside(&folder).into_iter().map(move |file| (key.clone(), file))
+    });
+    let records = files.filter(|(_, file)| file.extension().is_some_and(|extension| extension == "toml"));
+    records
+        .filter_map(|(key, file)| Some(read(&file).transpose()?.map(|record| (key, file, record))))
+        .collect()
+}
+
+/// Refuses a device that the BOPT of this identity would be served with, if it has newer pages of another one.
+fn check_device(file: &str, layer: &str, record: &Record, bopt: &str) -> Result<(), LiveError> {
+    let Some(folder) = folder() else { return Ok(()) };
+    let names = names::all(&record.path);
+    let is_here = |key: &str, other: &Record| names.iter().any(|name| name.key == key) && other.is_of(record);
+    let has = |other: &Record| other.newer && other.bopt.as_deref() == Some(bopt);
+    let other = all_records(&folder)?.into_iter().find(|(key, _, other)| has(other) && !is_here(key, other));
+    let Some((_, place, other)) = other else { return Ok(()) };
+    Err(LiveError::new(format!(
+        "{file}: layer.{layer}: found {}, another device than the one that the BOPT {bopt} has the newest pages of, \
+         expected that one, which was {}; to give its newest pages up, or if this is a copy of it: remove {}",
+        record.path.display(),
+        other.path.display(),
+        place.display()
+    )))
+}
+
 impl Pairs {
-    /// Refuses layers with another BOPT than the one that their device was served with. To be called before clients
-    /// connect.
+    /// Refuses layers with another BOPT than the one that their device was served with, or with another device than the
+    /// one that their BOPT has newer pages of. To be called before clients connect.
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
         for (name, place, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
+            if let Some(found) = layer.identity().map(digits) {
+                check_device(file, name, record, &found)?;
+            }
             let Some(before) = read(place)?.filter(|before| before.is_of(record)) else { continue };
             let Some(expected) = before.bopt else { continue };
             // A BOPT in memory is new each time.
