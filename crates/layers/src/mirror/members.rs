@@ -211,8 +211,9 @@ impl Members {
             let mut next = self.recorded.get();
             next.events += 1;
             next.out = self.out.get();
-            let leaving = next.out & !self.recorded.get().out;
-            for member in (0..self.count()).filter(|member| leaving >> member & 1 == 1) {
+            // Also of an attempt that failed, which is not recorded: those that leave, and those that come back.
+            let changed = next.out ^ self.recorded.get().out;
+            for member in (0..self.count()).filter(|member| changed >> member & 1 == 1) {
                 next.served[member] = next.events;
             }
             self.active.borrow().keys().for_each(|region| next.differ.set(*region));
@@ -436,12 +437,7 @@ impl Members {
         self.next_region(member)?;
         self.target.set(None);
         self.out.set(self.out.get() & !(1 << member));
-        let recorded = self.record(|next| {
-            if next.out >> member & 1 == 0 {
-                next.served[member] = next.events;
-            }
-        });
-        if let Err(error) = recorded.await {
+        if let Err(error) = self.record(|_| ()).await {
             // It has everything; if the others failed meanwhile, it is the one that is left.
             if self.are_several() {
                 self.out.set(self.out.get() | 1 << member);
