@@ -323,3 +323,43 @@ fn another_disk_does_not_get_the_newest_pages_of_the_one_before() {
     Server::start(folder, "threads").unwrap().stop();
     assert_eq!(page_of(folder, "disk.img", 3), 0);
 }
+
+/// A copy of the BOPT from before the last session has the right identity, and old pages.
+#[test]
+fn an_old_copy_of_a_bopt_is_refused() {
+    for options in ["", "at_stop = \"keep\""] {
+        let folder = folder(options);
+        let folder = folder.path();
+        let [fast, old, new] = ["fast.img", "old.img", "new.img"].map(|name| folder.join(name));
+        let session = |byte| {
+            let server = Server::start(folder, "threads").unwrap();
+            write(folder, 3, byte);
+            server.stop();
+        };
+        session(7);
+        std::fs::copy(&fast, &old).unwrap();
+        session(9);
+        std::fs::rename(&fast, &new).unwrap();
+        std::fs::copy(&old, &fast).unwrap();
+        for tool in ["serve", "rescue"] {
+            let refused = said(&if tool == "serve" {
+                serve(folder, "threads").output().unwrap()
+            } else {
+                seekless(&["rescue"], folder)
+            });
+            assert!(refused.contains("found an old copy of the BOPT"), "{tool}: {refused}");
+        }
+        // One that is restored is an old one by choice.
+        std::fs::rename(&new, &fast).unwrap();
+        let dumped = seekless(&["dump"], folder);
+        std::fs::write(folder.join("dump.json"), &dumped.stdout).unwrap();
+        let mut restore = Command::new(env!("CARGO_BIN_EXE_seekless"));
+        restore.args(["volume", "restore"]).arg(folder.join("volume.toml")).arg(folder.join("dump.json"));
+        let restored =
+            restore.arg("--replace").env("STATE_DIRECTORY", folder.join("state")).output().unwrap();
+        assert!(restored.status.success(), "{}", said(&restored));
+        let server = Server::start(folder, "threads").unwrap();
+        assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [9]);
+        server.stop();
+    }
+}

@@ -267,6 +267,12 @@ pub trait Layer: BlockDevice {
         None
     }
 
+    /// Number that grows whenever the metadata of [`Layer::identity`] begins or ends a session: of two copies of it, the one
+    /// with the smaller number is older. `None` if there is none.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
     /// Drains before the final stop: writes data that only the layer holds to the device below, if its options say so,
     /// for at most `limit`. The layer keeps the rest.
     fn drain_to_stop(&self, _limit: Nanos) -> IoFuture<'_, ()> {

@@ -183,7 +183,8 @@ pub fn restore(arguments: &Restore) -> anyhow::Result<()> {
     let Restore { which, dump, replace, json } = arguments;
     let text = std::fs::read_to_string(dump).with_context(|| dump.display().to_string())?;
     let table = tools::parse_dump(&text).with_context(|| dump.display().to_string())?;
-    let not_compared = tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace)?;
+    let not_compared =
+        tools::restore(&which.volume, &which.description()?, which.layer(), table, *replace, PROGRAM)?;
     if *json {
         return output::json(&Restored { restored: dump, not_compared });
     }
@@ -219,7 +220,7 @@ pub struct RepairedPages<'a> {
 /// Repairs into a new area.
 pub fn repair(arguments: &Repair) -> anyhow::Result<()> {
     let Repair { which, to, json } = arguments;
-    let repaired = tools::repair(&which.volume, &which.description()?, which.layer(), to)?;
+    let repaired = tools::repair(&which.volume, &which.description()?, which.layer(), to, PROGRAM)?;
     if *json {
         return output::json(&RepairedPages { pages: repaired.pages, given_up: &repaired.given_up });
     }

@@ -368,6 +368,10 @@ impl Layer for Borg {
         self.store.identity()
     }
 
+    fn generation(&self) -> Option<u64> {
+        self.store.generation()
+    }
+
     fn counters(&self) -> Counters {
         self.counted()
     }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use seekless_core::device::Place;
 use seekless_core::runtime::{Runtime, sleep};
-use seekless_core::{Class, ErrorKind, Hints, Nanos, PAGE_SECTORS, SECTOR_BYTES, Slice};
+use seekless_core::{Buffer, Class, ErrorKind, Hints, Nanos, PAGE_SECTORS, SECTOR_BYTES, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
@@ -178,6 +178,98 @@ fn a_volume_is_opened_with_both_of_its_devices_or_refused() {
         let blank = error(blank);
         assert!(blank.contains("volume create"), "{blank}");
     });
+}
+
+/// A device with the same contents.
+async fn copy_of(device: &Rc<dyn BlockDevice>, number: u32) -> Rc<dyn BlockDevice> {
+    let all = Extent::new(0, device.geometry().sectors);
+    let copy = self::device(number, all.sectors / PAGE_SECTORS);
+    let bytes = device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
+    copy.write(all, bytes, Hints::default()).await.unwrap();
+    copy
+}
+
+/// A copy of either device from before a session is refused, also if it was the first one or was cut short, and a session
+/// that only read changes nothing.
+#[test]
+fn a_device_from_before_a_session_is_refused() {
+    for (sessions, stops, rots) in
+        (0..3).flat_map(|sessions| [(sessions, true, 0), (sessions, false, 0), (sessions, true, 1)])
+    {
+        in_a_world(async {
+            let devices = devices();
+            open(&devices, "placement = 'static'").await.unwrap().stop().await.unwrap();
+            let session = async |writes: bool, stops: bool| {
+                let volume = open(&devices, "placement = 'static'").await.unwrap();
+                values(&*volume, Extent::of_pages(0, 70)).await.unwrap();
+                if writes {
+                    write(&*volume, 8, 8, 7).await.unwrap();
+                    volume.flush(Hints::default()).await.unwrap();
+                }
+                if stops {
+                    volume.stop().await.unwrap();
+                }
+            };
+            for _ in 0..sessions {
+                session(true, stops).await;
+            }
+            let old = (copy_of(&devices.0, 0).await, copy_of(&devices.1, 1).await);
+            session(false, stops).await;
+            for mixed in [(&old.0, &devices.1), (&devices.0, &old.1)] {
+                open(&(mixed.0.clone(), mixed.1.clone()), "").await.unwrap();
+            }
+            session(true, stops).await;
+            // A rotten sector of the newest number costs nothing.
+            for (device, sector) in [(&devices.0, 3), (&devices.1, 5)].into_iter().take(2 * rots) {
+                device
+                    .write(Extent::new(sector, 1), Buffer::from_vec(vec![9; 512]), Hints::default())
+                    .await
+                    .unwrap();
+            }
+            for (key, mixed) in [("fast", (&old.0, &devices.1)), ("over", (&devices.0, &old.1))] {
+                let refused =
+                    open(&(mixed.0.clone(), mixed.1.clone()), "").await.map(drop).unwrap_err().to_string();
+                assert!(
+                    refused.contains(&format!("{key}: found old contents")),
+                    "{sessions} {stops}: {refused}"
+                );
+            }
+            open(&devices, "").await.unwrap();
+            open(&old, "").await.unwrap();
+        });
+    }
+}
+
+/// A session may be cut short at each of its writes: the devices are one volume all the same.
+#[test]
+fn a_session_that_could_not_begin_leaves_a_volume() {
+    for nth in 1..9 {
+        for second in [false, true] {
+            in_a_world(async {
+                let devices = devices();
+                open(&devices, "").await.unwrap().stop().await.unwrap();
+                let failing = |device: &Rc<dyn BlockDevice>, fails: bool| {
+                    let options = format!("nth = {nth}\nfor_ever = true\nops = ['write']");
+                    if fails { with_error(device, &options) } else { device.clone() }
+                };
+                let cut = (failing(&devices.0, !second), failing(&devices.1, second));
+                for session in 1..3 {
+                    let volume = open(&cut, "placement = 'static'").await.unwrap();
+                    // On the other device than the one that fails.
+                    let page = if second { 1 } else { 50 };
+                    let written = write(&*volume, page * PAGE_SECTORS, 8, 7).await;
+                    assert_eq!(written.is_ok(), nth > 3 * session, "{nth} {session}");
+                }
+                let volume = open(&devices, "placement = 'static'").await.unwrap();
+                write(&*volume, 8, 8, 5).await.unwrap();
+                volume.stop().await.unwrap();
+                assert_eq!(
+                    values(&*open(&devices, "").await.unwrap(), Extent::new(8, 8)).await.unwrap(),
+                    [5; 8]
+                );
+            });
+        }
+    }
 }
 
 #[test]

@@ -220,18 +220,59 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
     if fits { Ok((shape, u128_at(bytes, 16))) } else { Err(format!("a super page of {shape:?}")) }
 }
 
-/// Encodes the label of the device that is not the fast one.
-pub fn encode_label(label: [u8; 8], identity: u128) -> Vec<u8> {
+/// The first number of a session. A label of before sessions were numbered has smaller ones.
+pub const FIRST_SESSION: u64 = 2;
+/// Sectors of the label's page that have the label only; those behind them have two numbers, in two sectors each.
+const LABEL_SECTORS: u64 = 4;
+
+/// The number of a session in a label's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The newest; 0 if there is none.
+    pub number: u64,
+    /// Whether a newer one may be lost.
+    pub lost: bool,
+}
+
+/// Sectors of the label's page with this number.
+fn stamp_at(number: u64) -> std::ops::Range<usize> {
+    let first = LABEL_SECTORS as usize + number as usize % 2 * 2;
+    first..first + 2
+}
+
+/// Encodes the page of the device that is not the fast one: the label, and the numbers of sessions up to this one.
+pub fn encode_label(label: [u8; 8], identity: u128, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE_BYTES as usize];
     put(&mut bytes, 0, &label);
-    Part::of(label, identity).seal(Lba(0), 1, &mut bytes);
+    let part = Part::of(label, identity);
+    // In sectors of their own: programs that know no sessions look for a sector of generation 1.
+    part.seal(Lba(0), 1, &mut bytes);
+    for number in [number - 1, number] {
+        let sectors = stamp_at(number);
+        let bytes = &mut bytes[sectors.start * SECTOR..sectors.end * SECTOR];
+        part.seal(Lba(sectors.start as u64), number, bytes);
+    }
     bytes
 }
 
 /// Whether this is the label of the volume with this identity, or a sector of it is.
 pub fn is_label(label: [u8; 8], bytes: &[u8], identity: u128) -> bool {
-    let whole = |(sector, at)| Part::of(label, identity).look(Lba(at), sector) == Sector::Whole(1);
-    bytes.chunks(SECTOR).zip(0..).any(whole)
+    states(label, bytes, identity).any(|state| matches!(state, Sector::Whole(_)))
+}
+
+/// The number of the last session in a label's page.
+pub fn stamp(label: [u8; 8], bytes: &[u8], identity: u128) -> Stamp {
+    let states: Vec<Sector> = states(label, bytes, identity).collect();
+    let number = |state: &Sector| if let Sector::Whole(number) = state { *number } else { 0 };
+    let of = |slot: u64| states[stamp_at(slot)].iter().map(number).max().unwrap_or(0);
+    let [even, odd] = [of(0), of(1)];
+    let number = Some(even.max(odd)).filter(|number| *number >= FIRST_SESSION).unwrap_or(0);
+    Stamp { number, lost: even == 0 || odd == 0 }
+}
+
+fn states(label: [u8; 8], bytes: &[u8], identity: u128) -> impl Iterator<Item = Sector> {
+    let part = Part::of(label, identity);
+    bytes.chunks(SECTOR).zip(0..).map(move |(sector, at)| part.look(Lba(at), sector))
 }
 
 #[cfg(test)]
@@ -259,6 +300,8 @@ mod tests {
             slow in 0..1_u64 << 36,
             behind in 0..1_001_u32,
             identity: u128,
+            number in FIRST_SESSION..1 << 60,
+            rotten in 0..8_usize,
         ) {
             let (kind, Some(shape)) = shape(two, unit, fast, slow, behind) else { return Ok(()) };
             prop_assert_eq!(decode_super(kind, &encode_super(kind, &shape, identity, 1, 1)), Ok((shape, identity)));
@@ -267,8 +310,12 @@ mod tests {
             prop_assert!(least <= first && least_other <= slow);
             prop_assert!(shape.map_at(1, shape.map_sectors()).0 <= shape.place(0).1.0);
             if let Some(label) = kind.label {
-                prop_assert!(is_label(label, &encode_label(label, identity), identity));
-                prop_assert!(!is_label(label, &encode_label(label, identity), identity ^ 1));
+                let mut page = encode_label(label, identity, number);
+                prop_assert!(is_label(label, &page, identity) && !is_label(label, &page, identity ^ 1));
+                prop_assert_eq!(stamp(label, &page, identity), Stamp { number, lost: false });
+                page[rotten * SECTOR] ^= 1;
+                prop_assert!(is_label(label, &page, identity));
+                prop_assert_eq!(stamp(label, &page, identity), Stamp { number, lost: false });
             }
         }
 

@@ -14,6 +14,7 @@ mod map;
 mod mover;
 mod opening;
 mod order;
+mod session;
 mod zone;
 
 use std::cell::{Cell, RefCell};
@@ -38,6 +39,7 @@ pub use map::{beside, there};
 pub use mover::{Left, in_steps};
 pub use opening::{NONE, Opening};
 use order::Order;
+use session::Session;
 pub use zone::{When, Zone};
 
 /// A kind of such volumes.
@@ -142,6 +144,7 @@ pub struct Placed {
     order: RefCell<Option<Order>>,
     /// Of units; `None` if nothing is moved.
     heat: RefCell<Option<Heat>>,
+    session: Session,
     locks: RangeLocks,
     /// Held by the one that writes the map.
     committing: RangeLocks,
@@ -184,7 +187,7 @@ impl Placed {
     ) -> Result<Rc<Placed>, IoError> {
         let kind = opening.kind;
         let opened = opening.open(&devices, &canary).await?;
-        let (identity, shape) = (opened.identity, opened.shape);
+        let (identity, shape, session) = (opened.identity, opened.shape, Session::new(opened.session));
         let moves = moves(&shape).map_err(|why| {
             IoError::new(seekless_core::ErrorKind::Invalid, kind.name, None, why.to_string())
         })?;
@@ -198,6 +201,7 @@ impl Placed {
             identity,
             map: RefCell::new(map),
             heat: RefCell::new(heat),
+            session,
             locks: RangeLocks::new(),
             committing: RangeLocks::new(),
             relocating: RangeLocks::new(),
@@ -306,6 +310,7 @@ impl Placed {
         each: impl Fn(&'a dyn BlockDevice, &Piece, Hints) -> IoFuture<'a, ()>,
     ) -> Result<(), IoError> {
         let in_flight = self.arrived(at, &how);
+        self.begin(&how).await?;
         let held = self.locks.exclusive(at, &how).await;
         // What this depends on must be durable too: the map may name another slot, until it is written.
         let commits = how.fua && self.has_changes();

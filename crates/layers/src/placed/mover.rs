@@ -168,6 +168,7 @@ impl Placed {
             Some(self.locks.exclusive(at, how).await)
         };
         let copied = async {
+            self.begin(how).await?;
             let bytes =
                 if self.timing_only { Buffer::hollow_sectors(sectors) } else { Buffer::zeroed(at.bytes()) };
             let from = self.map.borrow().slot(unit);

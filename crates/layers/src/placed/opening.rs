@@ -5,8 +5,8 @@
 use seekless_core::runtime;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
-use super::format::{self, Shape};
-use super::{Devices, Kind};
+use super::format::{self, FIRST_SESSION, Shape, Stamp};
+use super::{Devices, Kind, session};
 use crate::Refused;
 use crate::canary::Canary;
 use crate::durable::table::{self, Table};
@@ -21,6 +21,8 @@ pub struct Opened {
     pub identity: u128,
     /// The slot of each unit; of a kind with copies, the unit of each fast slot, or [`NONE`].
     pub map: Table,
+    /// Numbers of the last session on each device.
+    pub session: session::Found,
 }
 
 /// How a volume is opened.
@@ -48,11 +50,15 @@ impl Opening<'_> {
         };
         let pair = Pair([state(0), state(1)]);
         let which = match (pair.choose(), self.create) {
-            (Choice::Copy(which), _) => which as u64,
+            // All super pages of a volume hold the same, and the number of a session.
+            (Choice::Copy(which) | Choice::Refused(_, Some(which)), _) => which as u64,
             // Or sectors of a creation that did not end, and of this one, could make up a copy that seems whole.
-            (Choice::Blank, Some(shape)) => return self.new_volume(devices, shape, pair.newest() + 1).await,
+            (Choice::Blank, Some(shape)) => {
+                let number = (pair.newest() + 1).max(FIRST_SESSION);
+                return self.new_volume(devices, shape, number).await;
+            }
             (Choice::Blank, None) => return Err(not_created(kind.name, format::super_at(0))),
-            (Choice::Refused(..) | Choice::Neither, _) => {
+            (Choice::Refused(_, None) | Choice::Neither, _) => {
                 let why = "found no super page that is whole, expected one of two";
                 return Err(self.failed(ErrorKind::Corrupt, Some(Extent::of_pages(0, 2)), why));
             }
@@ -62,13 +68,26 @@ impl Opening<'_> {
                 let why = format!("found {found}, expected one of this version");
                 self.failed(ErrorKind::Corrupt, Some(format::super_at(which)), why)
             })?;
-        self.check_devices(devices, &shape, identity).await?;
+        let stamp = self.check_devices(devices, &shape, identity).await?;
+        let session = session::Found::new(&pair, stamp);
+        if let Some(key) = session.old() {
+            let why = format!(
+                "{key}: found old contents, from before the last time that the volume was written, expected those that \
+                 belong to the other device"
+            );
+            return Err(self.failed(ErrorKind::Invalid, None, why));
+        }
         let map = read_map(kind, first, &shape, shape.map_site(kind, identity), canary).await?;
-        Ok(Opened { shape, identity, map })
+        Ok(Opened { shape, identity, map, session })
     }
 
-    /// The devices are large enough, and belong together.
-    async fn check_devices(&self, devices: &Devices, shape: &Shape, identity: u128) -> Result<(), IoError> {
+    /// The devices are large enough, and belong together. Returns the number of the last session on the other device.
+    async fn check_devices(
+        &self,
+        devices: &Devices,
+        shape: &Shape,
+        identity: u128,
+    ) -> Result<Stamp, IoError> {
         let keys = if devices.second.is_some() { ["fast", "over"] } else { ["over", ""] };
         let each = [Some(&devices.first), devices.second.as_ref()];
         for ((key, device), expected) in keys.into_iter().zip(each).zip(shape.least_sectors()) {
@@ -85,8 +104,9 @@ impl Opening<'_> {
                            device";
                 return Err(self.failed(ErrorKind::Invalid, Some(Extent::of_pages(0, 1)), why));
             }
+            return Ok(found.look(|bytes| format::stamp(label, bytes, identity)));
         }
-        Ok(())
+        Ok(Stamp { number: 0, lost: false })
     }
 
     /// Creates a volume: the label, the map in both copies, and last the super page.
@@ -94,7 +114,7 @@ impl Opening<'_> {
         &self,
         devices: &Devices,
         shape: &dyn Fn() -> Result<Shape, Refused>,
-        super_generation: u64,
+        number: u64,
     ) -> Result<Opened, IoError> {
         let shape = shape().map_err(|refused| self.failed(ErrorKind::Invalid, None, refused.to_string()))?;
         let identity = {
@@ -103,7 +123,7 @@ impl Opening<'_> {
         };
         let how = Hints::default();
         if let (Some(second), Some(label)) = (&devices.second, self.kind.label) {
-            let page = Buffer::from_vec(format::encode_label(label, identity));
+            let page = Buffer::from_vec(format::encode_label(label, identity, number));
             second.write(Extent::of_pages(0, 1), page, how.clone()).await?;
             second.flush(how.clone()).await?;
         }
@@ -119,11 +139,12 @@ impl Opening<'_> {
         first.flush(how.clone()).await?;
         // The first copy is in place of the mark of an unfinished creation.
         for copy in [1, 0] {
-            let page = format::encode_super(self.kind, &shape, identity, copy, super_generation);
+            let page = format::encode_super(self.kind, &shape, identity, copy, number);
             first.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
             first.flush(how.clone()).await?;
         }
-        Ok(Opened { shape, identity, map })
+        let session = session::Found::of_new(number);
+        Ok(Opened { shape, identity, map, session })
     }
 }
 

@@ -5,9 +5,10 @@
 //! that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other error the
 //! array refuses writes until it is started again. So it does when more members fail than parity makes up for.
 //!
-//! An event begins once the one before is durable on all members in service, also after a crash in it. What changes which
-//! data they have, beginning and end of writes and of a rebuild, is recorded as two events. So a crash leaves a member in
-//! service one event behind at most, and one that was away meanwhile, or is a copy from before, is two behind at least.
+//! An event begins once the one before is durable on all members in service: the first one after a start writes that of
+//! before again, which may be on some of them only, or in caches. What changes which data they have, beginning and end of
+//! writes and of a rebuild, is recorded as two events. So a crash leaves a member in service one event behind at most, and
+//! one that was away meanwhile, or is a copy from before, is two behind at least.
 //!
 //! Generations of writes are reserved in the superblocks, many at a time, and never used twice.
 
@@ -40,8 +41,8 @@ pub struct Members {
     pub seed: u32,
     /// The superblock that was written last.
     recorded: Cell<Superblock>,
-    /// Whether a member in service may lack that superblock.
-    behind: Cell<bool>,
+    /// Whether a member in service may lack that superblock, or have it in a cache only: it is found so at the start.
+    unsure: Cell<bool>,
     /// The member out of service.
     out: Cell<Option<usize>>,
     /// Groups of that member which are in service again.
@@ -67,12 +68,11 @@ pub struct Members {
 
 impl Members {
     /// The members of an array in this state. The member out of service, and how much of it was rebuilt, may be newer
-    /// than their superblocks. With `behind`, some of those in service may have the superblock before this one.
+    /// than their superblocks.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: Superblock,
         (out, rebuilt): (Option<usize>, u64),
-        behind: bool,
         trouble: Trouble,
     ) -> Members {
         Members {
@@ -80,7 +80,7 @@ impl Members {
             layout: recorded.layout,
             seed: sums::seed(recorded.identity),
             recorded: Cell::new(recorded),
-            behind: Cell::new(behind),
+            unsure: Cell::new(true),
             out: Cell::new(out),
             rebuilt: Cell::new(rebuilt),
             durable: Cell::new(rebuilt),
@@ -252,10 +252,9 @@ impl Members {
     /// Writes the next superblock to all members in service; the caller has the turn.
     async fn record(&self, mut next: Superblock) -> Result<(), IoError> {
         self.check()?;
-        if self.behind.get() {
-            edge("a member gets the superblock that a crash kept from it");
+        if self.unsure.get() {
             self.write_superblocks(&self.superblock()).await?;
-            self.behind.set(false);
+            self.unsure.set(false);
         }
         loop {
             self.check()?;

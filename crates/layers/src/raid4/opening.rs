@@ -50,8 +50,6 @@ struct Array {
     recorded: Superblock,
     missing: Option<usize>,
     rebuilt: u64,
-    /// Whether a member in service may lack the superblock `recorded`.
-    behind: bool,
     /// Why a member is missing.
     why: String,
 }
@@ -111,10 +109,6 @@ async fn assemble(
     Ok(Ok(array))
 }
 
-/// Events that a member may be behind if an array without a log was not stopped: several crashes, each within a
-/// superblock, may leave it more than one behind, and without it the array would stay closed.
-const BEHIND: u64 = 16;
-
 /// Which members are in service. Of each that is there, `most` has how many events it may have: a crash and a lost copy of
 /// its superblock together do not make its contents old.
 fn in_service(
@@ -127,10 +121,7 @@ fn in_service(
         there.map(|(_, (_, of))| of.events)
     };
     let count = most.len();
-    let closes = recorded.state == State::Dirty && !recorded.has_log;
-    let behind = if closes { BEHIND } else { 1 };
-    let is_old =
-        |number: usize| most[number].is_some_and(|most| most.saturating_add(behind) < recorded.events);
+    let is_old = |number: usize| most[number].is_some_and(|most| most.saturating_add(1) < recorded.events);
     let is_there = |number: usize| events(number).is_some() && !is_old(number);
     let mut missing: Vec<usize> = (0..count).filter(|number| !is_there(*number)).collect();
     let out = recorded.out.filter(|out| is_there(*out));
@@ -155,14 +146,12 @@ fn in_service(
         );
         return Err(refused(why));
     }
-    let is_behind = |number: usize| is_there(number) && events(number) != Some(recorded.events);
-    let behind = (0..count).any(|number| is_behind(number) && (missing != Some(number) || rebuilt > 0));
     let why = match missing {
         Some(member) if is_old(member) && recorded.out != Some(member) => "its contents are old",
         Some(member) if events(member).is_some() => "it was before",
         _ => "it is blank",
     };
-    Ok(Array { recorded: *recorded, missing, rebuilt, behind, why: why.to_owned() })
+    Ok(Array { recorded: *recorded, missing, rebuilt, why: why.to_owned() })
 }
 
 /// Refuses members of another array or place, and other options than those that the array was created with.
@@ -217,9 +206,9 @@ impl Raid {
         let canary = Rc::new(options.canary());
         let array = assemble(&devices, &layout, log.is_some()).await?;
         let (members, journal) = match array {
-            Ok(Array { recorded, missing, rebuilt, behind, why }) => {
+            Ok(Array { recorded, missing, rebuilt, why }) => {
                 let trouble = Trouble::of(missing.map(|member| (member, why)));
-                let members = Members::new(devices, recorded, (missing, rebuilt), behind, trouble);
+                let members = Members::new(devices, recorded, (missing, rebuilt), trouble);
                 let journal = log
                     .map(|log| Journal::new(log, &layout, recorded.identity, canary.clone()))
                     .transpose()?;
@@ -243,7 +232,7 @@ impl Raid {
                     rebuilt: 0,
                     generations: first_number(),
                 };
-                let members = Members::new(devices, recorded, (None, 0), false, Trouble::default());
+                let members = Members::new(devices, recorded, (None, 0), Trouble::default());
                 members.form(State::Forming).await?;
                 if let Some(journal) = &journal {
                     journal.create().await?;

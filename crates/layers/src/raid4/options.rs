@@ -68,7 +68,6 @@ pub const EDGES: &[&str] = &[
     "a checksum block cannot be read: it follows from the other members",
     "a checksum block cannot be read in a replay: it follows from the other members",
     "a block of a missing member follows from the others",
-    "a member gets the superblock that a crash kept from it",
     "a member fails: it is out of service",
     "a member fails that the array cannot do without",
     "a member fails while a row is read",

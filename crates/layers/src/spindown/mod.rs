@@ -162,6 +162,10 @@ impl Layer for Spindown {
         self.borg.identity()
     }
 
+    fn generation(&self) -> Option<u64> {
+        self.borg.generation()
+    }
+
     fn drain_to_stop(&self, limit: Nanos) -> IoFuture<'_, ()> {
         self.borg.drain_to_stop(limit)
     }

@@ -21,7 +21,7 @@ use super::component::Live;
 use super::doing::Going;
 use super::error::{At, LiveError};
 use super::offered::{self, Offered};
-use super::pairs::{self, Pairs};
+use super::pairs::{self, Bopt, Pairs};
 use super::replacement::{Replacement, step};
 use super::running::{Running, counter, dirty_pages};
 use crate::description::{self, Description};
@@ -236,15 +236,15 @@ impl Running {
         let outer = self.seams.borrow().switches.get(&new.over).cloned();
         let outer = outer.at(|| format!("{}: nothing can be attached there", new.over))?;
         outer.check(&*built.device)?;
-        let identity = built.layer.identity();
-        pairs.set(name, identity, false, self.environment);
+        let bopt = Bopt::of(&*built.layer);
+        pairs.set(name, bopt, false, self.environment);
         let replacement = self.prepare_text(&text).await?;
         step("attach: the new text is written");
         let change = async {
             step("attach: clients are held back");
             self.commit(&replacement)?;
             step("attach: the file is replaced");
-            pairs.set(name, identity, true, self.environment);
+            pairs.set(name, bopt, true, self.environment);
             step("attach: the host's record says newer");
             Ok(built.device.clone())
         };

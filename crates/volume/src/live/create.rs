@@ -10,7 +10,7 @@ use super::build::{components, devices_below, layers_below, runtime, runtime_of}
 use super::component::Live;
 use super::environment::{Environment, Level, Program};
 use super::error::{At, LiveError};
-use super::pairs;
+use super::pairs::{self, Bopt};
 use crate::description::{Description, Leaf};
 
 /// Creates the metadata of each layer that has any, on devices that hold only zeroes, or with `replace` on any. `seed`
@@ -70,7 +70,7 @@ async fn create_all(
         let own = own.iter().chain(below.devices.values().flatten());
         let sectors: u64 = own.map(|device| device.geometry().sectors).sum();
         let identity = create(below, layer.options.clone(), replace).await.at(place)?;
-        pairs.set(name, identity, false, Environment::Live(program));
+        pairs.set(name, Bopt { identity, generation: None }, false, Environment::Live(program));
         let alone = layer
             .entry
             .alone

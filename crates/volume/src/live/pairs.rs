@@ -39,6 +39,9 @@ pub struct Record {
     /// Identity of the BOPT, in hexadecimal digits.
     #[serde(default)]
     bopt: Option<String>,
+    /// Its generation when that was recorded: a copy of it from before has a smaller one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
     /// Whether the BOPT has newer pages. Older versions removed the record when there were none.
     #[serde(default = "yes")]
     newer: bool,
@@ -46,6 +49,22 @@ pub struct Record {
 
 fn yes() -> bool {
     true
+}
+
+/// What a record has of a BOPT.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bopt {
+    /// Its identity.
+    pub identity: Option<u128>,
+    /// Its generation, if one with a smaller one is to be refused.
+    pub generation: Option<u64>,
+}
+
+impl Bopt {
+    /// The BOPT of a layer that is open.
+    pub fn of(layer: &dyn Layer) -> Bopt {
+        Bopt { identity: layer.identity(), generation: layer.generation() }
+    }
 }
 
 /// The records of a server.
@@ -154,7 +173,8 @@ pub fn of_layer<C: Leaf>(
         let file = folder()?.join(&known.key).join(format!("{start}-{}.toml", at.sectors));
         let volume = std::path::absolute(volume).ok()?;
         let (layer, sectors, device) = (name.to_owned(), at.sectors, known.device);
-        let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
+        let record =
+            Record { volume, layer, path, device, start, sectors, bopt: None, generation: None, newer: true };
         Some((name.to_owned(), file, record))
     };
     Ok(Pairs { each: record().into_iter().collect() })
@@ -229,6 +249,25 @@ fn check_device(file: &str, layer: &str, record: &Record, bopt: &str) -> Result<
     )))
 }
 
+/// Refuses a BOPT that is older than the one that was recorded: a copy of it from before.
+fn check_age(
+    file: &str,
+    layer: &str,
+    before: &Record,
+    place: &Path,
+    found: Option<u64>,
+) -> Result<(), LiveError> {
+    let Some((found, least)) = found.zip(before.generation).filter(|(found, least)| found < least) else {
+        return Ok(());
+    };
+    Err(LiveError::new(format!(
+        "{file}: layer.{layer}: found an old copy of the BOPT (generation {found}), expected generation {least} or later, \
+         with which {} was served; serve it with that one; to give up what was written since: remove {}",
+        before.path.display(),
+        place.display()
+    )))
+}
+
 impl Pairs {
     /// Refuses layers with another BOPT than the one that their device was served with, or with another device than the
     /// one that their BOPT has newer pages of. To be called before clients connect.
@@ -239,10 +278,13 @@ impl Pairs {
                 check_device(file, name, record, &found)?;
             }
             let Some(before) = read(place)?.filter(|before| before.is_of(record)) else { continue };
-            let Some(expected) = before.bopt else { continue };
+            let Some(expected) = &before.bopt else { continue };
             // A BOPT in memory is new each time.
             let found = match layer.identity().map(digits) {
-                Some(found) if found == expected => continue,
+                Some(found) if found == *expected => {
+                    check_age(file, name, &before, place, layer.generation())?;
+                    continue;
+                }
                 None if !before.newer => continue,
                 Some(found) => format!("the BOPT {found}"),
                 None => "a new BOPT".to_owned(),
@@ -286,13 +328,13 @@ impl Pairs {
                     record.path.display()
                 ));
             }
-            self.set(name, layer.identity(), true, environment);
+            self.set(name, Bopt::of(&**layer), true, environment);
         }
     }
 
     /// Records that a layer has no newer pages left.
     pub fn set_clean(&self, name: &str, layer: &dyn Layer, environment: Environment) {
-        self.set(name, layer.identity(), false, environment);
+        self.set(name, Bopt::of(layer), false, environment);
     }
 
     /// The identity in the record, if the host knows that there are no newer pages.
@@ -320,8 +362,23 @@ impl Pairs {
         self.each.retain(|(layer, ..)| layer != name);
     }
 
-    /// Records that the BOPT of this identity belongs to the layer's device, and whether it may have newer pages.
-    pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
+    /// Accepts the BOPT of a layer in any generation: a tool has written another one, with what could be read.
+    pub fn accept_any_generation(&self, name: &str, environment: Environment) {
+        for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
+            let before = read(file).ok().flatten().filter(|before| before.is_of(record));
+            if let Some(before) = before.filter(|before| before.generation.is_some())
+                && let Err(error) = write(file, &Record { generation: None, ..before })
+            {
+                environment.warn(&format!(
+                    "layer.{layer}: {}: {error}: remove it before the volume is served",
+                    file.display()
+                ));
+            }
+        }
+    }
+
+    /// Records that this BOPT belongs to the layer's device, and whether it may have newer pages.
+    pub fn set(&self, name: &str, bopt: Bopt, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
                 environment.warn(&format!(
@@ -345,9 +402,10 @@ impl Record {
         self.device == other.device || self.path == other.path
     }
 
-    fn with(&self, bopt: Option<u128>, newer: bool) -> Record {
+    fn with(&self, bopt: Bopt, newer: bool) -> Record {
         let (volume, layer, path) = (self.volume.clone(), self.layer.clone(), self.path.clone());
-        Record { volume, layer, path, bopt: bopt.map(digits), newer, ..*self }
+        let Bopt { identity, generation } = bopt;
+        Record { volume, layer, path, bopt: identity.map(digits), generation, newer, ..*self }
     }
 }
 

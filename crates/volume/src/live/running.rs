@@ -25,7 +25,7 @@ use super::component::Live;
 use super::doing::Log;
 use super::environment::Environment;
 use super::error::{At, LiveError};
-use super::pairs::Pairs;
+use super::pairs::{Bopt, Pairs};
 use super::server::Serving;
 use crate::description::{Description, Export, Layer as Described, Leaf};
 use crate::tree::{self, Seams};
@@ -279,6 +279,7 @@ impl Running {
                  without it, the device below holds stale data",
                 Size(left * PAGE_BYTES)
             ));
+            self.pairs.borrow().set(name, Bopt::of(&*layer), true, self.environment);
         } else if topmost.layer().is_some() {
             self.pairs.borrow().set_clean(name, &*layer, self.environment);
         }

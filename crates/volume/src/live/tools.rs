@@ -280,12 +280,15 @@ pub fn restore(
     name: Option<&str>,
     dump: toml::Table,
     replace: bool,
+    program: Program,
 ) -> Result<u64, LiveError> {
     on_components(volume, description, async |opened| {
         let (name, layer) = opened.layer(name)?;
         let below = opened.below(&name, layer).await?;
         let restored = layer.entry.tools.restore(below, layer.options.clone(), dump, replace);
-        restored.await.at(|| opened.place(&name))
+        let not_compared = restored.await.at(|| opened.place(&name))?;
+        accept_any_generation(&opened, &name, program);
+        Ok(not_compared)
     })
 }
 
@@ -295,13 +298,23 @@ pub fn repair(
     description: &Description<Live>,
     name: Option<&str>,
     to: &Path,
+    program: Program,
 ) -> Result<Repaired, LiveError> {
     on_components(volume, description, async |opened| {
         let (name, layer) = opened.layer(name)?;
         let below = opened.below(&name, layer).await?;
         let to = target(&opened, to)?;
-        layer.entry.tools.repair(below, layer.options.clone(), to).await.at(|| opened.place(&name))
+        let repaired = layer.entry.tools.repair(below, layer.options.clone(), to).await;
+        let repaired = repaired.at(|| opened.place(&name))?;
+        accept_any_generation(&opened, &name, program);
+        Ok(repaired)
     })
+}
+
+/// Has the host's record of a layer accept what a tool wrote, which is of another generation.
+fn accept_any_generation(opened: &Opened<'_>, name: &str, program: Program) {
+    let pairs = pairs::of(opened.volume, opened.description).unwrap_or_default();
+    pairs.accept_any_generation(name, Environment::Live(program));
 }
 
 /// A file or device that is written to.

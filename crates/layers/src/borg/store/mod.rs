@@ -203,6 +203,11 @@ impl Store {
         Some(self.disk.borrow().super_page.identity).filter(|identity| *identity != 0)
     }
 
+    /// Generation of the super page; `None` before formatting.
+    pub fn generation(&self) -> Option<u64> {
+        Some(self.disk.borrow().super_page.generation).filter(|generation| *generation != 0)
+    }
+
     /// Map pages and headers of batches written since opening.
     pub fn metadata_pages(&self) -> u64 {
         self.disk.borrow().metadata_pages

@@ -141,7 +141,7 @@ fn a_member_that_a_crash_left_behind_and_of_which_a_superblock_rots_is_not_old()
 #[test]
 fn a_member_whose_superblock_was_not_written_is_not_old() {
     for member in 0..3 {
-        let ((), edges) = world(async || {
+        world(async || {
             let devices = Devices::new(false, "");
             let raid = devices.open().await.unwrap();
             write(&*raid, 0, SECTORS, 1).await.unwrap();
@@ -162,6 +162,5 @@ fn a_member_whose_superblock_was_not_written_is_not_old() {
             let raid = devices.open().await.unwrap();
             assert_eq!((raid.members.out(), content(&raid).await), (None, vec![3; ALL]));
         });
-        assert!(reached(&edges, "a member gets the superblock that a crash kept from it"));
     }
 }
