@@ -102,16 +102,17 @@ impl Buckets {
         found.map_or(0, |(start, _)| start)
     }
 
-    /// The counts by doublings, from the first to the last that is not empty: each doubling's upper end, exclusive.
+    /// The counts by doublings, from the first to the last that is not empty: each doubling's upper end, exclusive, but for
+    /// the last that a number can have, which ends at the largest.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
         let mut doublings: Vec<(u64, u64)> = Vec::new();
         for (start, count) in self.iter().filter(|&(_, count)| count > 0) {
-            let up_to = (start + 1).next_power_of_two().max(1);
+            let up_to = start.saturating_add(1).checked_next_power_of_two().unwrap_or(u64::MAX);
             loop {
                 match doublings.last_mut() {
                     Some(last) if last.0 == up_to => break last.1 += count,
                     Some(last) => {
-                        let next = last.0 * 2;
+                        let next = last.0.saturating_mul(2);
                         doublings.push((next, 0));
                     }
                     None => doublings.push((up_to, 0)),
@@ -134,6 +135,15 @@ mod tests {
             assert!(buckets.start(index) <= value && value < buckets.start(index + 1), "{value}");
             assert!(value - buckets.start(index) <= value >> 4, "{value}");
         }
+    }
+
+    #[test]
+    fn the_largest_values_are_in_the_last_doubling() {
+        let mut buckets = Buckets::new(4);
+        for value in [1 << 61, 1 << 63, u64::MAX] {
+            buckets.add(value, 1);
+        }
+        assert_eq!(buckets.doublings(), [(1 << 62, 1), (1 << 63, 0), (u64::MAX, 2)]);
     }
 
     #[test]

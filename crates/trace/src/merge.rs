@@ -140,6 +140,8 @@ pub struct Merge {
     /// The next event of each file that has one, keyed by the file's number.
     heads: BinaryHeap<Reverse<Slot>>,
     started: bool,
+    /// Whether the only file has ended, and its warnings are known.
+    ended: bool,
     /// The error that ended it; returned after the event before it.
     failure: Option<TraceError>,
     warnings: Vec<String>,
@@ -163,6 +165,7 @@ impl Merge {
             sources,
             heads: BinaryHeap::new(),
             started: false,
+            ended: false,
             failure: None,
             warnings: Vec::new(),
             skipped: 0,
@@ -195,7 +198,7 @@ impl Merge {
     fn only(&mut self) -> Result<Option<Event>, TraceError> {
         let source = &mut self.sources[0];
         let next = source.next();
-        if let Ok(None) = next {
+        if matches!(next, Ok(None)) && !std::mem::replace(&mut self.ended, true) {
             self.skipped += source.decoder.skipped();
             self.warnings.extend(source.warnings());
         }

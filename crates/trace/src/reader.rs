@@ -277,7 +277,7 @@ impl Reader {
         if skipped > 0 {
             self.warnings.push(format!("{skipped} malformed records were skipped"));
         }
-        self.warnings.extend(self.request_events.warnings(self.start.is_some()));
+        self.warnings.extend(self.request_events.warnings(|device| self.volumes.name(device)));
         let repeated = self.layering.repeated();
         if repeated > 0 {
             self.warnings.push(format!(

@@ -3,7 +3,7 @@
 //! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the binary format a
 //! queue event (Q) is a request, a completion (C) gives its latency, a remap (A) shows how devices are layered, issues
 //! (D) count where nothing was queued, and other events are ignored. A process's name may contain blanks and slashes: it extends from the first bracket to the
-//! last. Reading stops at the summary.
+//! last. The summary of a text is left out; another text may follow.
 //!
 //! A remap does not give the partition that it goes to; the next remap, from there, does. Faults: any text.
 
@@ -122,7 +122,10 @@ pub(super) struct RequestLine<'a> {
 impl RequestLine<'_> {
     /// Adds its arrival, issued by the process called `name`.
     pub fn queued(&self, name: &str, events: &mut EventQueue) {
-        let Some(request) = self.parsed() else { return };
+        let Some(request) = self.parsed() else {
+            events.others += 1;
+            return;
+        };
         events.process(self.time, self.process, name);
         events.request(self.time, request);
     }
@@ -183,6 +186,8 @@ pub(super) fn flags(rwbs: &str, op: Op) -> Flags {
 #[derive(Default)]
 struct Blkparse {
     started: bool,
+    /// Whether the line before was of a summary.
+    in_summary: bool,
     /// The latest remap, until the next event shows its destination.
     remap: Option<(Nanos, Remapped)>,
 }
@@ -207,15 +212,24 @@ impl LineFormat for Blkparse {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let summary = ["CPU", "Total (", "Throughput", "Events ("];
         if self.started && summary.iter().any(|start| line.starts_with(start)) {
-            events.ended = true;
+            self.in_summary = true;
             return Ok(());
         }
         // The files that it read, at the end unless it was quiet.
         if line.starts_with("Input file ") {
             return Ok(());
         }
-        let event = Line::parse(line)?;
-        self.started = true;
+        let event = match Line::parse(line) {
+            // A line of the summary does not begin with a device.
+            Err(_)
+                if self.in_summary
+                    && !line.trim_start().starts_with(|first: char| first.is_ascii_digit()) =>
+            {
+                return Ok(());
+            }
+            parsed => parsed?,
+        };
+        (self.started, self.in_summary) = (true, false);
         match event.action {
             "Q" => {
                 self.settle(None, events);
@@ -226,7 +240,9 @@ impl LineFormat for Blkparse {
             }
             "D" | "C" => {
                 self.settle(None, events);
-                if let Some((extent, _)) = event.place()? {
+                let place = event.place()?;
+                events.others += u64::from(event.action == "D" && place.is_none());
+                if let Some((extent, _)) = place {
                     let request = event.request(extent);
                     if event.action == "D" { request.issued(events) } else { request.completed(events) }
                 }

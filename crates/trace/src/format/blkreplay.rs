@@ -2,7 +2,7 @@
 //!
 //! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is read-ahead: the letters
 //! are those of `blkparse`. A write of no sectors is a flush. Lines before the first record are a preamble of any
-//! content, before and after the line that names the columns. Faults: any text.
+//! content, before and after the line that names the columns, unless they have a record's parts. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op};
 
@@ -38,19 +38,14 @@ impl LineFormat for Blkreplay {
                 events.request(time, request);
                 Ok(())
             }
-            Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
-            // A record that is malformed, rather than a part of the preamble.
-            Err(flaw)
-                if self.named
-                    && line.starts_with(|first: char| first.is_ascii_digit())
-                    && line.contains(';') =>
-            {
-                Err(flaw)
-            }
-            Err(_) => {
-                self.named |= line.starts_with("start ;");
+            Err(_) if line.starts_with("start ;") => {
+                self.named = true;
                 Ok(())
             }
+            Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
+            // A record that is malformed, rather than a part of the preamble.
+            Err(flaw) if is_like_a_record(line) => Err(flaw),
+            Err(_) => Ok(()),
         }
     }
 
@@ -58,6 +53,12 @@ impl LineFormat for Blkreplay {
         let flaw = || Flaw { found: "a preamble only".into(), expected: "a line \"start ; ...\"".into() };
         (self.started || self.named).then_some(()).ok_or_else(flaw)
     }
+}
+
+/// Whether a line has the parts of a record, and begins with a number.
+fn is_like_a_record(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with(|first: char| first.is_ascii_digit() || first == '-') && line.matches(';').count() >= 3
 }
 
 fn record(line: &str) -> Result<(Nanos, TracedRequest), Flaw> {

@@ -321,6 +321,7 @@ impl Rows {
         let has_op = self.columns.0.iter().any(|column| matches!(column, Column::Op(_)));
         // A command that is no request.
         let Some((op, flags)) = row.op.or((!has_op).then_some((Op::Read, Flags::default()))) else {
+            events.others += 1;
             return Ok(());
         };
         // Without times, requests follow each other at an even pace.

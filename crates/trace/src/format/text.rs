@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Flags};
 
 use super::fields::Flaw;
-use super::{Content, Decoder, Event, EventKind, TracedRequest};
+use super::{Content, Decoder, Event, EventKind, TracedRequest, scsi};
 use crate::error::TraceError;
 
 /// Many times the longest line of any format.
@@ -45,6 +45,8 @@ pub(super) struct EventQueue {
     names: FxHashMap<ProcessId, Box<str>>,
     /// Number of requests of no bytes.
     empty: u64,
+    /// Number of commands that are no requests, such as those passed through to the device.
+    pub others: u64,
     /// The number of the current line, from one.
     pub line: u64,
     /// Whether nothing of interest follows.
@@ -89,8 +91,10 @@ impl EventQueue {
 
     /// Warnings about the events.
     pub fn warnings(&self, file: &std::path::Path) -> Vec<String> {
-        let warning = format!("{}: {} requests of no bytes were left out", file.display(), self.empty);
-        if self.empty > 0 { vec![warning] } else { Vec::new() }
+        let empty = format!("{} requests of no bytes were left out", self.empty);
+        let empty = (self.empty > 0).then_some(empty);
+        let all = empty.into_iter().chain(scsi::others(self.others));
+        all.map(|warning| format!("{}: {warning}", file.display())).collect()
     }
 }
 

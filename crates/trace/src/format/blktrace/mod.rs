@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use seekless_core::Nanos;
 
-use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample};
+use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample, scsi};
 use crate::compressed::fill;
 use crate::error::TraceError;
 use crate::options::ReadOptions;
@@ -48,6 +48,9 @@ fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     Ok(Box::new(Blktrace::new(content.input, content.file, &content.options)))
 }
 
+/// Devices that are kept in mind: more than are ever traced together.
+const MOST_QUEUED: usize = 64;
+
 /// Read size: many times the longest record.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -66,8 +69,10 @@ pub struct Blktrace<R> {
     newest: Nanos,
     /// Whether completions are needed.
     completions: bool,
-    /// Whether a queue event has been read: until then, issues and completions may be the requests.
-    queued: bool,
+    /// Devices of which a queue event has been read: until then, issues and completions may be the requests.
+    queued: Vec<u32>,
+    /// Commands passed through to a device.
+    others: u64,
     /// Whether bytes that are not a record are skipped; each run of them counts once.
     skip_bad: bool,
     skipped: u64,
@@ -88,7 +93,8 @@ impl<R: Read> Blktrace<R> {
             order: None,
             newest: Nanos::ZERO,
             completions: options.latencies,
-            queued: false,
+            queued: Vec::new(),
+            others: 0,
             skip_bad: options.skip_bad,
             skipped: 0,
             stopped: None,
@@ -157,8 +163,12 @@ impl<R: Read> Blktrace<R> {
             let expected = "the byte order of the file's first record".into();
             return Err(Flaw::Malformed { found, expected });
         }
-        self.queued |= record.is_queued();
-        let unneeded = self.queued && (record.is_issue() || record.is_completion() && !self.completions);
+        if record.is_queued() && self.queued.len() < MOST_QUEUED && !self.queued.contains(&record.device) {
+            self.queued.push(record.device);
+        }
+        self.others += u64::from(record.is_issue() && record.is(category::PASSTHROUGH));
+        let unneeded = (record.is_issue() || record.is_completion() && !self.completions)
+            && self.queued.contains(&record.device);
         let meaning = if unneeded { None } else { record.meaning()? };
         let mut time = Nanos(record.time_ns);
         if record.time_ns == 0 && record.is(category::NOTE) {
@@ -194,7 +204,10 @@ impl<R: Read> Decoder for Blktrace<R> {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let others = scsi::others(self.others).into_iter();
+        warnings.extend(others.map(|warning| format!("{}: {warning}", self.file.display())));
+        warnings
     }
 
     fn skipped(&self) -> u64 {
