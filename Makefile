@@ -44,9 +44,9 @@ test: toolchain ## run all tests
 	@scripts/python
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
-# `test` includes `tidy` and the canaries; later stages run the programs that it builds.
+# `test` includes `tidy` and the canaries. Many tests wait, so explorations run beside them, once all is built.
 check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, explorations, fuzz inputs
-	@scripts/check format lint test explore
+	@scripts/check format lint tested test+explore
 
 # The tested program: built with the tests, because the features of its dependencies depend on the other packages.
 tested: toolchain

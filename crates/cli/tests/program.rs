@@ -290,3 +290,19 @@ fn verified(paths: &[std::path::PathBuf]) {
         Err(error) => eprintln!("skipped: systemd-analyze: {error}"),
     }
 }
+
+/// A few requests, or times that are none, make no model of a drive.
+#[test]
+fn a_drive_is_not_fitted_to_few_requests_or_to_none_that_took_time() {
+    let line = |number: u64, service: u64| format!("R Miss {} 8 {service} 1000\n", number * 977 % 100_000);
+    for (count, service, found) in [
+        (40, 5_000, "found 40 requests, expected at least 500"),
+        (600, 0, "600 of 600 requests that took no time"),
+    ] {
+        let trace: String = (0..count).map(|number| line(number, service)).collect();
+        let trace = file(&format!("fit-{count}.trace"), trace.as_bytes());
+        let output = format!("{trace}.toml");
+        refused(&["drive", "fit", "quantum-atlas-10k", &trace, "-o", &output], 1, &[found]);
+        assert!(!std::path::Path::new(&output).exists());
+    }
+}

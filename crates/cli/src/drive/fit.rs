@@ -1,11 +1,13 @@
 //! `seekless drive fit`: estimates figures that no data sheet gives, from service times measured on the real drive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 use schemars::JsonSchema;
+use seekless_core::Nanos;
 use seekless_drive::fit::{Fitted, fit};
+use seekless_drive::validate::Measured;
 use serde::Serialize;
 
 use super::validate::{Half, Validated, drive, measured, text};
@@ -50,12 +52,33 @@ pub struct Output {
     second: Validated,
 }
 
+/// The fewest requests that a drive is fitted to: half of them fit it, and the others judge that.
+const FEWEST: usize = 500;
+
+/// Refuses a trace that no drive can be fitted to.
+fn check_measured(trace: &Path, measured: &[Measured]) -> anyhow::Result<()> {
+    let trace = trace.display();
+    let count = measured.len();
+    anyhow::ensure!(
+        count >= FEWEST,
+        "{trace}: found {count} requests, expected at least {FEWEST} to fit a drive"
+    );
+    let served = measured.iter().filter(|request| request.service > Nanos::ZERO).count();
+    anyhow::ensure!(
+        2 * served > count,
+        "{trace}: found {} of {count} requests that took no time, expected the times that a drive took",
+        count - served
+    );
+    Ok(())
+}
+
 /// `seekless drive fit`
 pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     let path = &arguments.output;
     output::expect_room(path, arguments.force)?;
     let spec = drive(&arguments.drive)?;
     let measured = measured(&arguments.trace, &spec)?;
+    check_measured(&arguments.trace, &measured)?;
     let progress = Progress::measured();
     let first = &measured[..measured.len() / 2];
     let Fitted { spec: mut fitted, think, changes } = fit(&spec, first, &mut |done| {
