@@ -11,6 +11,14 @@ pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoErro
     Ok(bytes)
 }
 
+/// As [`read`]; `None` if some of it cannot be read.
+pub async fn readable(device: &dyn BlockDevice, at: Extent) -> Result<Option<Buffer>, IoError> {
+    match read(device, at).await {
+        Err(error) if error.is_medium_error() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 /// What sectors that cannot be read are taken to hold: no structure begins so, and no checksum matches.
 const UNREADABLE: u8 = 0xdb;
 

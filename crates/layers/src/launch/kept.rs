@@ -4,7 +4,7 @@
 //! A copy: features, the sectors of the volume, and up to 16 pages that belong to sequences with their checksums; then the
 //! sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time depends on them.
 //!
-//! Fault model: a copy that is torn or rotten is ignored, and the other one, which may be older, is used; without one,
+//! Fault model: a copy that is torn, rotten or cannot be read is ignored, and the other one, which may be older, is used; without one,
 //! learning begins anew. The same if none of the pages is as it was: then the area belongs to another volume of this
 //! size, or every program was replaced. An area of a volume of another size, or with other contents, is refused. A write
 //! of the area that fails is repeated with the next ones.
@@ -89,7 +89,11 @@ impl Kept {
         let (mut found, mut ours, mut other) = (Vec::new(), false, false);
         for copy in 0..2 {
             let at = self.copy(copy, 1);
-            let first = region::read(&*self.area, at).await?.to_vec();
+            let Some(first) = region::readable(&*self.area, at).await? else {
+                other = true;
+                continue;
+            };
+            let first = first.to_vec();
             let head = blob::head(MAGIC, part(), at.start, &first);
             ours |= head != Head::Other;
             other |= first.iter().any(|byte| *byte != 0);
@@ -98,11 +102,9 @@ impl Kept {
             if length > blob::room(self.copy_sectors) {
                 continue;
             }
-            let all = region::read(&*self.area, self.copy(copy, blob::sectors(length))).await?;
-            found.extend(
-                all.look(|all| blob::open(part(), at.start, generation, all))
-                    .map(|bytes| (generation, copy, bytes)),
-            );
+            let all = region::readable(&*self.area, self.copy(copy, blob::sectors(length))).await?;
+            let open = |all: Buffer| all.look(|all| blob::open(part(), at.start, generation, all));
+            found.extend(all.and_then(open).map(|bytes| (generation, copy, bytes)));
         }
         if !ours && other {
             let why = "found other data in the area of sequences, expected sequences or zeroes";
@@ -181,8 +183,11 @@ async fn is_of(bytes: &[u8], of: &dyn BlockDevice) -> Result<bool, IoError> {
     let many = u32_at(bytes, 4) as usize;
     for at in (FIRST_WITNESS..).step_by(16).take(many.min(WITNESSES)) {
         let page = u64_at(bytes, at);
-        let there = page < of.geometry().sectors / PAGE_SECTORS;
-        if there && sum_of(of, page, &Hints::default()).await? == u32_at(bytes, at + 8) {
+        if page >= of.geometry().sectors / PAGE_SECTORS {
+            continue;
+        }
+        let read = region::readable(of, Extent::of_pages(page, 1)).await?;
+        if read.is_some_and(|read| read.look(checksum::crc32c) == u32_at(bytes, at + 8)) {
             return Ok(true);
         }
     }

@@ -10,6 +10,7 @@ use seekless_drive::{Disk, QueueOptions, spec};
 use super::*;
 use crate::cdp::CDP;
 use crate::fault::{Faulty, error};
+use crate::under_test::with_error;
 
 fn disk(sectors: u64) -> Rc<dyn BlockDevice> {
     let disk = Disk::new(0, &spec::find("wd6400aaks").unwrap(), QueueOptions::default());
@@ -271,6 +272,15 @@ fn sequences_that_are_damaged_or_of_another_volume_are_not_used() {
             let error = open(&disk(1 << 23)).await.err().unwrap().to_string();
             let says = "found the sequences of another volume, of 16777216 sectors, expected those of this one, of 8388608";
             assert!(error.contains(says), "{error}");
+            // Sectors of one copy, and of the programs, cannot be read.
+            for (below_at, area_at) in [(None, Some("0B")), (None, Some("512KiB")), (None, Some("1KiB")), (Some("4000KiB"), None)] {
+                let fails = |device: &Rc<dyn BlockDevice>, at: Option<&str>| match at {
+                    Some(at) => with_error(device, &format!("ops = ['read']\nat = '{at}'\nsize = '1KiB'\nrate_pct = 100.0")),
+                    None => device.clone(),
+                };
+                let layer = keeping(&fails(&below, below_at), Some(&fails(&area, area_at)), "least = '64KiB'", CDP).await.unwrap();
+                assert_eq!(counted(&layer, "sequences"), 1, "{area_at:?}");
+            }
             // One copy is damaged, then both.
             let damage = async |sector: u64| {
                 let data = Buffer::from_vec(vec![7; SECTOR_BYTES as usize]);

@@ -70,7 +70,7 @@ impl Store {
         let (mut heads, mut damaged) = (Vec::new(), false);
         for copy in 0..2 {
             let at = area.sectors(copy, 0);
-            let Some(head) = readable(region::read(&*self.bopt, at).await)? else {
+            let Some(head) = region::readable(&*self.bopt, at).await? else {
                 damaged = true;
                 continue;
             };
@@ -96,7 +96,7 @@ impl Store {
         self.disk.borrow_mut().learned = Copies { newest, known: true, ..Copies::default() };
         for &(generation, copy, length) in &heads {
             let at = area.sectors(copy, length);
-            let sectors = readable(region::read(&*self.bopt, at).await)?;
+            let sectors = region::readable(&*self.bopt, at).await?;
             let open = |sectors: &[u8]| blob::open(part(identity), at.start, generation, sectors);
             let bytes = sectors.and_then(|sectors| sectors.look(open));
             if let Some(found) = bytes {
@@ -176,13 +176,5 @@ impl Store {
         if let Some(area) = area.filter(|_| named.is_none()) {
             self.table.borrow_mut().log.put_back(area.segments(self.layout));
         }
-    }
-}
-
-/// `None` for what cannot be read.
-fn readable(read: Result<Buffer, IoError>) -> Result<Option<Buffer>, IoError> {
-    match read {
-        Err(error) if error.is_medium_error() => Ok(None),
-        read => read.map(Some),
     }
 }
