@@ -1,7 +1,7 @@
 //! Runs tasks on all cores: each is a pure function, and its row goes to disk when it is done.
 //!
 //! Tasks start in their order, so that few traces are in memory at a time: one is read when its first task starts, and
-//! dropped after its last. A task that panics fails; the others go on.
+//! dropped after its last. A task that panics or whose trace cannot be read fails; the others go on.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,10 @@ pub fn run(tasks: &[&Task], rows: &Rows, threads: usize, progress: &Progress) ->
     pool.install(|| {
         tasks.iter().par_bridge().try_for_each(|task| {
             let trace = traces.get(&task.trace)?;
-            let row = caught(task.identity(), || task::run(task, &trace, &|_| ()));
+            let row = match &trace {
+                Ok(trace) => caught(task.identity(), || task::run(task, trace, &|_| ())),
+                Err(error) => Row::failed(task.identity(), error.clone()),
+            };
             drop(trace);
             traces.release(&task.trace);
             rows.put(task, &row)?;
@@ -50,9 +53,12 @@ fn caught(identity: String, run: impl FnOnce() -> Row) -> Row {
 /// The traces of tasks, by the names of their files.
 struct Traces(BTreeMap<Vec<String>, Mutex<Loaded>>);
 
+/// A trace, or why it cannot be read.
+type Read = Result<Arc<Trace>, String>;
+
 /// A trace while tasks need it.
 struct Loaded {
-    trace: Option<Arc<Trace>>,
+    trace: Option<Read>,
     /// Tasks that have not finished.
     tasks: usize,
 }
@@ -67,8 +73,8 @@ impl Traces {
         Traces(counts.into_iter().map(loaded).collect())
     }
 
-    /// The trace, read if it is not in memory; an error if it is not the one of the task any more.
-    fn get(&self, source: &Source) -> anyhow::Result<Arc<Trace>> {
+    /// The trace, read if that has not been tried; an error if it is not the one of the task any more.
+    fn get(&self, source: &Source) -> anyhow::Result<Read> {
         let mut loaded = self.0[&names(source)].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = &loaded.trace {
             return Ok(trace.clone());
@@ -79,9 +85,10 @@ impl Traces {
                 return Err(changed(file, &found, hash).into());
             }
         }
-        let trace = Arc::new(seekless_trace::load(&names(source), &ReadOptions::default())?);
-        loaded.trace = Some(trace.clone());
-        Ok(trace)
+        let read = seekless_trace::load(&names(source), &ReadOptions::default());
+        let read = read.map(Arc::new).map_err(|error| error.to_string());
+        loaded.trace = Some(read.clone());
+        Ok(read)
     }
 
     /// A task is done with its trace.
@@ -103,6 +110,26 @@ mod tests {
     use seekless_lab::sweep::{expand, file};
 
     use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_read_fails_its_tasks_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("v.toml", "[component.disk]\ndrive = 'wd2500aaks'\n[[export]]\ntop = 'disk'\n");
+        write("good.load", "0.5 ; 8 ; 8 ; R\n");
+        write("bad.load", "0.5 ; 8 ; 8 ; R\n1.5 ; eight ; 8 ; R\n");
+        let text = "traces = ['bad.load', 'good.load']\nvolumes = 'v.toml'\nseeds = [1, 2]\n";
+        let tasks = expand(&file::parse(&folder.path().join("s.toml"), text).unwrap(), "1").unwrap();
+        let rows = Rows::create(&folder.path().join("results"), &tasks, "").unwrap();
+        run(&tasks.iter().collect::<Vec<_>>(), &rows, 2, &Progress::measured()).unwrap();
+        let errors = tasks.iter().map(|task| rows.get(&task.identity()).unwrap().unwrap().error);
+        let errors: Vec<Option<String>> = errors.collect();
+        assert_eq!((errors.len(), &errors[2..]), (4, &[None, None][..]));
+        for error in errors[..2].iter().flatten() {
+            assert!(error.contains("bad.load, line 2: found \"eight\""), "{error}");
+        }
+        assert!(errors[..2].iter().all(Option::is_some));
+    }
 
     #[test]
     fn a_trace_that_changed_since_its_task_was_made_ends_the_sweep() {
