@@ -162,6 +162,13 @@ impl Analysis {
         }
     }
 
+    /// Extends the times of requests that are those of a volume to those of all requests of the trace.
+    pub(super) fn extend(&mut self, whole: (u64, u64)) {
+        if let Some((first, _)) = self.counts.times {
+            self.clock.extend(first, whole);
+        }
+    }
+
     /// The statistics, after all records; `names` and `volumes` are theirs.
     pub fn finish(mut self, names: &Names, volumes: &Volumes) -> Stats {
         self.pages.settle();

@@ -137,13 +137,21 @@ impl Clock {
         }
     }
 
+    /// Extends the time of these requests, the first of which came at `first`, to that of a trace with others around them:
+    /// from its first request to its last one.
+    pub fn extend(&mut self, first: u64, (from, to): (u64, u64)) {
+        self.note_idle(Nanos(first.saturating_sub(from)));
+        self.note_idle(Nanos(to.saturating_sub(self.busy_until)));
+        self.latest = self.latest.max(Some(to));
+    }
+
     /// Statistics of arrivals.
     pub fn arrivals(&self) -> Arrivals {
         let (peak_per_s, squares_per_s) = self.seconds.total();
-        let gaps = self.gaps.total();
-        if gaps == 0 {
-            return Arrivals { peak_per_s, ..Arrivals::default() };
+        if self.requests == 0 {
+            return Arrivals::default();
         }
+        let gaps = self.gaps.total().max(1);
         let mean = self.sum as f64 / gaps as f64;
         let variance = (self.squares as f64 / gaps as f64 - mean * mean).max(0.0);
         let seconds = (self.latest.unwrap_or_default() / SECOND + 1) as f64;

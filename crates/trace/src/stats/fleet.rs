@@ -1,7 +1,7 @@
 //! Statistics of each volume of a fleet, and their distribution over the volumes.
 //!
-//! Definitions: times are those of the whole trace, so that rates of all volumes are over the same time. A percentile of
-//! the fleet is the value of the volume at that rank (nearest rank), each volume counting once, whatever its requests.
+//! Definitions: times are those of the whole trace, so that rates of all volumes are over the same time, and a volume is
+//! idle before its first request and after its last one, as long as the trace has others. A percentile of the fleet is the value of the volume at that rank (nearest rank), each volume counting once, whatever its requests.
 //!
 //! Invariants: there is a row for each volume with a request; the busiest is the first. Memory is divided evenly: a volume
 //! whose pages do not fit its share is sampled, and its row gives the error.
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::analysis::Analysis;
 use super::survey::Survey;
-use super::{Intervals, Stats, StatsOptions, percent};
+use super::{Intervals, Stats, StatsOptions, is_request, percent};
 use crate::volumes::Volumes;
 
 /// Idle periods that count, in milliseconds.
@@ -120,11 +120,17 @@ const STATISTICS: [Statistic; 14] = [
 #[derive(Default)]
 pub struct FleetSurvey {
     volumes: BTreeMap<u32, Survey>,
+    /// Times of the first request of all and of the last, in nanoseconds.
+    times: Option<(u64, u64)>,
 }
 
 impl FleetSurvey {
     /// Adds a record.
     pub fn note(&mut self, record: &Record) {
+        if is_request(record) {
+            let (first, last) = self.times.unwrap_or((u64::MAX, 0));
+            self.times = Some((first.min(record.time.0), last.max(record.time.0)));
+        }
         self.volumes.entry(record.device).or_default().note(record);
     }
 }
@@ -132,6 +138,7 @@ impl FleetSurvey {
 /// Statistics of all volumes in progress.
 pub struct FleetAnalysis {
     volumes: BTreeMap<u32, Analysis>,
+    times: Option<(u64, u64)>,
 }
 
 impl FleetAnalysis {
@@ -142,7 +149,7 @@ impl FleetAnalysis {
         let (heat_columns, heat_rows, intervals) = (1, 1, Intervals::Count(0));
         let options = StatsOptions { heat_columns, heat_rows, intervals, memory, ..*options };
         let analysis = |(device, survey)| (device, Analysis::new(survey, &options));
-        FleetAnalysis { volumes: survey.volumes.into_iter().map(analysis).collect() }
+        FleetAnalysis { volumes: survey.volumes.into_iter().map(analysis).collect(), times: survey.times }
     }
 
     /// Adds the next record, which was surveyed.
@@ -154,7 +161,10 @@ impl FleetAnalysis {
 
     /// The statistics, after all records.
     pub fn finish(self, names: &Names, volumes: &Volumes) -> Fleet {
-        let finished = |(device, analysis): (u32, Analysis)| (device, analysis.finish(names, volumes));
+        let finished = |(device, mut analysis): (u32, Analysis)| {
+            self.times.into_iter().for_each(|times| analysis.extend(times));
+            (device, analysis.finish(names, volumes))
+        };
         let each: Vec<(u32, Stats)> = self.volumes.into_iter().map(finished).collect();
         let all = each.iter().map(|(_, stats)| stats.requests).sum();
         let with_requests = each.iter().filter(|(_, stats)| stats.requests > 0);
@@ -264,11 +274,35 @@ mod tests {
                 records.iter().filter(|record| record.device.to_string() == volume.name).copied().collect();
             let alone = characterise(&own, &Names::default(), &Volumes::default(), &StatsOptions::default());
             let expected = row(volume.name.clone(), &alone, records.len() as u64);
-            assert_eq!(*volume, expected);
+            // Times are those of the whole trace.
+            let VolumeStats { mean_per_s, burstiness, idle_pct, .. } = *volume;
+            assert_eq!(*volume, VolumeStats { mean_per_s, burstiness, idle_pct, ..expected });
         }
         let names: Vec<&str> = found.volumes.iter().take(3).map(|volume| volume.name.as_str()).collect();
         assert_eq!(names, ["10", "9", "8"]);
         assert_eq!(found.volumes[0].latency_us, Some(9_994.24));
+    }
+
+    #[test]
+    fn rates_and_idle_periods_are_over_the_time_of_the_whole_trace() {
+        let one = |time, device| record(time, device, Op::Read, 0);
+        let mut all: Vec<Record> = (0..10).map(|at| one(at * 50, 1)).collect();
+        all.extend((0..=99).map(|second| one(second * 1_000, 2)));
+        all.extend([one(89_900, 3), one(98_900, 3), one(49_500, 4)]);
+        all.sort_by_key(|record| record.time);
+        let found = fleet(&all);
+        let of = |name: &str| found.volumes.iter().find(|volume| volume.name == name).unwrap();
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}, {expected}");
+        near(of("1").mean_per_s, 0.1);
+        near(of("2").mean_per_s, 1.0);
+        near(of("4").mean_per_s, 0.01);
+        // Idle from its last answer at 451 ms to the end at 99 s, and 4 ms less than all of it with answers at 4 ms.
+        near(of("1").idle_pct, 100.0 * (99.0 - 0.451) / 99.0);
+        near(of("4").idle_pct, 100.0 * (99.0 - 0.004) / 99.0);
+        // Its last period is too short to count.
+        near(of("3").idle_pct, 100.0 * (98.9 - 0.003) / 99.0);
+        // All ten in one of a hundred seconds: the mean square over the mean, less the mean.
+        near(of("1").burstiness, 100.0 / 10.0 - 0.1);
     }
 
     #[test]
