@@ -77,6 +77,7 @@ proptest! {
         let curve = stats(&records, PLENTY).miss_ratio_curve;
         let all = accesses(&records);
         prop_assert!(curve.exact && curve.error == 0.0);
+        prop_assert_eq!(curve.points.is_empty(), all.is_empty());
         for point in curve.points {
             let misses = lru_misses(all.iter().map(|&(page, ..)| page), point.pages as usize);
             let ratio = misses as f64 / all.len() as f64;
@@ -254,6 +255,24 @@ fn a_sample_is_as_exact_as_stated() {
     // Statistics that do not concern single pages or pairs are exact.
     assert_eq!((sampled.reads, &sampled.arrivals), (whole.reads, &whole.arrivals));
     assert_eq!(sampled.heat_map, whole.heat_map);
+}
+
+#[test]
+fn a_curve_has_a_point_where_any_cache_is_as_good() {
+    let read = |(at, page): (u64, u64)| record(at, Op::Read, page * 8, 8, None);
+    let of = |pages: &[u64]| {
+        let records: Vec<Record> = (0..).zip(pages.iter().copied()).map(read).collect();
+        let stats = stats(&records, PLENTY);
+        let line = stats.summary.into_iter().find(|line| line.name == "reuse").unwrap().value;
+        (stats.miss_ratio_curve.points.iter().map(|point| (point.pages, point.miss_ratio)).collect(), line)
+    };
+    let near = |(points, line): (Vec<(u64, f64)>, String), ratio: f64, words: &str| {
+        assert!(matches!(points[..], [(1, found)] if (found - ratio).abs() < 1e-12), "{points:?}");
+        assert!(line.starts_with(words), "{line}");
+    };
+    near(of(&[7, 7, 7, 7, 9, 9, 9, 9]), 0.25, "75.0 % of accesses repeat one");
+    near(of(&[7, 9]), 1.0, "0.0 % of accesses repeat one");
+    assert_eq!(of(&[]), (Vec::new(), "no page is accessed".to_owned()));
 }
 
 #[test]

@@ -207,6 +207,12 @@ impl Pages {
         self.reuse.curve(self.accesses, self.sample.halvings() == 0)
     }
 
+    /// Miss ratio of an LRU cache of a tenth of the pages, rounded down to whole pages but at least one; for settled accesses.
+    pub fn miss_ratio_of_a_tenth(&self) -> f64 {
+        let pages = self.sample.scaled(self.sample.table.len() as u64);
+        self.reuse.miss_ratio(self.accesses, (pages / 10).max(1))
+    }
+
     /// Fills in the pages' statistics, for settled accesses.
     pub fn summarise(&self, stats: &mut Stats) {
         let pages = self.sample.table.values();

@@ -116,14 +116,17 @@ impl Reuse {
     /// The curve of a trace of `accesses` accesses in all.
     pub fn curve(&self, accesses: u64, exact: bool) -> MissRatioCurve {
         let all = self.merged();
+        let first: u64 = self.groups.iter().map(|group| group.first).sum();
         let mut sizes: Vec<u64> = all.iter().map(|(start, _)| start).filter(|&size| size > 0).collect();
-        // A cache of this size misses no reuse.
-        sizes.extend(sizes.last().map(|last| last + (last >> BITS) + 1));
+        if all.total() + first > 0 {
+            // A cache of this size misses no reuse: of one page, if each page is accessed again at once or never.
+            let last = sizes.last().copied().unwrap_or(0);
+            sizes.push(last + (last >> BITS) + 1);
+        }
         let step = sizes.len().div_ceil(POINTS).max(1);
         // From the last, which has to stay.
         let mut sizes: Vec<u64> = sizes.into_iter().rev().step_by(step).collect();
         sizes.reverse();
-        let first: u64 = self.groups.iter().map(|group| group.first).sum();
         let ratios = ratios(&all, first, accesses, &sizes);
         let error = if exact { 0.0 } else { self.error(accesses, &sizes) };
         let point = |(&pages, miss_ratio): (&u64, f64)| MissPoint {
@@ -132,6 +135,18 @@ impl Reuse {
             miss_ratio,
         };
         MissRatioCurve { points: sizes.iter().zip(ratios).map(point).collect(), exact, error }
+    }
+
+    /// The miss ratio of a cache of `pages` pages, 0 to 1, among `accesses` accesses: for the nearest size of a bucket that
+    /// is not larger, which is at most 3 % smaller.
+    pub fn miss_ratio(&self, accesses: u64, pages: u64) -> f64 {
+        let all = self.merged();
+        let first: u64 = self.groups.iter().map(|group| group.first).sum();
+        let largest = all.iter().map(|(start, _)| start).take_while(|&size| size <= pages).last();
+        // Beyond the last bucket there is no reuse: a larger cache hits all of it.
+        let beyond = all.iter().last().is_none_or(|(last, _)| pages > last + (last >> BITS));
+        let size = if beyond { pages } else { largest.unwrap_or(0) };
+        ratios(&all, first, accesses, &[size])[0]
     }
 
     fn error(&self, accesses: u64, sizes: &[u64]) -> f64 {

@@ -86,7 +86,8 @@ fn order(stats: &Stats) -> String {
 
 fn reuse(stats: &Stats) -> String {
     let Some(last) = stats.miss_ratio_curve.points.last() else {
-        return "no page is accessed".to_owned();
+        let sampled = stats.page_sampling.kept < 1.0;
+        return if sampled { "unknown: no page is in the sample" } else { "no page is accessed" }.to_owned();
     };
     format!(
         "{:.1} % of accesses repeat one; {} of {} are touched ({:.2} %)",

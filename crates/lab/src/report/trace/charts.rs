@@ -13,7 +13,8 @@ use crate::report::text::{percent, whole};
 /// Miss ratio of a cache of each size.
 pub fn miss_ratio(stats: &Stats) -> Option<Plot> {
     let curve = &stats.miss_ratio_curve;
-    if curve.points.is_empty() {
+    // A line has two points.
+    if curve.points.len() < 2 {
         return None;
     }
     let mib = |pages: u64| pages as f64 * PAGE_BYTES as f64 / f64::from(1 << 20);
