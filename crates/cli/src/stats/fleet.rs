@@ -39,7 +39,7 @@ pub fn characterised(trace: &Surveyed, how: &Characterising) -> anyhow::Result<F
         step();
         analysis.follow(record);
     })?;
-    Ok(analysis.finish(&trace.names, &trace.volumes))
+    Ok(analysis.finish(&trace.volumes))
 }
 
 /// The busiest volumes, and the distribution over all.

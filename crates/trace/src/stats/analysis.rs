@@ -53,11 +53,12 @@ pub(super) struct Counts {
     #[serde(deserialize_with = "counted::one")]
     written_bytes: u64,
     /// Times of the first request and of the last, in nanoseconds.
-    times: Option<(u64, u64)>,
+    pub times: Option<(u64, u64)>,
 }
 
 impl Counts {
-    fn add(&mut self, record: &Record) {
+    /// Adds the next record.
+    pub fn add(&mut self, record: &Record) {
         if !is_request(record) {
             self.flushes += 1;
             return;
@@ -159,13 +160,6 @@ impl Analysis {
             for page in numbers {
                 self.pages.access(page + first_page, write, record.time);
             }
-        }
-    }
-
-    /// Extends the times of requests that are those of a volume to those of all requests of the trace.
-    pub(super) fn extend(&mut self, whole: (u64, u64)) {
-        if let Some((first, _)) = self.counts.times {
-            self.clock.extend(first, whole);
         }
     }
 

@@ -101,6 +101,11 @@ impl Clock {
         self.busy_until = self.busy_until.max(answered);
     }
 
+    /// As the default, with interarrival times by powers of two only, in half a KiB.
+    pub fn coarse() -> Clock {
+        Clock { gaps: Buckets::new(0), ..Clock::default() }
+    }
+
     /// As if requests came before, the last at `latest`, all of them completed at `busy_until`.
     pub fn resume(latest: Option<u64>, busy_until: u64) -> Clock {
         Clock { latest, busy_until, ..Clock::default() }

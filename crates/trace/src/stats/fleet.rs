@@ -3,23 +3,26 @@
 //! Definitions: times are those of the whole trace, so that rates of all volumes are over the same time, and a volume is
 //! idle before its first request and after its last one, as long as the trace has others. A percentile of the fleet is the value of the volume at that rank (nearest rank), each volume counting once, whatever its requests.
 //!
-//! Invariants: there is a row for each volume with a request; the busiest is the first. Memory is divided evenly: a volume
-//! whose pages do not fit its share is sampled, and its row gives the error.
+//! Invariants: there is a row for each volume with a request; the busiest is the first. All volumes share the
+//! memory: when it is full, the largest tables of pages and of pairs are halved, and the rows of these volumes give the error.
+//! About 24 KiB for each volume are taken in any case.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
-use seekless_core::{Names, Record};
+use seekless_core::Record;
 use serde::Serialize;
 
-use super::analysis::Analysis;
-use super::survey::Survey;
-use super::{Intervals, StatsOptions, is_request, percent};
+use super::one_volume::{FIXED, FIXED_COARSE, LEAST, OneVolume};
+use super::{StatsOptions, is_request, percent};
 use crate::volumes::Volumes;
 
 /// Idle periods that count, in milliseconds.
 const IDLE_MS: u64 = 100;
+
+/// Bytes a volume below which their latencies are kept to 3 %.
+const COARSE: u64 = 512 << 10;
 
 /// Statistics of a volume. Percentages are 0 to 100.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -40,7 +43,7 @@ pub struct VolumeStats {
     pub burstiness: f64,
     /// Share of the time in idle periods of 100 ms or longer.
     pub idle_pct: f64,
-    /// Median latency in microseconds, where the trace has any.
+    /// Median latency in microseconds, where the trace has any; to 0.4 %, or to 3 % if there are many volumes for the memory.
     pub latency_us: Option<f64>,
     /// Data read.
     pub read_gib: f64,
@@ -117,10 +120,10 @@ const STATISTICS: [Statistic; 14] = [
     ("miss_tenth_pct", |volume| Some(volume.miss_tenth_pct)),
 ];
 
-/// The outlines of all volumes.
+/// The outline of a fleet.
 #[derive(Default)]
 pub struct FleetSurvey {
-    volumes: BTreeMap<u32, Survey>,
+    volumes: BTreeSet<u32>,
     /// Times of the first request of all and of the last, in nanoseconds.
     times: Option<(u64, u64)>,
 }
@@ -132,43 +135,63 @@ impl FleetSurvey {
             let (first, last) = self.times.unwrap_or((u64::MAX, 0));
             self.times = Some((first.min(record.time.0), last.max(record.time.0)));
         }
-        self.volumes.entry(record.device).or_default().note(record);
+        self.volumes.insert(record.device);
     }
 }
 
 /// Statistics of all volumes in progress.
 pub struct FleetAnalysis {
-    volumes: BTreeMap<u32, Analysis>,
+    volumes: BTreeMap<u32, OneVolume>,
     times: Option<(u64, u64)>,
+    /// Bytes of all tables, and how many there may be.
+    used: u64,
+    most: u64,
 }
 
 impl FleetAnalysis {
     /// For the surveyed volumes, which share the memory.
     pub fn new(survey: FleetSurvey, options: &StatsOptions) -> FleetAnalysis {
-        let memory = options.memory / (survey.volumes.len() as u64).max(1);
-        // Neither heat maps nor working sets are in the rows.
-        let (heat_columns, heat_rows, intervals) = (1, 1, Intervals::Count(0));
-        let options = StatsOptions { heat_columns, heat_rows, intervals, memory, ..*options };
-        let analysis = |(device, survey)| (device, Analysis::new(survey, &options));
-        FleetAnalysis { volumes: survey.volumes.into_iter().map(analysis).collect(), times: survey.times }
+        let count = (survey.volumes.len() as u64).max(1);
+        let coarse = options.memory / count < COARSE;
+        let fixed = count * if coarse { FIXED_COARSE } else { FIXED };
+        let memory = options.memory.saturating_sub(fixed).max(count * 2 * LEAST).max(1 << 20);
+        let volumes = survey.volumes.into_iter().map(|device| (device, OneVolume::new(memory, coarse)));
+        // Half: the rest is for a table that grows, and for sorting at the end.
+        FleetAnalysis { volumes: volumes.collect(), times: survey.times, used: 0, most: memory / 2 }
     }
 
     /// Adds the next record, which was surveyed.
     pub fn follow(&mut self, record: &Record) {
-        if let Some(analysis) = self.volumes.get_mut(&record.device) {
-            analysis.follow(record);
+        let Some(volume) = self.volumes.get_mut(&record.device) else { return };
+        let before = volume.bytes();
+        volume.follow(record);
+        self.used = self.used + volume.bytes() - before;
+        if self.used > self.most {
+            self.halve();
         }
     }
 
-    /// The statistics, after all records.
-    pub fn finish(self, names: &Names, volumes: &Volumes) -> Fleet {
-        let all = self.volumes.values().map(|analysis| analysis.counts.requests).sum();
-        let with_requests = self.volumes.into_iter().filter(|(_, analysis)| analysis.counts.requests > 0);
-        // One by one: all that is known of a volume is many times larger than its row.
-        let finished = with_requests.map(|(device, mut analysis)| {
-            self.times.into_iter().for_each(|times| analysis.extend(times));
-            row(volumes.name(device), analysis, (names, volumes), all)
-        });
+    /// Halves the largest tables until all fit.
+    fn halve(&mut self) {
+        while self.used > self.most {
+            let largest = self.volumes.values().map(OneVolume::largest).max().unwrap_or(0);
+            if largest <= LEAST {
+                // Many volumes, each with hardly a page: they take what they need.
+                self.most = self.used.saturating_mul(2);
+                return;
+            }
+            self.volumes.values_mut().for_each(|volume| volume.halve_above((largest / 2).max(LEAST)));
+            self.used = self.volumes.values().map(OneVolume::bytes).sum();
+        }
+    }
+
+    /// The statistics, after all records; `volumes` are theirs.
+    pub fn finish(self, volumes: &Volumes) -> Fleet {
+        let all = self.volumes.values().map(|volume| volume.counts.requests).sum();
+        let times = self.times.unwrap_or_default();
+        // One by one: what is known of a volume is many times larger than its row.
+        let with_requests = self.volumes.into_iter().filter(|(_, volume)| volume.counts.requests > 0);
+        let finished = with_requests.map(|(device, volume)| row(volumes.name(device), volume, times, all));
         let mut rows: Vec<VolumeStats> = finished.collect();
         rows.sort_by_key(|volume| Reverse(volume.requests));
         let distribution = STATISTICS.iter().filter_map(|statistic| spread(*statistic, &rows)).collect();
@@ -177,10 +200,9 @@ impl FleetAnalysis {
 }
 
 /// The row of a volume, of `all` requests of the fleet.
-fn row(name: String, mut analysis: Analysis, (names, volumes): (&Names, &Volumes), all: u64) -> VolumeStats {
-    analysis.pages.settle();
-    let miss_tenth_pct = 100.0 * analysis.pages.miss_ratio_of_a_tenth();
-    let stats = analysis.finish(names, volumes);
+fn row(name: String, volume: OneVolume, times: (u64, u64), all: u64) -> VolumeStats {
+    let latency_us = volume.latency_us();
+    let (stats, miss_tenth) = volume.finish(times);
     let idle = stats.idle_periods.iter().find(|class| class.at_least_ms == IDLE_MS);
     VolumeStats {
         name,
@@ -191,14 +213,14 @@ fn row(name: String, mut analysis: Analysis, (names, volumes): (&Names, &Volumes
         peak_per_s: stats.arrivals.peak_per_s,
         burstiness: stats.arrivals.burstiness,
         idle_pct: idle.map_or(0.0, |class| class.share_pct),
-        latency_us: stats.latencies.as_ref().map(|latencies| latencies.median_us),
+        latency_us,
         read_gib: stats.read_gib_total,
         write_gib: stats.write_gib_total,
         unique_gib: stats.total_gib_unique,
         top20_share_pct: stats.top20_share_pct,
         nonsequential_pct: stats.nonsequential_pct,
         partial_determinism_pct: stats.partial_determinism_pct,
-        miss_tenth_pct,
+        miss_tenth_pct: 100.0 * miss_tenth,
         error_pct: stats.page_sampling.error_pct,
     }
 }
@@ -230,9 +252,10 @@ fn spread((statistic, value): Statistic, rows: &[VolumeStats]) -> Option<Spread>
 #[cfg(test)]
 mod tests {
     use seekless_core::record::Flags;
-    use seekless_core::{Extent, Latency, Nanos, Op, Origin};
+    use seekless_core::{Extent, Latency, Names, Nanos, Op, Origin};
 
     use super::*;
+    use crate::stats::characterise;
     use crate::volumes::Naming;
 
     fn record(time_ms: u64, device: u32, op: Op, page: u64) -> Record {
@@ -251,7 +274,7 @@ mod tests {
         for record in records {
             analysis.follow(record);
         }
-        analysis.finish(&Names::default(), &Volumes::new(Naming::Numbered))
+        analysis.finish(&Volumes::new(Naming::Numbered))
     }
 
     /// Volume n has 10 n requests, of which those of the even ones are writes.
@@ -273,13 +296,23 @@ mod tests {
         for volume in &found.volumes {
             let own: Vec<Record> =
                 records.iter().filter(|record| record.device.to_string() == volume.name).copied().collect();
-            let mut alone = Analysis::new(Survey::of(&own), &StatsOptions::default());
-            own.iter().for_each(|record| alone.follow(record));
-            let tables = (&Names::default(), &Volumes::default());
-            let expected = row(volume.name.clone(), alone, tables, records.len() as u64);
-            // Times are those of the whole trace.
-            let VolumeStats { mean_per_s, burstiness, idle_pct, .. } = *volume;
-            assert_eq!(*volume, VolumeStats { mean_per_s, burstiness, idle_pct, ..expected });
+            let alone = characterise(&own, &Names::default(), &Volumes::default(), &StatsOptions::default());
+            let expected = VolumeStats {
+                requests: alone.requests,
+                share_pct: percent(alone.requests, records.len() as u64),
+                reads_pct: percent(alone.reads, alone.requests),
+                peak_per_s: alone.arrivals.peak_per_s,
+                latency_us: alone.latencies.map(|latencies| latencies.median_us),
+                read_gib: alone.read_gib_total,
+                write_gib: alone.write_gib_total,
+                unique_gib: alone.total_gib_unique,
+                top20_share_pct: alone.top20_share_pct,
+                nonsequential_pct: alone.nonsequential_pct,
+                partial_determinism_pct: alone.partial_determinism_pct,
+                error_pct: alone.page_sampling.error_pct,
+                ..volume.clone()
+            };
+            assert_eq!(*volume, expected);
         }
         let names: Vec<&str> = found.volumes.iter().take(3).map(|volume| volume.name.as_str()).collect();
         assert_eq!(names, ["10", "9", "8"]);
@@ -325,6 +358,43 @@ mod tests {
         let rounds = |pages: u64| (0..100).map(|at| at % pages).chain(100..200 - pages).collect();
         assert_eq!(volume(rounds(10)), 52.631_579);
         assert_eq!(volume(rounds(11)), 100.0);
+    }
+
+    #[test]
+    fn all_volumes_share_the_memory() {
+        // Three large volumes, and fifty of ten pages each that are read again and again.
+        let large =
+            |device: u32| (0..60_000).map(move |at| record(at, device, Op::Read, at * 7_919 % 50_000));
+        let small = |device: u32| (0..100).map(move |at| record(at, device, Op::Read, at * 3 % 10));
+        let mut records: Vec<Record> = (1..=3).flat_map(large).chain((4..54).flat_map(small)).collect();
+        records.sort_by_key(|record| record.time);
+        let with = |memory: u64| {
+            let mut survey = FleetSurvey::default();
+            records.iter().for_each(|record| survey.note(record));
+            let mut analysis =
+                FleetAnalysis::new(survey, &StatsOptions { memory, ..StatsOptions::default() });
+            let mut most = 0;
+            for record in &records {
+                analysis.follow(record);
+                most = analysis.used.max(most);
+            }
+            (most, analysis.finish(&Volumes::new(Naming::Numbered)))
+        };
+        let (needed, exact) = with(1 << 30);
+        assert!(needed > 8 << 20 && exact.volumes.iter().all(|volume| volume.error_pct == 0.0), "{needed}");
+        let (used, sampled) = with(4 << 20);
+        assert!(used <= 2 << 20, "{used}");
+        for (volume, whole) in sampled.volumes.iter().zip(&exact.volumes) {
+            let is_large = whole.requests > 100;
+            assert_eq!(volume.error_pct > 0.0, is_large, "{volume:?}");
+            let off = (volume.unique_gib / whole.unique_gib - 1.0).abs();
+            assert!(off <= volume.error_pct / 100.0 * 2.0, "{volume:?} {whole:?}");
+            if !is_large {
+                assert_eq!(volume.miss_tenth_pct, whole.miss_tenth_pct);
+            }
+        }
+        // Each of them has a page at least, whatever the memory.
+        assert_eq!(with(0).1.volumes.len(), 53);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod buckets;
 mod depth;
 pub mod fleet;
 mod heat_map;
+mod one_volume;
 mod pages;
 mod processes;
 mod reuse;

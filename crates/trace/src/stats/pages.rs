@@ -94,6 +94,9 @@ struct Access {
     at: Nanos,
 }
 
+/// No page is left after more.
+const MOST_HALVINGS: u32 = 63;
+
 /// Lookups that a processor can overlap.
 const PENDING: usize = 32;
 
@@ -105,6 +108,12 @@ impl Pages {
         let (stack, reuse) = (Stack::default(), Reuse::default());
         let pending = Vec::with_capacity(PENDING);
         Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0, pending, firsts: None }
+    }
+
+    /// As `new`, with less room for what is not of single pages; without an error of the curve.
+    pub fn small(memory: u64) -> Pages {
+        let (reuse, overwrites) = (Reuse::of_one_group(), Buckets::new(0));
+        Pages { reuse, overwrites, ..Pages::new(memory) }
     }
 
     /// For a part of a trace, at a fixed sampling rate.
@@ -193,6 +202,25 @@ impl Pages {
             page.written = at;
         } else {
             page.reads = page.reads.saturating_add(1);
+        }
+    }
+
+    /// Bytes of its tables.
+    pub fn bytes(&self) -> u64 {
+        self.sample.bytes() + self.stack.bytes()
+    }
+
+    /// Drops half of the pages, and gives back their memory.
+    pub fn halve(&mut self) {
+        self.settle();
+        if self.sample.halvings() < MOST_HALVINGS {
+            let stack = &mut self.stack;
+            self.sample.halve(|page| {
+                stack.remove(page.position);
+            });
+            self.sample.table.shrink_to_fit();
+            self.stack.renumber(self.sample.table.values_mut().map(|page| &mut page.position));
+            self.stack.shrink();
         }
     }
 

@@ -60,15 +60,25 @@ struct Group {
 
 impl Default for Reuse {
     fn default() -> Reuse {
-        let group = || Group { distances: Buckets::new(BITS), first: 0 };
-        Reuse { groups: (0..GROUPS).map(|_| group()).collect() }
+        Reuse::of_groups(GROUPS)
     }
 }
 
 impl Reuse {
+    fn of_groups(groups: usize) -> Reuse {
+        let group = |_| Group { distances: Buckets::new(BITS), first: 0 };
+        Reuse { groups: (0..groups).map(group).collect() }
+    }
+
+    /// No distances yet, in less memory: the curve of a sample has no error.
+    pub fn of_one_group() -> Reuse {
+        Reuse::of_groups(1)
+    }
+
     fn group(&mut self, hash: u64) -> &mut Group {
         // The lowest bits: the highest ones decide the sampling.
-        &mut self.groups[hash as usize % GROUPS]
+        let groups = self.groups.len();
+        &mut self.groups[hash as usize % groups]
     }
 
     /// Adds the first access of a page.
@@ -128,7 +138,7 @@ impl Reuse {
         let mut sizes: Vec<u64> = sizes.into_iter().rev().step_by(step).collect();
         sizes.reverse();
         let ratios = ratios(&all, first, accesses, &sizes);
-        let error = if exact { 0.0 } else { self.error(accesses, &sizes) };
+        let error = if exact || self.groups.len() < GROUPS { 0.0 } else { self.error(accesses, &sizes) };
         let point = |(&pages, miss_ratio): (&u64, f64)| MissPoint {
             pages,
             gib: super::gib(pages.saturating_mul(PAGE_BYTES)),

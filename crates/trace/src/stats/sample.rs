@@ -76,6 +76,14 @@ impl<V> Sample<V> {
         });
     }
 
+    /// Bytes of the table.
+    pub fn bytes(&self) -> u64 {
+        // The capacity is 7/8 of a power of two, but for the smallest tables.
+        let places =
+            if self.table.capacity() == 0 { 0 } else { (self.table.capacity() * 8 / 7).next_power_of_two() };
+        places as u64 * (size_of::<(u64, V)>() as u64 + 1)
+    }
+
     /// How many keys each sampled one stands for, as a power of two.
     pub fn halvings(&self) -> u32 {
         self.halvings

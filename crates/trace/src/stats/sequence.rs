@@ -21,6 +21,9 @@ use super::{Stats, gib, percent};
 /// The most processes that are distinguished: a bound for hostile input.
 pub(super) const MAX_PROCESSES: usize = 1 << 20;
 
+/// No pair is left after more.
+const MOST_HALVINGS: u32 = 63;
+
 /// Distances of jumps are known to 3 %: 32 sizes per doubling.
 const BITS: u32 = 5;
 
@@ -250,7 +253,8 @@ fn summarise_pairs(stats: &mut Stats, all: &(Powers, Sampling), each: &(Powers, 
     stats.pair_sampling = if all.1.kept < each.1.kept { all.1 } else { each.1 };
 }
 
-fn nonsequential(before: Option<Span>, here: Span) -> Option<u64> {
+/// The pair of a request and the one before, unless it starts where that ends.
+pub(super) fn nonsequential(before: Option<Span>, here: Span) -> Option<u64> {
     let jumped = before.filter(|before| !before.is_followed_by(here));
     jumped.map(|before| mix(mix(before.start).wrapping_add(here.start)))
 }
@@ -307,7 +311,7 @@ impl CountedPairs {
 
 /// Every occurrence of every sampled pair: sorting them at the end is many times faster than table lookups, and takes
 /// eight bytes each.
-struct Pairs {
+pub(super) struct Pairs {
     hashes: Vec<u64>,
     most: usize,
     halvings: u32,
@@ -316,27 +320,46 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn new(memory: u64) -> Pairs {
+    /// No pairs yet; `memory` in bytes.
+    pub fn new(memory: u64) -> Pairs {
         // While it grows, the old one exists too.
         let most = (memory / 8 * 2 / 3).max(16).checked_ilog2().map_or(16, |power| 1 << power);
         Pairs { hashes: Vec::new(), most, halvings: 0, counted: None }
     }
 
-    fn count(&mut self, pair: u64) {
+    /// Adds an occurrence of a pair.
+    pub fn count(&mut self, pair: u64) {
         if pair > u64::MAX >> self.halvings {
             return;
         }
         if self.counted.is_some() {
             return self.count_fixed(pair);
         }
-        while self.hashes.len() >= self.most && self.halvings < 63 {
-            self.halvings += 1;
-            let limit = u64::MAX >> self.halvings;
-            self.hashes.retain(|&pair| pair <= limit);
+        while self.hashes.len() >= self.most && self.halvings < MOST_HALVINGS {
+            self.drop_half();
         }
         // Where halving does not help, one pair fills it all: more of it adds no information.
         if self.hashes.len() < self.most && pair <= u64::MAX >> self.halvings {
             self.hashes.push(pair);
+        }
+    }
+
+    fn drop_half(&mut self) {
+        self.halvings += 1;
+        let limit = u64::MAX >> self.halvings;
+        self.hashes.retain(|&pair| pair <= limit);
+    }
+
+    /// Bytes of the list.
+    pub fn bytes(&self) -> u64 {
+        self.hashes.capacity() as u64 * 8
+    }
+
+    /// Drops half of the pairs, and gives back their memory.
+    pub fn halve(&mut self) {
+        if self.halvings < MOST_HALVINGS {
+            self.drop_half();
+            self.hashes.shrink_to_fit();
         }
     }
 
@@ -373,7 +396,7 @@ impl Pairs {
     }
 
     /// Counts of pairs by occurrences, up to 1, 2, 4, 8 and so on.
-    fn powers(&mut self) -> Powers {
+    pub fn powers(&mut self) -> Powers {
         self.hashes.sort_unstable();
         let mut powers = Powers::default();
         for pair in self.hashes.chunk_by(|a, b| a == b) {
@@ -388,7 +411,7 @@ impl Pairs {
 }
 
 /// Share of occurrences of pairs that occur more than once.
-fn repeated_pct(powers: &Powers) -> f64 {
+pub(super) fn repeated_pct(powers: &Powers) -> f64 {
     let all = powers.iter().map(|(_, _, occurrences)| occurrences).sum();
     let repeated =
         powers.iter().filter(|&(times, _, _)| times > 1).map(|(_, _, occurrences)| occurrences).sum();

@@ -30,6 +30,17 @@ impl Stack {
         self.next as usize == self.live.len() * 64
     }
 
+    /// Bytes of its positions.
+    pub fn bytes(&self) -> u64 {
+        self.live.capacity() as u64 * 8 + self.sums.capacity() as u64 * 4
+    }
+
+    /// Gives back memory that it does not need, after renumbering.
+    pub fn shrink(&mut self) {
+        self.live.shrink_to_fit();
+        self.sums.shrink_to_fit();
+    }
+
     /// The position of a newly accessed page. Not called when full.
     pub fn push(&mut self) -> u32 {
         let position = self.next;
