@@ -354,6 +354,12 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Ok(())))
     }
 
+    /// Ends a run of the laboratory, after its last request, charged to `account`. Nothing for most layers: what they do at
+    /// a stop belongs to no workload. A layer that a caller brings along is stopped, as its author expects.
+    fn end_run(&self, _account: Account) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
     /// Invalidates its metadata on devices of its own, which are not used any more. Only after everything was written
     /// back, and when nothing uses the layer.
     fn give_up(&self) -> IoFuture<'_, ()> {

@@ -152,8 +152,12 @@ pub fn run_workload(
         drop(movers);
         let traffic = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
         let traffic = traffic.unwrap_or_default();
-        let power = (volume.joules(), volume.wakes());
-        Ok((observed, volume.all(), traffic, done.get(), power, volume.arms(), volume.counted()))
+        let (power, work) = ((volume.joules(), volume.wakes()), volume.all());
+        // The work so far is that of the requests.
+        for (_, layer) in volume.downwards() {
+            layer.end_run(Account::default()).await?;
+        }
+        Ok((observed, work, traffic, done.get(), power, volume.arms(), volume.counted()))
     })?;
     let (observed, work, traffic, done, (energy_j, drive_wakes), arms, layers) = result?;
     let (reconfigurations, reconfigurations_failed) = done;

@@ -116,6 +116,9 @@ pub fn play(
             if let Err(error) = layer.write_back(account).await {
                 errors.push(format!("final write-back of {name}: {error}"));
             }
+            if let Err(error) = layer.end_run(account).await {
+                errors.push(format!("stop of {name}: {error}"));
+            }
         }
         played.replace(Some(Played::of(&tree, control, replayed, errors)));
         Ok(())

@@ -109,6 +109,49 @@ class Works(unittest.TestCase):
         with self.assertRaisesRegex(seekless.LayerError, "outside of a layer"):
             seekless.now_ns()
 
+    def test_every_run_ends_with_a_stop(self):
+        class Flushes(Pass):
+            def __init__(self, below):
+                super().__init__(below)
+                self.counters = {"stops": 0, "flushes": 0}
+
+            def flush(self):
+                self.counters["flushes"] += 1
+                return self.below.flush()
+
+        class Stops(Flushes):
+            def stop(self):
+                self.counters["stops"] += 1
+                return self.below.flush()
+
+        trace = seekless.read("data/vmboot", latencies=False)
+        for layer, expected in ((Stops, {"stops": 1, "flushes": 0}), (Flushes, {"stops": 0, "flushes": 1})):
+            layers = {"mine": layer}
+            results = seekless.compare([volume("mine", "100GiB")] * 2, trace=trace, layers=layers)["variants"]
+            results.append(seekless.run(volume("mine", "100GiB"), trace=trace, layers=layers))
+            results.append(run(layer))
+            for result in results:
+                self.assertEqual(result["layers"]["mine"], expected)
+
+    def test_errors_of_the_last_flush_are_seen(self):
+        class Wrong(Pass):
+            def flush(self):
+                raise RuntimeError("not written")
+
+        class Fails(Pass):
+            def stop(self):
+                raise seekless.IoError("worn out")
+
+        trace = seekless.read("data/vmboot", latencies=False)
+        on = {"trace": trace}, {"workload": "random:size=4KiB,reads=100", "requests": 10}
+        for more in on:
+            with self.assertRaisesRegex(seekless.LayerError, "the layer mine: flush .*not written"):
+                seekless.run(volume("mine", "100GiB"), layers={"mine": Wrong}, **more)
+        result = seekless.run(volume("mine", "100GiB"), layers={"mine": Fails}, **on[0])
+        self.assertTrue(any("stop of mine: " in note and "worn out" in note for note in result["notes"]), result["notes"])
+        with self.assertRaisesRegex(seekless.SeeklessError, "worn out"):
+            seekless.run(volume("mine", "100GiB"), layers={"mine": Fails}, **on[1])
+
     def test_data(self):
         data = seekless.Data(bytes(512) + bytes([7]) * 1024)
         self.assertEqual((data.sectors, data.is_hollow), (3, False))

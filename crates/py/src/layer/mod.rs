@@ -25,8 +25,8 @@ use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::names::interned;
 use seekless_core::runtime::{self, now};
 use seekless_core::{
-    BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
-    RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
+    Nanos, RangeLocks, Zeroes,
 };
 
 use crate::errors::LayerError;
@@ -214,6 +214,11 @@ impl PythonLayer {
         })
     }
 
+    /// Calls `stop`, or `flush` if the class has none.
+    async fn stop_as(&self, how: Hints) -> Result<(), IoError> {
+        if self.call_if_there("stop", &how).await? { Ok(()) } else { self.flush(how).await }
+    }
+
     async fn write_data(&self, at: Extent, from: Buffer, mut how: Hints) -> Result<(), IoError> {
         let durable = std::mem::take(&mut how.fua);
         {
@@ -297,10 +302,11 @@ impl Layer for PythonLayer {
     }
 
     fn stop(&self) -> IoFuture<'_, ()> {
-        io(async move {
-            let how = Hints::default();
-            if self.call_if_there("stop", &how).await? { Ok(()) } else { self.flush(how).await }
-        })
+        io(self.stop_as(Hints::default()))
+    }
+
+    fn end_run(&self, account: Account) -> IoFuture<'_, ()> {
+        io(self.stop_as(Hints { account, ..Hints::default() }))
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
