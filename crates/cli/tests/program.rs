@@ -134,7 +134,7 @@ fn what_does_not_fit_is_reported_with_what_would() {
     wrong(2, &["--layer", "cache", "--threshold", "2"], &["--threshold: found with --layer cache", "borg"]);
     wrong(2, &["--layer", "none"], &["--layer", "found none"]);
     wrong(2, &["--option", "overwrite"], &["--option", "found 'overwrite'", "a key, '=' and a value"]);
-    wrong(2, &["--option", "overwrite=never"], &["--option", "never", "in-place", "in `overwrite`"]);
+    wrong(2, &["--option", "overwrite=never"], &["--option: overwrite: found", "never", "in-place"]);
     wrong(2, &["--option", "segment=3KiB"], &["--option: segment: found 3072 bytes", "16KiB to 2MiB"]);
     wrong(1, &["--report", "/nonexistent/a.html"], &["/nonexistent/a.html", "expected one"]);
     refused(&["lab", "compare"], 2, &["--trace"]);

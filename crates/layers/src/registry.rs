@@ -245,14 +245,21 @@ pub fn parse_options<T: DeserializeOwned>(
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
 ) -> Result<T, Refused> {
-    let options: T = toml::Value::Table(options).try_into().map_err(|error: toml::de::Error| {
-        let text = error.to_string();
-        match text.trim_end().split_once(", expected ") {
-            Some((found, expected)) => Refused::new("", found, expected),
-            None => Refused::new("", text.trim_end(), "the options on the layer's page"),
-        }
-    })?;
+    let options: T = toml::Value::Table(options)
+        .try_into()
+        .map_err(|error: toml::de::Error| refused(&error.to_string()))?;
     check(&options).map(|()| options)
+}
+
+/// The error of a text by the reader of TOML: a message that may begin with "found", and the key on a line after it.
+fn refused(text: &str) -> Refused {
+    let (message, key) = text.trim_end().rsplit_once("\nin `").unwrap_or((text.trim_end(), ""));
+    let key = names::interned(key.strip_suffix('`').unwrap_or_default());
+    let message = message.strip_prefix("found ").unwrap_or(message);
+    match message.split_once(", expected ") {
+        Some((found, expected)) => Refused::new(key, found, expected),
+        None => Refused::new(key, message, "the options on the layer's page"),
+    }
 }
 
 /// Default values of options, as a volume file would set them.

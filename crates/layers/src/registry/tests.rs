@@ -15,6 +15,19 @@ fn example(readme: &str) -> toml::Table {
 }
 
 #[test]
+fn the_error_of_an_option_names_its_key_on_one_line() {
+    let error = |options: &str| {
+        let options = toml::from_str(options).unwrap();
+        find("cache").unwrap().check(&options).unwrap_err().to_string()
+    };
+    let policy = error("policy = 'arcx'");
+    assert!(policy.starts_with("policy: found 'arcx', expected one of lru, "), "{policy}");
+    assert!(policy.ends_with(", perhaps arc"), "{policy}");
+    assert!(error("size = 7").starts_with("size: found invalid type: integer `7`, expected a string"));
+    assert!(error("sise = '1MiB'").starts_with("found unknown field `sise`, expected one of `"));
+}
+
+#[test]
 fn every_layer_has_a_page_with_options_that_it_takes() {
     for entry in &LAYERS {
         let mut options = example(entry.readme);
