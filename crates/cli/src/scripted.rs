@@ -4,6 +4,7 @@
 //! Options are words of a command line, so that names, defaults, limits and messages are the program's own.
 
 use clap::{ArgMatches, Args, Command};
+use seekless_core::Nanos;
 use seekless_drive::Spec;
 use seekless_lab::figure::shown::Shown;
 use seekless_lab::hits::Hits;
@@ -57,9 +58,11 @@ pub fn reader(words: &[String], latencies: bool) -> anyhow::Result<Reader> {
     Ok(Reader::open(&input.found()?, &input.reading.options(latencies))?)
 }
 
-/// The options of `trace stats`, except those of reading.
-pub fn statistics(words: &[String]) -> anyhow::Result<StatsOptions> {
-    parsed::<Characterising>(words)?.options()
+/// The options of `trace stats`, except those of reading, for a trace that ends at `end`.
+pub fn statistics(words: &[String], end: Nanos) -> anyhow::Result<StatsOptions> {
+    let options = parsed::<Characterising>(words)?.options()?;
+    options.check(end).map_err(|many| Usage(many.to_string()))?;
+    Ok(options)
 }
 
 /// Writes a trace, as `trace convert` does. `goes_on` is called now and then; once it returns false nothing is written.

@@ -80,7 +80,7 @@ fn partials_that_do_not_belong_together_are_refused() {
         (vec![&parts[0], &sampled], "found the sampling rate 1/4, expected 1/1"),
         (vec![&parts[0], &cut], "cut.partial: found a file that was cut short"),
         (vec![&parts[0], &damaged], "damaged.partial: found a damaged file"),
-        (vec![&parts[0], &outline], "found seekless/trace-outline/2, expected seekless/trace-partial/2"),
+        (vec![&parts[0], &outline], "found seekless/trace-outline/3, expected seekless/trace-partial/3"),
         (vec![&parts[0], &shards[0]], "refused-0.csv: found another file"),
     ] {
         let words: Vec<&str> = words.into_iter().map(String::as_str).collect();
@@ -93,6 +93,15 @@ fn partials_that_do_not_belong_together_are_refused() {
     let begins = ["other.csv: found a trace that begins at"];
     refused(&["trace", "stats", &other, "--partial", &cut, "--of", &outline], 1, &begins);
     assert_eq!(std::fs::read(&cut).expect("it was not replaced").len(), whole.len() / 2);
+}
+
+#[test]
+fn more_intervals_than_there_may_be_are_refused_in_one_pass_too() {
+    let page = file("intervals.html", b"");
+    for words in [&["trace", "stats"][..], &["trace", "report", "-o", &page]] {
+        let words = [words, &[SMALL, "--interval", "1us"]].concat();
+        refused(&words, 1, &["--interval: found ", " intervals, expected at most 1000"]);
+    }
 }
 
 #[test]

@@ -205,8 +205,9 @@ impl Trace {
     ) -> PyResult<Bound<'py, PyAny>> {
         let line = words::options(options)?;
         let stats = signals::detached(py, |signals| {
-            let options = scripted::statistics(&line)?;
-            Ok(characterised(&self.0, Survey::of(&self.0.records), &options, signals, |_| {}))
+            let survey = Survey::of(&self.0.records);
+            let options = scripted::statistics(&line, survey.end)?;
+            Ok(characterised(&self.0, survey, &options, signals, |_| {}))
         })?;
         json::object(py, &stats)
     }
@@ -216,8 +217,8 @@ impl Trace {
     fn report(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Page> {
         let line = words::options(options)?;
         signals::detached(py, |signals| {
-            let options = scripted::statistics(&line)?;
             let survey = Survey::of(&self.0.records);
+            let options = scripted::statistics(&line, survey.end)?;
             let mut accesses = Accesses::new(&survey);
             let also = |record: &Record| accesses.follow(record, &self.0.names);
             let stats = characterised(&self.0, survey, &options, signals, also);

@@ -35,6 +35,8 @@ class Traces(unittest.TestCase):
         stats = self.trace.stats()
         self.assertEqual((stats["requests"], stats["reads"], stats["flushes"]), (70_394, 24_269, 2))
         self.assertEqual(len(self.trace.stats(intervals=3)["working_sets"]), 3)
+        with self.assertRaisesRegex(seekless.UsageError, "--interval: found [0-9]+ intervals, expected at most 1000"):
+            self.trace.stats(interval="1ms")
 
     def test_a_report_is_one_page(self):
         page = self.trace.report()

@@ -33,7 +33,7 @@ mod volume_use;
 mod working_sets;
 
 use schemars::JsonSchema;
-use seekless_core::{Op, Record};
+use seekless_core::{Nanos, Op, Record};
 use serde::Serialize;
 
 pub use analysis::{Analysis, characterise};
@@ -51,7 +51,7 @@ pub use slices::Slice;
 pub use summary::SummaryLine;
 pub use survey::Survey;
 pub use volume_use::VolumeUse;
-pub use working_sets::{Intervals, MAX_INTERVALS, WorkingSet};
+pub use working_sets::{Intervals, MAX_INTERVALS, TooManyIntervals, WorkingSet};
 
 /// Options of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,13 @@ impl Default for StatsOptions {
             intervals: Intervals::Count(7),
             memory: 1 << 30,
         }
+    }
+}
+
+impl StatsOptions {
+    /// Checks that a trace that ends at `end` has no more intervals than working sets are computed of.
+    pub fn check(&self, end: Nanos) -> Result<(), TooManyIntervals> {
+        self.intervals.check(end)
     }
 }
 

@@ -51,8 +51,26 @@ pub const MAX_INTERVALS: u32 = 1_000;
 pub enum Intervals {
     /// Into `n` intervals of equal request count.
     Count(u32),
-    /// Into intervals of this time; those without requests are left out.
+    /// Into intervals of this time; those without requests are left out. What comes after [`MAX_INTERVALS`] with requests is
+    /// one more: see [`StatsOptions::check`](super::StatsOptions::check).
     Every(Nanos),
+}
+
+/// More intervals than [`MAX_INTERVALS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--interval: found {found} intervals, expected at most {MAX_INTERVALS}")]
+pub struct TooManyIntervals {
+    /// Intervals from the begin of the trace to its end.
+    pub found: u64,
+}
+
+impl Intervals {
+    /// Checks them for a trace that ends at `end`.
+    pub(super) fn check(self, end: Nanos) -> Result<(), TooManyIntervals> {
+        let Intervals::Every(length) = self else { return Ok(()) };
+        let found = (end.0 / length.0.max(1)).saturating_add(1);
+        if found > u64::from(MAX_INTERVALS) { Err(TooManyIntervals { found }) } else { Ok(()) }
+    }
 }
 
 /// Follows the requests of a trace.

@@ -34,6 +34,8 @@ pub(super) struct Shard {
     pub end: u64,
     pub records: u64,
     pub requests: u64,
+    /// The [`hash`](hashed) of its records.
+    pub hash: u64,
     pub naming: Naming,
     /// Volumes, by number; named ones in the order of their first requests.
     pub volumes: Vec<ShardVolume>,
@@ -76,10 +78,32 @@ pub(super) struct Ends {
     pub is_one_run: bool,
 }
 
+/// The hash of the records so far and the next one: two shards with the same hash have the same requests.
+pub(super) fn hashed(hash: u64, record: &Record) -> u64 {
+    let Record { time, device, op, extent, flags, origin, latency } = *record;
+    let small = u64::from(flags.0) << 8 | op as u64;
+    // Odd numbers without a pattern, so that a change of one part is not made up for by a likely change of another.
+    [time.0, extent.start.0, extent.sectors, latency.known().map_or(u64::MAX, |known| known.0), small]
+        .into_iter()
+        .chain([u64::from(device) << 32 | u64::from(origin.process.0)])
+        .zip(ODD)
+        .fold(mix(hash), |sum, (part, odd)| sum.wrapping_add(part.wrapping_mul(odd)))
+}
+
+const ODD: [u64; 6] = [
+    0x9e37_79b9_7f4a_7c15,
+    0xbf58_476d_1ce4_e5b9,
+    0x94d0_49bb_1331_11eb,
+    0xd6e8_feb8_6659_fd93,
+    0xa076_1d64_78bd_642f,
+    0xe703_7ed1_a0b4_28db,
+];
+
 /// An outline in progress.
 #[derive(Default)]
 pub struct Outlining {
     survey: Survey,
+    hash: u64,
     appeared: Vec<u32>,
     ends: Option<Ends>,
     processes: FxHashMap<ProcessId, Place>,
@@ -91,6 +115,7 @@ impl Outlining {
     pub fn note(&mut self, record: &Record) {
         let known = self.survey.volumes().len();
         self.survey.note(record);
+        self.hash = hashed(self.hash, record);
         if self.survey.volumes().len() > known {
             self.appeared.push(record.device);
         }
@@ -140,6 +165,7 @@ impl Outlining {
             end: self.survey.end.0,
             records: self.survey.records,
             requests: self.survey.requests,
+            hash: self.hash,
             naming,
             volumes: order.iter().map(volume).collect(),
             ends: self.ends.map(|ends| Ends { first: at(ends.first), last: at(ends.last), ..ends }),
@@ -173,7 +199,12 @@ impl Outline {
                 });
             }
             if first.naming != second.naming {
-                let (found, expected) = (format!("{:?}", second.naming), format!("{:?}", first.naming));
+                let word = |naming| match naming {
+                    Naming::Linux => "numbered as Linux does",
+                    Naming::Numbered => "numbered",
+                    Naming::Named => "named",
+                };
+                let (found, expected) = (word(second.naming).to_owned(), word(first.naming).to_owned());
                 return Err(ShardError::Differs { what: "volumes that are", found, expected });
             }
         }
@@ -229,7 +260,7 @@ impl Outline {
         let row = |(number, (name, end)): (u32, (String, u64))| ShardVolume { number, name, end };
         let mut id = 0;
         for shard in &self.shards {
-            id = [shard.start, shard.end, shard.records, shard.requests]
+            id = [shard.start, shard.end, shard.records, shard.requests, shard.hash]
                 .into_iter()
                 .fold(id, |id, part| mix(id ^ part));
         }

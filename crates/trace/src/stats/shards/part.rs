@@ -5,15 +5,15 @@ use seekless_core::{Names, Nanos, Record};
 
 use super::carry::Carry;
 use super::error::ShardError;
-use super::outline::{Outline, Whole};
+use super::outline::{Outline, Whole, hashed};
 use super::partial::{How, Partial};
 use crate::stats::arrivals::Clock;
 use crate::stats::depth::Depth;
 use crate::stats::pages::Pages;
 use crate::stats::sequence::Sequences;
 use crate::stats::survey::Survey;
-use crate::stats::working_sets::{MAX_INTERVALS, WorkingSets};
-use crate::stats::{Analysis, Intervals, StatsOptions};
+use crate::stats::working_sets::{MAX_INTERVALS, TooManyIntervals, WorkingSets};
+use crate::stats::{Analysis, StatsOptions};
 use crate::volumes::{Naming, Volumes};
 
 /// The largest number of halvings: one page of four billion.
@@ -33,6 +33,8 @@ pub struct PartAnalysis {
     /// The shard as it is read, and as its outline has it.
     survey: Survey,
     expected: (u64, u64, u64),
+    /// The hash of its records so far, and that of its outline.
+    hash: (u64, u64),
     /// A volume that the outline does not have.
     stranger: Option<String>,
 }
@@ -78,6 +80,7 @@ impl PartAnalysis {
             numbers: FxHashMap::default(),
             survey: Survey::default(),
             expected: (shard.records, shard.requests, shard.end),
+            hash: (0, shard.hash),
             stranger: None,
             whole,
         })
@@ -86,6 +89,7 @@ impl PartAnalysis {
     /// Adds the next record of the shard.
     pub fn follow(&mut self, record: &Record) {
         self.survey.note(record);
+        self.hash.0 = hashed(self.hash.0, record);
         let time = Nanos(record.time.0.saturating_add(self.offset));
         let device = match self.numbers.get(&record.device) {
             Some(&device) => device,
@@ -128,6 +132,10 @@ impl PartAnalysis {
             let (found, expected) = (format!("the volume {name}"), "those".into());
             return Err(ShardError::Changed { shard, found, expected });
         }
+        if self.hash.0 != self.hash.1 {
+            let (found, expected) = ("other requests".to_owned(), "those".to_owned());
+            return Err(ShardError::Changed { shard, found, expected });
+        }
         Partial::of(self.analysis, self.whole, self.index, self.how, names)
     }
 }
@@ -137,12 +145,8 @@ fn check(options: &StatsOptions, whole: &Whole, halvings: u32) -> Result<(), Sha
         let (found, expected) = (format!("1/2^{halvings}"), format!("at least 1/2^{MOST_HALVINGS}"));
         return Err(ShardError::Setting { option: "--sample", found, expected });
     }
-    if let Intervals::Every(length) = options.intervals {
-        let number = whole.end / length.0.max(1) + 1;
-        if number > u64::from(MAX_INTERVALS) {
-            let (found, expected) = (format!("{number} intervals"), format!("at most {MAX_INTERVALS}"));
-            return Err(ShardError::Setting { option: "--interval", found, expected });
-        }
-    }
-    Ok(())
+    options.check(Nanos(whole.end)).map_err(|TooManyIntervals { found }| {
+        let (found, expected) = (format!("{found} intervals"), format!("at most {MAX_INTERVALS}"));
+        ShardError::Setting { option: "--interval", found, expected }
+    })
 }

@@ -1,6 +1,6 @@
 //! The statistics of some shards that follow each other, to be merged with those of others.
 
-use seekless_core::{Names, Nanos};
+use seekless_core::{Names, Nanos, SECTOR_BYTES, Size};
 use serde::{Deserialize, Serialize};
 
 use super::error::ShardError;
@@ -77,8 +77,19 @@ impl How {
         if found != expected {
             return ShardError::Differs { what: "the sampling rate", found, expected };
         }
-        let (found, expected) = (format!("{other:?}"), format!("{self:?}"));
-        ShardError::Differs { what: "the options", found, expected }
+        let none = || "none".to_owned();
+        let shown = |how: &How| {
+            let size = |sectors: u64| Size(sectors.saturating_mul(SECTOR_BYTES)).to_string();
+            [
+                ("--device-size", how.device_sectors.map_or_else(none, size)),
+                ("--interval", how.interval.map_or_else(none, |length| Nanos(length).to_string())),
+                ("--intervals", how.intervals.to_string()),
+                ("a heat map of", format!("{} x {} regions", how.heat_columns, how.heat_rows)),
+            ]
+        };
+        let differs = shown(other).into_iter().zip(shown(self)).find(|(found, expected)| found != expected);
+        let ((what, found), (_, expected)) = differs.unwrap_or_default();
+        ShardError::Differs { what, found, expected }
     }
 }
 

@@ -259,9 +259,23 @@ fn what_does_not_belong_together_is_not_merged() {
         error(&[first.clone(), sampled[1].clone()]),
         "found the sampling rate 1/4, expected 1/1, as in the partial before"
     );
-    let other = StatsOptions { intervals: Intervals::Count(3), ..options };
-    let of_three = partials(&shards, &other, 0);
-    assert!(error(&[first.clone(), of_three[1].clone()]).starts_with("found the options How"));
+    let differs = |found: &StatsOptions| error(&[first.clone(), partials(&shards, found, 0)[1].clone()]);
+    assert_eq!(
+        differs(&StatsOptions { intervals: Intervals::Count(3), ..options }),
+        "found --intervals 3, expected 7, as in the partial before"
+    );
+    assert_eq!(
+        differs(&StatsOptions { intervals: Intervals::Every(Nanos(2 * SECOND)), ..options }),
+        "found --interval 2.00 s, expected none, as in the partial before"
+    );
+    assert_eq!(
+        differs(&StatsOptions { device_sectors: Some(1 << 21), ..options }),
+        "found --device-size 1 GiB, expected none, as in the partial before"
+    );
+    assert_eq!(
+        differs(&StatsOptions { heat_rows: 5, ..options }),
+        "found a heat map of 64 x 5 regions, expected 64 x 32 regions, as in the partial before"
+    );
     let two = partials(&shards[..2], &options, 0);
     assert!(error(&[first.clone(), two[1].clone()]).starts_with("found the outline "));
 }
@@ -278,7 +292,7 @@ fn shards_that_overlap_are_refused_with_the_place() {
     );
     let numbered = Shard { volumes: Volumes::new(Naming::Numbered), ..three().remove(2) };
     let error = Outline::merge([outline(&shards[0]), outline(&numbered)]).unwrap_err().to_string();
-    assert!(error.starts_with("found volumes that are Numbered, expected Linux"), "{error}");
+    assert!(error.starts_with("found volumes that are numbered, expected numbered as Linux does"), "{error}");
 }
 
 #[test]
@@ -301,6 +315,19 @@ fn a_shard_that_changed_since_its_outline_is_refused() {
         "{}",
         error(&shards[2])
     );
+    // As many records that end at the same time, of which one is elsewhere, writes, or has another latency.
+    for change in [0, 1, 2] {
+        let mut shard = three().remove(0);
+        let record = &mut shard.records[3];
+        match change {
+            0 => record.extent = Extent::new(record.extent.start.0 + 8, record.extent.sectors),
+            1 => record.op = Op::Write,
+            _ => record.latency = Latency::of(Nanos(5)),
+        }
+        let expected =
+            "shard-0: found other requests, expected those, as in its outline; has the trace changed since?";
+        assert_eq!(error(&shard), expected);
+    }
     shards[0].records[3].device = 9;
     assert!(error(&shards[0]).starts_with("shard-0: found the volume 0,9"), "{}", error(&shards[0]));
     let fine = StatsOptions { intervals: Intervals::Every(Nanos(1_000)), ..options };
@@ -338,19 +365,19 @@ fn files_that_are_cut_damaged_or_of_another_kind_are_refused() {
         match read::<Partial>(&damaged[..]) {
             // A larger window of the compression changes nothing.
             Ok(read) => assert_eq!(text_of(&damaged), text_of(&bytes), "{at}: {}", read.requests()),
-            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/2"), "{at}"),
+            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/3"), "{at}"),
         }
     }
     assert_eq!(
         read::<Outline>(&bytes[..]).unwrap_err().to_string(),
-        "found seekless/trace-partial/2, expected seekless/trace-outline/2"
+        "found seekless/trace-partial/3, expected seekless/trace-outline/3"
     );
-    let later = text_of(&bytes).replacen("trace-partial/2", "trace-partial/3", 1);
+    let later = text_of(&bytes).replacen("trace-partial/3", "trace-partial/4", 1);
     assert_eq!(
         error(&packed(later.as_bytes())),
-        "found seekless/trace-partial/3, expected seekless/trace-partial/2"
+        "found seekless/trace-partial/4, expected seekless/trace-partial/3"
     );
-    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/2");
+    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/3");
 }
 
 fn text_of(bytes: &[u8]) -> String {
