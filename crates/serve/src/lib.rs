@@ -1,7 +1,8 @@
-//! Live volumes: real devices as components, on the machine's clock, and an NBD server over them. Linux only.
+//! Live volumes: real devices as components, on the machine's clock, and over them a server for NBD clients and virtual machines. Linux only.
 //!
 //! A volume is one thread: the lab's runtime, under a [`reactor`] that waits for the kernel. Its [`component`]s are at
-//! the bottom, its layers in between; on top a [`server`] serves clients with the [`nbd`] codec. [`DirectFile`] is for
+//! the bottom, its layers in between; on top a [`server`] serves clients with the [`nbd`] codec, and virtual
+//! machines with that of `vhost`. [`DirectFile`] is for
 //! measurements, a request at a time, with [`Clock`] to keep its clock in step with the machine's.
 
 #[cfg(target_os = "linux")]
@@ -28,6 +29,8 @@ pub mod server;
 pub mod signals;
 #[cfg(target_os = "linux")]
 pub mod uri;
+#[cfg(all(target_os = "linux", feature = "vhost"))]
+pub mod vhost;
 #[cfg(target_os = "linux")]
 pub mod wire;
 

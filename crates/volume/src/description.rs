@@ -114,6 +114,8 @@ pub struct Export {
     pub name: String,
     /// Where an NBD server listens for it: `unix:PATH` or `tcp:HOST:PORT`. The lab serves nothing.
     pub nbd: Option<String>,
+    /// Where a virtual machine connects to it: `unix:PATH`.
+    pub vhost: Option<String>,
     /// Clients may not write.
     pub read_only: bool,
     /// Class of its clients' requests: with a lower one, a backup or a scan by any program yields to others.

@@ -54,6 +54,7 @@ struct ExportKeys {
     top: String,
     name: Option<String>,
     nbd: Option<String>,
+    vhost: Option<String>,
     #[serde(default)]
     read_only: bool,
     #[serde(default)]
@@ -194,8 +195,9 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
 }
 
 fn export(keys: ExportKeys) -> Export {
-    let name = keys.name.unwrap_or_else(|| keys.top.clone());
-    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
+    let ExportKeys { top, name, nbd, vhost, read_only, class } = keys;
+    let name = name.unwrap_or_else(|| top.clone());
+    Export { top, name, nbd, vhost, read_only, class: class.into() }
 }
 
 /// `over` and `bopt` belong to the tree; the remaining keys are the layer's own options.

@@ -29,7 +29,7 @@ impl Call {
             Op::Sync => Some(Call::DataSync),
             Op::Punch { at, len } => Some(Call::Allocate(FallocateFlags::PUNCH_HOLE | free, at, len)),
             Op::Zero { at, len } => Some(Call::Allocate(FallocateFlags::ZERO_RANGE | free, at, len)),
-            Op::Receive | Op::Send | Op::Accept => None,
+            Op::Receive | Op::Send | Op::Accept | Op::Ready => None,
         }
     }
 }

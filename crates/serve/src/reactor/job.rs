@@ -142,12 +142,14 @@ pub enum Op {
     Send,
     /// Accept a client at a listening socket.
     Accept,
+    /// Wait until a socket or an event counter can be read, or has ended.
+    Ready,
 }
 
 impl Op {
     /// Whether it waits for the peer of a socket.
     pub fn is_of_socket(self) -> bool {
-        matches!(self, Op::Receive | Op::Send | Op::Accept)
+        matches!(self, Op::Receive | Op::Send | Op::Accept | Op::Ready)
     }
 }
 

@@ -51,7 +51,7 @@ impl Polled {
     /// The readiness that a job waits for, if it is on a socket.
     pub fn of(key: usize, job: &Job) -> Option<Polled> {
         let readiness = match job.op {
-            Op::Receive | Op::Accept => PollFlags::IN,
+            Op::Receive | Op::Accept | Op::Ready => PollFlags::IN,
             Op::Send => PollFlags::OUT,
             _ => return None,
         };
@@ -185,6 +185,10 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
         Op::Accept => {
             rustix::net::accept_with(fd, SocketFlags::CLOEXEC).map(|socket| socket.into_raw_fd() as usize)
         }
+        Op::Ready => match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())) {
+            Ok(0) => return None,
+            ready => ready,
+        },
         _ => return None,
     };
     match result {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
@@ -53,6 +54,7 @@ impl Uring {
             opcode::Recv::CODE,
             opcode::Send::CODE,
             opcode::Accept::CODE,
+            opcode::PollAdd::CODE,
         ];
         if !ring.params().is_feature_ext_arg() || needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel of 5.11 or newer is needed"));
@@ -173,6 +175,7 @@ impl Uring {
             Op::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
                 .flags(CLOSE_ON_EXEC)
                 .build(),
+            Op::Ready => opcode::PollAdd::new(fd, u32::from(PollFlags::IN.bits())).build(),
             _ => unreachable!("files have calls"),
         }
     }

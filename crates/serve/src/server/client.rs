@@ -290,7 +290,7 @@ async fn receive_payload(
 }
 
 /// Runs a request as far as it gets without waiting; the rest runs in a task of its own.
-async fn poll_once_then_spawn(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
+pub(super) async fn poll_once_then_spawn(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
     let done = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
     if !done {
         spawn_boxed(work).detach();

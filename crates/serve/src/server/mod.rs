@@ -18,6 +18,11 @@ mod peer;
 mod request;
 mod send_queue;
 mod status;
+#[cfg(feature = "vhost")]
+mod vm;
+#[cfg(not(feature = "vhost"))]
+#[path = "no_vm.rs"]
+mod vm;
 mod write_tracker;
 
 use std::cell::{Cell, RefCell};

@@ -30,7 +30,7 @@ const USUAL_LARGEST: u64 = 32 << 20;
 const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
 
 /// Promotes a request of class `Free` to the background class after the deadline.
-fn deadline(ticket: Ticket) -> runtime::Task<()> {
+pub(super) fn deadline(ticket: Ticket) -> runtime::Task<()> {
     runtime::spawn(async move {
         runtime::sleep(FREE_DEADLINE).await;
         ticket.promote(Class::Background);

@@ -118,7 +118,7 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
     let description = described(&run).at(place)?;
     let addresses = addresses(&description, true)?;
     let signals = Arc::new(placeholder().at(place)?);
-    let doors = Doors { addresses, keys: None, sockets: Vec::new(), signals };
+    let doors = Doors { addresses, machines: Vec::new(), keys: None, sockets: Vec::new(), signals };
     let reactor = Reactor::replaying(replayer);
     let runtime = runtime(&reactor);
     let serving = Serving {

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod group;
 pub mod inputs;
+mod machines;
 mod metrics;
 mod missing;
 mod names;

@@ -24,6 +24,7 @@ use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::events::Event;
 use super::inputs;
+use super::machines;
 use super::pairs;
 use super::running::Running;
 use crate::component::existing_path;
@@ -65,6 +66,8 @@ pub struct Serving<'a> {
 pub(super) struct Doors {
     /// Addresses, each with the indices of its exports.
     pub addresses: Vec<(Address, Vec<usize>)>,
+    /// Sockets for virtual machines, each with the index of its export.
+    pub machines: Vec<(Address, usize)>,
     pub keys: Option<Keys>,
     /// Sockets for the addresses that were passed to the process; none: they are made.
     pub sockets: Vec<Listener>,
@@ -84,9 +87,10 @@ pub(super) struct Prepared<'a> {
 pub(super) fn prepare<'a>(request: &Request<'a>) -> Result<Prepared<'a>, LiveError> {
     let (description, text): (Description<Live>, _) = file::read_text_of(request.volume)?;
     let addresses = addresses(&description, request.allow_plain_tcp)?;
+    let machines = machines::sockets(&description, &addresses)?;
     let keys = keys(&description)?;
     let signals = signals::listen().at(|| "signals")?;
-    let doors = Doors { addresses, keys, sockets: Vec::new(), signals };
+    let doors = Doors { addresses, machines, keys, sockets: Vec::new(), signals };
     Ok(Prepared { request: *request, description, text, doors })
 }
 
@@ -101,6 +105,13 @@ impl Prepared<'_> {
             if doors.keys.is_some() || description.components.values().any(Live::is_encrypted) {
                 return Err(LiveError::new(format!(
                     "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
+                    description.file
+                )));
+            }
+            if let Some((address, _)) = doors.machines.first() {
+                return Err(LiveError::new(format!(
+                    "--log-inputs: found a virtual machine's socket, {address}, in {}; no replay has the memory of a \
+                     machine, expected none",
                     description.file
                 )));
             }
@@ -151,7 +162,7 @@ fn metrics_address(description: &Description<Live>) -> Result<Option<Address>, L
 /// Addresses to listen at, each with the indices of its exports.
 ///
 /// # Errors
-/// An export without an address, an address that other machines reach without encryption unless `plain`, or two exports of
+/// An export without an address and without a socket for a virtual machine, an address that other machines reach without encryption unless `plain`, or two exports of
 /// one name at one address.
 pub fn addresses(
     description: &Description<Live>,
@@ -161,7 +172,12 @@ pub fn addresses(
     for (number, export) in description.exports.iter().enumerate() {
         let key = format!("{}: export.{}", description.file, export.name);
         let Some(text) = &export.nbd else {
-            return Err(LiveError::new(format!("{key}: found no nbd, expected where to listen for clients")));
+            if export.vhost.is_some() {
+                continue;
+            }
+            return Err(LiveError::new(format!(
+                "{key}: found no nbd and no vhost, expected where to listen for clients"
+            )));
         };
         let address = address(&description.file, text).at(|| format!("{key}.nbd"))?;
         if !address.is_local() && !plain && description.tls.is_none() {
@@ -191,7 +207,7 @@ pub(super) async fn serve(
     serving: &Serving<'_>,
     description: Description<Live>,
     text: String,
-    Doors { addresses, keys, sockets, signals }: Doors,
+    Doors { addresses, machines, keys, sockets, signals }: Doors,
 ) -> Result<(), LiveError> {
     let Serving { environment, reactor, .. } = *serving;
     let pairs = pairs::look(serving.volume, &description, environment)?;
@@ -214,11 +230,12 @@ pub(super) async fn serve(
         metrics(reactor, listener, move || answerer.metrics());
         environment.info(&format!("metrics at {address}"));
     }
-    listen(serving, &running, &server, (addresses, sockets), keys.as_ref())?;
+    listen(serving, &running, &server, (addresses, machines, sockets), keys.as_ref())?;
     let uri = exports.first().and_then(|export| {
         Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
-    environment.info(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    let try_it = uri.map_or(String::new(), |uri| format!("try: nbdinfo '{uri}'; "));
+    environment.info(&format!("{try_it}stop with Ctrl-C"));
     environment.notify(&format!("READY=1\nSTATUS={}", answerer.line()));
     let alive = watchdog(reactor, environment, &answerer);
     signal(reactor, &signals).await;
@@ -245,25 +262,26 @@ fn listen(
     Serving { environment, .. }: &Serving<'_>,
     running: &Running,
     server: &Rc<Server>,
-    (addresses, sockets): (Vec<(Address, Vec<usize>)>, Vec<Listener>),
+    (addresses, machines, sockets): (Vec<(Address, Vec<usize>)>, Vec<(Address, usize)>, Vec<Listener>),
     keys: Option<&Keys>,
 ) -> Result<(), LiveError> {
     let mut sockets = sockets.into_iter();
     let description = &*running.description.borrow();
     let tops = running.tops.iter().map(|(name, top)| (name, ByteAdapter::new(top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
+    let metered = |number: usize| {
+        let described = &description.exports[number];
+        let export = export(description, described, &tops[&described.top]);
+        let (meter, accesses) = (running.meters[number].clone(), running.accesses[number].clone());
+        Export { meter, accesses, ..export }
+    };
     for (address, numbers) in addresses {
         let listener = sockets.next().map_or_else(|| environment.listen(&address), Ok)?;
         let (mut exports, mut lines) = (Vec::new(), Vec::new());
         for number in numbers {
-            let described = &description.exports[number];
-            let export = export(description, described, &tops[&described.top]);
-            let (meter, accesses) = (running.meters[number].clone(), running.accesses[number].clone());
-            let export = Export { meter, accesses, ..export };
-            let (bytes, line) = (Size(export.info.bytes), &export.info.description);
-            let how = if export.read_only { ", read-only" } else { "" };
-            let uri = address.uri(&described.name, keys.is_some());
-            lines.push(format!("serving {} ({bytes}{how}, {line}) at {uri}", described.name));
+            let export = metered(number);
+            let uri = address.uri(&export.info.name, keys.is_some());
+            lines.push(format!("serving {} at {uri}", line(&export)));
             exports.push(export);
         }
         server.listen(listener, exports, keys.cloned());
@@ -271,11 +289,23 @@ fn listen(
             environment.info(line);
         }
     }
+    for (address, number) in machines {
+        let (listener, export) = (environment.listen(&address)?, metered(number));
+        let line = format!("serving {} to a virtual machine at {address}", line(&export));
+        server.listen_for_machine(listener, export);
+        environment.info(&line);
+    }
     Ok(())
 }
 
-/// The address of an export's `nbd` key; a relative path is relative to the volume file.
-fn address(file: &str, text: &str) -> Result<Address, AddressError> {
+/// An export in a line.
+fn line(export: &Export) -> String {
+    let (info, how) = (&export.info, if export.read_only { ", read-only" } else { "" });
+    format!("{} ({}{how}, {})", info.name, Size(info.bytes), info.description)
+}
+
+/// The address of an export's `nbd` or `vhost` key; a relative path is relative to the volume file.
+pub(super) fn address(file: &str, text: &str) -> Result<Address, AddressError> {
     Ok(match text.parse()? {
         Address::Unix(path) => Address::Unix(relative_path(Path::new(file), &path)),
         tcp @ Address::Tcp(_) => tcp,

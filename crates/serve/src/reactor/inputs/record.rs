@@ -111,6 +111,7 @@ impl Record {
             Op::Receive => (6, 0, moves),
             Op::Send => (7, 0, moves),
             Op::Accept => (8, 0, 0),
+            Op::Ready => (9, 0, 0),
         };
         let digest = if matches!(op, 1 | 2 | 7) { checksum::crc32c(job.memory.part()) } else { 0 };
         Record::Submitted { op, handle, at, len, digest }
@@ -120,8 +121,18 @@ impl Record {
     pub fn describe(&self) -> String {
         match self {
             Record::Submitted { op, handle, at, len, digest } => {
-                let names =
-                    ["read", "write", "write through", "sync", "punch", "zero", "receive", "send", "accept"];
+                let names = [
+                    "read",
+                    "write",
+                    "write through",
+                    "sync",
+                    "punch",
+                    "zero",
+                    "receive",
+                    "send",
+                    "accept",
+                    "wait",
+                ];
                 let name = names.get(usize::from(*op)).unwrap_or(&"?");
                 format!("{name} of {len} bytes at {at} of handle {handle} (checksum {digest:08x})")
             }

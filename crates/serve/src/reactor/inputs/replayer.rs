@@ -186,7 +186,7 @@ impl Replayer {
         let (most, data) = match op {
             Op::Read(_) | Op::Receive => (len, moved),
             Op::Write(_) | Op::WriteThrough(_) | Op::Send => (len, 0),
-            Op::Sync | Op::Punch { .. } | Op::Zero { .. } | Op::Accept => (usize::MAX, 0),
+            Op::Sync | Op::Punch { .. } | Op::Zero { .. } | Op::Accept | Op::Ready => (usize::MAX, 0),
         };
         if moved > most || completion.data.len() != data {
             let found = completion.data.len();
