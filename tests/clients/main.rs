@@ -19,7 +19,12 @@ mod faults;
 mod file_systems;
 mod fsx;
 mod full;
+mod guest;
 mod killed;
+#[cfg(feature = "vhost")]
+mod machine;
+#[cfg(feature = "vhost")]
+mod machines;
 mod measured;
 mod misbehaving;
 mod mounted;

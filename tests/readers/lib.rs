@@ -12,6 +12,7 @@ mod history;
 mod inputs;
 mod learned;
 mod lld;
+mod machine;
 mod mapper;
 mod nbd;
 pub mod seeds;
@@ -33,6 +34,7 @@ pub fn read(name: &str, input: &[u8]) {
         "inputs" => inputs::run(input),
         "learned" => learned::run(input),
         "lld" => lld::run(input),
+        "machine" => machine::run(input),
         "mapper" => mapper::run(input),
         "nbd" => nbd::run(input),
         "sequences" => sequences::run(input),

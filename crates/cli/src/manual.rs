@@ -63,6 +63,7 @@ pub fn version() -> &'static str {
             ("parquet", cfg!(feature = "parquet")),
             ("tls", cfg!(feature = "tls")),
             ("system-compression", cfg!(feature = "system-compression")),
+            ("vhost", cfg!(feature = "vhost")),
             ("web", cfg!(feature = "web")),
         ];
         let on: Vec<&str> = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();

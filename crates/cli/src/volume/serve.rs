@@ -1,4 +1,4 @@
-//! `seekless volume serve`: builds the volumes of files and serves their exports by NBD.
+//! `seekless volume serve`: builds the volumes of files and serves their exports by NBD, and to virtual machines.
 
 use std::path::PathBuf;
 

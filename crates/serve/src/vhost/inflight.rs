@@ -42,6 +42,9 @@ pub struct Inflight {
     map: MmapRegion<()>,
     rings: usize,
     entries: u16,
+    /// Further stores fail: as if the server were killed there.
+    #[cfg(test)]
+    pub(super) stores_left: std::cell::Cell<usize>,
 }
 
 /// A ring's part of it.
@@ -92,7 +95,13 @@ impl Inflight {
             return Err(malformed(format!("{} bytes", area.bytes), format!("at least {least}")));
         }
         let map = memory::map(file, area.offset, area.bytes)?;
-        Ok(Rc::new(Inflight { map, rings: area.rings.into(), entries: area.entries }))
+        Ok(Rc::new(Inflight {
+            map,
+            rings: area.rings.into(),
+            entries: area.entries,
+            #[cfg(test)]
+            stores_left: std::cell::Cell::new(usize::MAX),
+        }))
     }
 
     fn load<T: vm_memory::AtomicAccess>(&self, at: usize) -> Result<T, Malformed> {
@@ -101,6 +110,11 @@ impl Inflight {
     }
 
     fn store<T: vm_memory::AtomicAccess>(&self, at: usize, value: T) -> Result<(), Malformed> {
+        #[cfg(test)]
+        match self.stores_left.get().checked_sub(1) {
+            Some(left) => self.stores_left.set(left),
+            None => return Err(malformed("the end of the server", "no end")),
+        }
         let stored = self.map.as_volatile_slice().store(value, at, Ordering::SeqCst);
         stored.map_err(|error| malformed(error.to_string(), "a place in it"))
     }

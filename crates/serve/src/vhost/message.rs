@@ -114,22 +114,13 @@ impl Header {
 
     /// A reply to it with this payload.
     pub fn reply(&self, payload: &[u8]) -> Vec<u8> {
-        frame(self.request, VERSION | REPLY, payload)
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
+        for word in [self.request, VERSION | REPLY, payload.len() as u32] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(payload);
+        bytes
     }
-}
-
-fn frame(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
-    for word in [request, flags, payload.len() as u32] {
-        bytes.extend(word.to_ne_bytes());
-    }
-    bytes.extend(payload);
-    bytes
-}
-
-/// A request with this payload, as a frontend sends it.
-pub fn request(number: u32, payload: &[u8], needs_reply: bool) -> Vec<u8> {
-    frame(number, VERSION | if needs_reply { NEED_REPLY } else { 0 }, payload)
 }
 
 /// Reader of a payload of a known length.

@@ -11,6 +11,8 @@ mod inflight;
 mod memory;
 pub mod message;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 pub use chain::{Chain, Segment};
 pub use inflight::{Inflight, Track};

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seekless_core::Nanos;
 use seekless_core::runtime::{sleep, spawn};
 
@@ -28,14 +29,32 @@ use session::Session;
 /// An export's socket.
 #[derive(Default)]
 struct Door {
-    /// Whether a machine is connected.
-    is_open: Cell<bool>,
+    /// Connection of the machine that was accepted last, until it has ended.
+    open: RefCell<Option<Arc<OwnedFd>>>,
     /// Whether requests of a machine may be in flight.
     is_busy: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Door {
+    /// Whether a machine is connected. One that has just disconnected is not, though its task may not know that yet.
+    fn is_taken(&self) -> bool {
+        let open = self.open.borrow();
+        open.as_ref().is_some_and(|socket| {
+            let mut polled = [PollFd::new(&**socket, PollFlags::RDHUP)];
+            let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            poll(&mut polled, Some(&Timespec::default())).is_ok() && !polled[0].revents().intersects(ended)
+        })
+    }
+
+    /// This connection has ended.
+    fn closed(&self, socket: &Arc<OwnedFd>) {
+        let mut open = self.open.borrow_mut();
+        if open.as_ref().is_some_and(|other| Arc::ptr_eq(other, socket)) {
+            open.take();
+        }
+    }
+
     /// Waits until the machine before has no requests in flight.
     async fn enter(&self) {
         poll_fn(|context| {
@@ -77,7 +96,7 @@ impl Server {
             return;
         }
         let (peer, name) = (Peer::of(&socket, false), export.info.name.clone());
-        if door.is_open.replace(true) {
+        if door.is_taken() {
             self.report_refusal(&format!(
                 "{peer} is refused: found another virtual machine that is connected to {name}, expected none"
             ));
@@ -87,14 +106,15 @@ impl Server {
         self.connected.set(number);
         let socket = Arc::new(socket);
         self.clients.borrow_mut().insert(number, socket.clone());
+        door.open.replace(Some(socket.clone()));
         let (server, export, door) = (self.clone(), export.clone(), door.clone());
         spawn(async move {
             door.enter().await;
-            let session = Session::new(&server, export, number, peer, socket);
+            let session = Session::new(&server, export, number, peer, socket.clone());
             if let Err(why) = session.serve().await {
                 (server.report)(&format!("client {number}: virtual machine at {name}: {why}"));
             }
-            door.is_open.set(false);
+            door.closed(&socket);
             session.stop().await;
             server.clients.borrow_mut().remove(&number);
             door.leave();

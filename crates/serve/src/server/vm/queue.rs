@@ -28,6 +28,7 @@ pub struct Queue {
     /// Requests taken and not answered, and one for the task that takes them.
     in_flight: Cell<u32>,
     stopping: Cell<bool>,
+    failed: Cell<bool>,
     /// Whether a task is about to notify the guest.
     notifying: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
@@ -53,9 +54,14 @@ impl Queue {
             track: RefCell::new(track),
             in_flight: Cell::new(1),
             stopping: Cell::new(false),
+            failed: Cell::new(false),
             notifying: Cell::new(false),
             waiting: RefCell::default(),
         });
+        if let (true, Some(call)) = (queue.track.borrow().is_some(), &*session.slot(number).call.borrow()) {
+            // The server before may have been killed between an answer and its notice.
+            call.count();
+        }
         let taking = queue.clone();
         spawn(async move {
             if let Err(why) = taking.clone().take_heads(waiting).await {
@@ -190,6 +196,9 @@ impl Queue {
         self.stopping.set(true);
         let (session, number) = (&self.session, self.number);
         let name = &session.export.info.name;
+        if self.failed.replace(true) {
+            return;
+        }
         (session.server.report)(&format!(
             "client {}: virtual machine at {name}: ring {number} is stopped: {why}",
             session.number

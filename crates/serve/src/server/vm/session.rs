@@ -240,9 +240,10 @@ impl Session {
     /// Bytes of configuration space; zeroes beyond its end.
     fn config(&self, offset: u32, bytes: u32) -> Vec<u8> {
         let geometry = self.export.device.device().geometry();
-        let mut space = block::config(&geometry, self.write_back.get());
-        space.resize(space.len().max(offset as usize + bytes as usize), 0);
-        space[offset as usize..][..bytes as usize].to_vec()
+        let space = block::config(&geometry, self.write_back.get());
+        let mut answer = space.get(offset as usize..).unwrap_or_default().to_vec();
+        answer.resize(bytes as usize, 0);
+        answer
     }
 
     fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), Malformed> {
