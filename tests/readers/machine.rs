@@ -32,8 +32,10 @@ fn messages(mut rest: &[u8]) {
                 assert!(regions.len() == usize::from(*descriptors), "each region has a descriptor");
             }
             let ring = match message {
-                Message::SetVringKick { ring } | Message::GetVringBase { ring } => ring,
-                Message::SetVringNum { ring, .. } | Message::SetVringEnable { ring, .. } => ring,
+                Message::SetVringKick { ring }
+                | Message::GetVringBase { ring }
+                | Message::SetVringNum { ring, .. }
+                | Message::SetVringEnable { ring, .. } => ring,
                 _ => 0,
             };
             assert!(ring < block::RINGS);

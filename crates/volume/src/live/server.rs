@@ -207,9 +207,10 @@ pub(super) async fn serve(
     serving: &Serving<'_>,
     description: Description<Live>,
     text: String,
-    Doors { addresses, machines, keys, sockets, signals }: Doors,
+    doors: Doors,
 ) -> Result<(), LiveError> {
     let Serving { environment, reactor, .. } = *serving;
+    let (signals, encrypted) = (doors.signals.clone(), doors.keys.is_some());
     let pairs = pairs::look(serving.volume, &description, environment)?;
     let (exports, clients) = (description.exports.clone(), description.clients);
     let control_at = control_path(serving.volume, description.control.as_deref());
@@ -230,10 +231,10 @@ pub(super) async fn serve(
         metrics(reactor, listener, move || answerer.metrics());
         environment.info(&format!("metrics at {address}"));
     }
-    listen(serving, &running, &server, (addresses, machines, sockets), keys.as_ref())?;
-    let uri = exports.first().and_then(|export| {
-        Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
-    });
+    listen(serving, &running, &server, doors)?;
+    let uri = exports
+        .first()
+        .and_then(|export| Some(address(&file, export.nbd.as_ref()?).ok()?.uri(&export.name, encrypted)));
     let try_it = uri.map_or(String::new(), |uri| format!("try: nbdinfo '{uri}'; "));
     environment.info(&format!("{try_it}stop with Ctrl-C"));
     environment.notify(&format!("READY=1\nSTATUS={}", answerer.line()));
@@ -262,8 +263,7 @@ fn listen(
     Serving { environment, .. }: &Serving<'_>,
     running: &Running,
     server: &Rc<Server>,
-    (addresses, machines, sockets): (Vec<(Address, Vec<usize>)>, Vec<(Address, usize)>, Vec<Listener>),
-    keys: Option<&Keys>,
+    Doors { addresses, machines, keys, sockets, .. }: Doors,
 ) -> Result<(), LiveError> {
     let mut sockets = sockets.into_iter();
     let description = &*running.description.borrow();
@@ -284,7 +284,7 @@ fn listen(
             lines.push(format!("serving {} at {uri}", line(&export)));
             exports.push(export);
         }
-        server.listen(listener, exports, keys.cloned());
+        server.listen(listener, exports, keys.clone());
         for line in &lines {
             environment.info(line);
         }
