@@ -238,6 +238,25 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     server.stop();
 }
 
+/// What an earlier layer left in the same area must never count as the newer one's: so each has an identity of its own,
+/// also if both were the first that their servers made.
+#[test]
+fn a_layer_that_the_next_server_attaches_again_has_another_identity() {
+    let folder = folder("", "disk");
+    let folder = folder.path();
+    let identity = || {
+        let _server = Server::start(folder, "threads").unwrap();
+        done(folder, ATTACH);
+        let records = std::fs::read_dir(folder.join("state")).unwrap().map(|entry| entry.unwrap().path());
+        let record = records.flat_map(|path| std::fs::read_dir(path).unwrap()).next().unwrap().unwrap();
+        let text = std::fs::read_to_string(record.path()).unwrap();
+        let line = text.lines().find(|line| line.starts_with("bopt = ")).unwrap().to_owned();
+        done(folder, DETACH);
+        line
+    };
+    assert_ne!(identity(), identity());
+}
+
 #[test]
 fn a_layer_that_owns_the_order_stays_and_recorded_servers_do_not_change() {
     let folder = folder("[layer.mapper]\nover = \"disk\"\n", "mapper");

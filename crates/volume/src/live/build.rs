@@ -1,6 +1,8 @@
 //! Building a live volume: its runtime, its components, and the tree of devices under each export.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::rc::Rc;
 
 use seekless_core::runtime::Runtime;
@@ -14,13 +16,20 @@ use super::error::LiveError;
 use crate::description::{self, Description};
 use crate::tree::{self, Bytes};
 
-/// Seed of all random choices of a live volume.
-const SEED: u64 = 1;
+/// Seed of all random choices of a program that makes nothing new, and of recordings from before seeds were drawn.
+pub const SEED: u64 = 1;
+
+/// A seed of its own for a run that makes something new: identities that no other run has made.
+pub fn drawn_seed() -> std::io::Result<u64> {
+    let mut seed = [0; 8];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed))?;
+    Ok(u64::from_le_bytes(seed))
+}
 
 /// Components by name, built.
 pub type Components = BTreeMap<String, Rc<dyn BlockDevice>>;
 
-/// The runtime of a volume that is served or replayed; offloaded work runs on other threads.
+/// The runtime of a tool; offloaded work runs on other threads.
 pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
     runtime_of(reactor, SEED)
 }

@@ -10,7 +10,7 @@ use seekless_serve::reactor::inputs::{Recorder, Replayer, placeholder};
 use seekless_serve::reactor::{Kind, Reactor};
 use serde::{Deserialize, Serialize};
 
-use super::build::runtime;
+use super::build::{SEED, runtime_of};
 use super::component::{Live, Probed};
 use super::environment::Environment;
 use super::error::{At, LiveError};
@@ -28,6 +28,12 @@ struct Run {
     io: String,
     process: u32,
     components: BTreeMap<String, Probed>,
+    #[serde(default = "constant_seed")]
+    seed: u64,
+}
+
+fn constant_seed() -> u64 {
+    SEED
 }
 
 /// Begins the file of a run that is about to start; `complain` gets errors of writing it later.
@@ -35,7 +41,7 @@ pub(super) fn record(
     file: &Path,
     volume: &Path,
     description: &Description<Live>,
-    kind: Kind,
+    (kind, seed): (Kind, u64),
     complain: impl Fn(&str) + 'static,
 ) -> Result<Recorder, LiveError> {
     let text = std::fs::read_to_string(volume).at(|| volume.display())?;
@@ -47,6 +53,7 @@ pub(super) fn record(
         io: kind.to_string(),
         process: std::process::id(),
         components: components.collect::<Result<_, LiveError>>()?,
+        seed,
     };
     let text = serde_json::to_string(&run).at(|| file.display())?;
     Recorder::create(file, &text, complain).at(|| file.display())
@@ -120,7 +127,7 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
     let signals = Arc::new(placeholder().at(place)?);
     let doors = Doors { addresses, machines: Vec::new(), keys: None, sockets: Vec::new(), signals };
     let reactor = Reactor::replaying(replayer);
-    let runtime = runtime(&reactor);
+    let runtime = runtime_of(&reactor, run.seed);
     let serving = Serving {
         volume: &run.volume,
         environment: Environment::Replay,

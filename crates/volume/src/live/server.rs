@@ -17,7 +17,7 @@ use seekless_serve::wire::Keys;
 use seekless_serve::{notify, signals};
 
 use super::answerer::Answerer;
-use super::build::{bytes_of, is_read_only, runtime};
+use super::build::{bytes_of, drawn_seed, is_read_only, runtime_of};
 use super::component::Live;
 use super::control::control_path;
 use super::environment::Environment;
@@ -98,6 +98,7 @@ impl Prepared<'_> {
     /// Serves its exports in this thread until a signal to stop arrives.
     pub fn serve(self, environment: Environment) -> Result<(), LiveError> {
         let Prepared { request, description, text, doors } = self;
+        let seed = drawn_seed().at(|| "/dev/urandom")?;
         let (mut reactor, refused) = Reactor::start(request.io).at(|| "io")?;
         let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
         environment.info(&format!("io: {}{why}", reactor.kind()));
@@ -116,11 +117,11 @@ impl Prepared<'_> {
                 )));
             }
             let lost = move |line: &str| environment.error(line);
-            let recorder = inputs::record(file, request.volume, &description, reactor.kind(), lost)?;
+            let recorder = inputs::record(file, request.volume, &description, (reactor.kind(), seed), lost)?;
             reactor = reactor.recorded(recorder);
         }
         let reactor = Rc::new(reactor);
-        let runtime = runtime(&reactor);
+        let runtime = runtime_of(&reactor, seed);
         let serving = Serving {
             volume: request.volume,
             environment,
