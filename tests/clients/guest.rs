@@ -44,8 +44,11 @@ impl Archive {
         let inode = self.0.len() as u32;
         let length = name.len() as u32 + 1;
         let fields = [inode, mode, 0, 0, 1, 0, bytes.len() as u32, 0, 0, 0, 0, length, 0];
-        let header: String = fields.iter().map(|field| format!("{field:08X}")).collect();
-        self.0.extend(format!("070701{header}{name}\0").bytes());
+        self.0.extend(b"070701");
+        for field in fields {
+            self.0.extend(format!("{field:08X}").bytes());
+        }
+        self.0.extend(format!("{name}\0").bytes());
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self.0.extend(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
@@ -183,7 +186,7 @@ impl Drop for Guest {
     }
 }
 
-/// Writes files and syncs each until it is told to stop, beside all that follows.
+/// Writes files and syncs each until the file `stop` appears, beside all that follows.
 const WRITER: &str = "(n=0; while [ ! -e /tmp/stop ]; do n=$((n+1)); f=/mnt/w$((n%16)); \
     dd if=/dev/urandom of=$f bs=64k count=4 conv=fsync 2>/dev/null || echo $n >>/tmp/failed; \
     md5sum $f >/tmp/sum.$((n%16)); done; echo $n >/tmp/count) &";

@@ -303,8 +303,10 @@ impl Machine {
     /// Waits for an event, and resets its counter; false without one.
     fn wait_for(counter: &OwnedFd, time: Duration) -> bool {
         let mut polled = [rustix::event::PollFd::new(counter, rustix::event::PollFlags::IN)];
-        let limit =
-            rustix::event::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let limit = rustix::event::Timespec {
+            tv_sec: time.as_secs().try_into().unwrap(),
+            tv_nsec: time.subsec_nanos().into(),
+        };
         rustix::event::poll(&mut polled, Some(&limit)).unwrap();
         rustix::io::read(counter, &mut [0; 8]).is_ok()
     }

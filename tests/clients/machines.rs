@@ -33,6 +33,9 @@ fn machines(folder: &Path) {
     volume(folder, components, &exports);
 }
 
+/// Address, bytes, flags and next of a descriptor.
+type Descriptor = (u64, u32, u16, u16);
+
 fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
     [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
 }
@@ -142,7 +145,7 @@ fn what_is_malformed_stops_no_more_than_itself() {
             assert!(line.contains(words), "no '{words}' in {line}");
         };
         let outside = (1 << 40, 16, 1, 1);
-        let chains: [(&[(u64, u32, u16, u16)], &str); 5] = [
+        let chains: [(&[Descriptor], &str); 5] = [
             (&[outside], "0x10000000000, expected memory of the guest"),
             (&[(0, 16, 1, 0)], "no end of the chain"),
             (&[(0, 16, 0, 0)], "no byte to write, expected one for the status"),
@@ -255,7 +258,7 @@ fn each_request_is_answered_once_whatever_is_killed() {
     }
 }
 
-/// Takes the answers of a ring: none has failed, and what was read is what the head wrote last.
+/// Takes the answers of a ring: none has failed, and a read returned the bytes that its head wrote last.
 fn answered(machine: &mut Machine, ring: usize, written: &[u64]) {
     for (head, status, data) in machine.answers(ring) {
         assert_eq!(status, 0, "head {head}");
@@ -264,7 +267,7 @@ fn answered(machine: &mut Machine, ring: usize, written: &[u64]) {
     }
 }
 
-/// A server that is told to stop answers what it took, and the machine goes on with the next one.
+/// A server that gets a signal to stop answers what it took, and the machine goes on with the next one.
 #[test]
 fn a_machine_survives_a_server_that_is_stopped() {
     for kind in KINDS {

@@ -65,11 +65,13 @@ fn memory_byte(memory: &GuestMemory, at: u64) -> u8 {
     byte[0]
 }
 
+/// Index, address, bytes, flags and next of a descriptor.
+type Descriptor = (u16, u64, u32, u16, u16);
+
 #[test]
 fn a_malformed_chain_says_what_is_wrong_with_it() {
     let end = MEMORY as u64;
-    // Index, address, bytes, flags and next of each descriptor; and words of the error for head 0.
-    type Descriptor = (u16, u64, u32, u16, u16);
+    // The descriptors, and words of the error for head 0.
     let cases: [(&[Descriptor], [&str; 2]); 9] = [
         (&[(0, 0, 16, 1, 8)], ["found 8", "below 8"]),
         (&[(0, 0, 16, 1, 1), (1, 0, 1, 1, 0)], ["no end", "at most 1024"]),

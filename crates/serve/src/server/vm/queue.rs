@@ -191,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// The ring is malformed: it takes no more heads, and both the user and the machine are told.
+    /// The ring is malformed: it takes no more heads, and the machine learns of that; the report says why.
     fn fail(&self, why: &Malformed) {
         self.stopping.set(true);
         let (session, number) = (&self.session, self.number);
