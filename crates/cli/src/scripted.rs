@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn errors_have_the_words_of_the_program_without_its_hints() {
-        let error = statistics(&words("--memory 1KiB")).unwrap_err();
+        let error = statistics(&words("--memory 1KiB"), Nanos::ZERO).unwrap_err();
         assert!(is_usage(&error));
         assert_eq!(
             message(&error),

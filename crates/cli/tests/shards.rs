@@ -4,7 +4,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{SMALL, file, json, quietly, refused};
+use common::{SMALL, file, folder, json, quietly, refused};
 
 /// A trace of two volumes in the format of MSR Cambridge.
 fn lines(range: std::ops::Range<u64>) -> String {
@@ -97,7 +97,7 @@ fn partials_that_do_not_belong_together_are_refused() {
 
 #[test]
 fn more_intervals_than_there_may_be_are_refused_in_one_pass_too() {
-    let page = file("intervals.html", b"");
+    let page = folder().join("intervals.html").display().to_string();
     for words in [&["trace", "stats"][..], &["trace", "report", "-o", &page]] {
         let words = [words, &[SMALL, "--interval", "1us"]].concat();
         refused(&words, 1, &["--interval: found ", " intervals, expected at most 1000"]);

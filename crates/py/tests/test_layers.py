@@ -125,13 +125,18 @@ class Works(unittest.TestCase):
                 return self.below.flush()
 
         trace = seekless.read("data/vmboot", latencies=False)
-        for layer, expected in ((Stops, {"stops": 1, "flushes": 0}), (Flushes, {"stops": 0, "flushes": 1})):
+
+        def counted(layer):
             layers = {"mine": layer}
-            results = seekless.compare([volume("mine", "100GiB")] * 2, trace=trace, layers=layers)["variants"]
-            results.append(seekless.run(volume("mine", "100GiB"), trace=trace, layers=layers))
-            results.append(run(layer))
-            for result in results:
-                self.assertEqual(result["layers"]["mine"], expected)
+            compared = seekless.compare([volume("mine", "100GiB")] * 2, trace=trace, layers=layers)
+            results = [*compared["variants"], seekless.run(volume("mine", "100GiB"), trace=trace, layers=layers)]
+            return [result["layers"]["mine"] for result in [*results, run(layer)]]
+
+        # Those of the trace, and the last one.
+        with_stop, without = counted(Stops), counted(Flushes)
+        self.assertEqual([each["stops"] for each in with_stop + without], [1] * 4 + [0] * 4)
+        self.assertEqual([each["flushes"] + 1 for each in with_stop], [each["flushes"] for each in without])
+        self.assertEqual(with_stop[3]["flushes"], 0)
 
     def test_errors_of_the_last_flush_are_seen(self):
         class Wrong(Pass):
