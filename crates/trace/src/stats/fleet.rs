@@ -348,16 +348,16 @@ mod tests {
             let record = |(at, page)| record(at, 1, Op::Read, page);
             let records: Vec<Record> = (0..).zip(pages).map(record).collect();
             let found = fleet(&records);
-            (found.volumes[0].miss_tenth_pct * 1e6).round() / 1e6
+            (found.volumes[0].miss_tenth_pct * 1e6).round() as u64
         };
-        // Each of 100 pages five times in a row; each once; each of five pages twice in a row.
-        assert_eq!(volume((0..500).map(|at| at / 5).collect()), 20.0);
-        assert_eq!(volume((0..100).collect()), 100.0);
-        assert_eq!(volume((0..10).map(|at| at / 2).collect()), 50.0);
+        // In millionths of a per cent. Each of 100 pages five times in a row; each once; each of five pages twice in a row.
+        assert_eq!(volume((0..500).map(|at| at / 5).collect()), 20_000_000);
+        assert_eq!(volume((0..100).collect()), 100_000_000);
+        assert_eq!(volume((0..10).map(|at| at / 2).collect()), 50_000_000);
         // Ten rounds of 10 pages, and then 90 others: ten pages are enough, to the page.
         let rounds = |pages: u64| (0..100).map(|at| at % pages).chain(100..200 - pages).collect();
-        assert_eq!(volume(rounds(10)), 52.631_579);
-        assert_eq!(volume(rounds(11)), 100.0);
+        assert_eq!(volume(rounds(10)), 52_631_579);
+        assert_eq!(volume(rounds(11)), 100_000_000);
     }
 
     #[test]
@@ -370,7 +370,9 @@ mod tests {
         records.sort_by_key(|record| record.time);
         let with = |memory: u64| {
             let mut survey = FleetSurvey::default();
-            records.iter().for_each(|record| survey.note(record));
+            for record in &records {
+                survey.note(record);
+            }
             let mut analysis =
                 FleetAnalysis::new(survey, &StatsOptions { memory, ..StatsOptions::default() });
             let mut most = 0;
@@ -389,9 +391,9 @@ mod tests {
             assert_eq!(volume.error_pct > 0.0, is_large, "{volume:?}");
             let off = (volume.unique_gib / whole.unique_gib - 1.0).abs();
             assert!(off <= volume.error_pct / 100.0 * 2.0, "{volume:?} {whole:?}");
-            if !is_large {
-                assert_eq!(volume.miss_tenth_pct, whole.miss_tenth_pct);
-            }
+            // Latencies are coarser.
+            let exact = VolumeStats { latency_us: whole.latency_us, ..volume.clone() };
+            assert!(is_large || exact == *whole, "{volume:?} {whole:?}");
         }
         // Each of them has a page at least, whatever the memory.
         assert_eq!(with(0).1.volumes.len(), 53);
