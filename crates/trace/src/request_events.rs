@@ -175,9 +175,10 @@ impl RequestEvents {
     fn translated(&self, event: Event) -> Option<Event> {
         let counts = self.kind(&event);
         let kind = match (event.kind, counts) {
-            (EventKind::Queued(_), Some(Kind::Issued | Kind::Completed)) => return None,
             (EventKind::Issued(request), Some(Kind::Issued)) => EventKind::Queued(request),
-            (EventKind::Issued(_), _) => return None,
+            (EventKind::Queued(_), Some(Kind::Issued | Kind::Completed)) | (EventKind::Issued(_), _) => {
+                return None;
+            }
             // Its process is the one that happened to run.
             (EventKind::Completed(request), Some(Kind::Completed)) => {
                 EventKind::Queued(TracedRequest { process: ProcessId::default(), ..request })

@@ -22,7 +22,7 @@ pub struct Opened {
     /// The slot of each unit; of a kind with copies, the unit of each fast slot, or [`NONE`].
     pub map: Table,
     /// Numbers of the last session on each device.
-    pub session: session::Found,
+    pub session: session::LastSession,
 }
 
 /// How a volume is opened.
@@ -69,7 +69,7 @@ impl Opening<'_> {
                 self.failed(ErrorKind::Corrupt, Some(format::super_at(which)), why)
             })?;
         let stamp = self.check_devices(devices, &shape, identity).await?;
-        let session = session::Found::new(&pair, stamp);
+        let session = session::LastSession::new(&pair, stamp);
         if let Some(key) = session.old() {
             let why = format!(
                 "{key}: found old contents, from before the last time that the volume was written, expected those that \
@@ -143,7 +143,7 @@ impl Opening<'_> {
             first.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
             first.flush(how.clone()).await?;
         }
-        let session = session::Found::of_new(number);
+        let session = session::LastSession::of_new(number);
         Ok(Opened { shape, identity, map, session })
     }
 }

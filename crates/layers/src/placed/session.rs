@@ -18,25 +18,25 @@ use crate::durable::Pair;
 
 /// Numbers of the last session, as found on the devices.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct LastSession {
     /// The newest on the first device, and the newest that it may have had if a sector is rotten.
     first: [u64; 2],
-    /// The same of the other one; 0 if it has none.
+    /// Those of the other one; 0 if it has none.
     second: [u64; 2],
 }
 
-impl Found {
+impl LastSession {
     /// Numbers in the super pages and in the stamp of a label.
-    pub fn new(pair: &Pair, stamp: Stamp) -> Found {
+    pub fn new(pair: &Pair, stamp: Stamp) -> LastSession {
         let rotten = pair.0.iter().any(|copy| matches!(copy, crate::durable::CopyState::Rotten(..)));
         let (first, second) = (pair.newest(), stamp.number);
         let most = |number: u64, lost: bool| number.saturating_add(u64::from(lost));
-        Found { first: [first, most(first, rotten)], second: [second, most(second, stamp.lost)] }
+        LastSession { first: [first, most(first, rotten)], second: [second, most(second, stamp.lost)] }
     }
 
     /// Numbers of a new volume.
-    pub fn of_new(number: u64) -> Found {
-        Found { first: [number; 2], second: [number; 2] }
+    pub fn of_new(number: u64) -> LastSession {
+        LastSession { first: [number; 2], second: [number; 2] }
     }
 
     /// Of which device the contents are old, if of any: `fast` or `over`.
@@ -64,7 +64,7 @@ pub struct Session {
 
 impl Session {
     /// That of a volume whose devices have these numbers.
-    pub fn new(found: Found) -> Session {
+    pub fn new(found: LastSession) -> Session {
         let number = Cell::new(found.first[1].max(found.second[1]).max(FIRST_SESSION));
         Session { number, begun: Cell::new(false), beginning: RangeLocks::new() }
     }
