@@ -58,6 +58,13 @@ pub struct Machine {
     pub features: u64,
 }
 
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // A process that another test is just starting may have the socket too, for a moment.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 fn counter() -> OwnedFd {
     eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap()
 }
