@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::attached::run;
 use crate::machine::{DISCARD, ENTRIES, FLUSH, IN, MOST, Machine, NAME, OUT, WRITE_ZEROES};
 use crate::raw::Raw;
 use crate::server::{KINDS, Server, serve, volume};
@@ -88,6 +89,10 @@ fn a_machine_reads_writes_flushes_discards_and_zeroes() {
             let (_, all) = machine.request(1, IN, 1000, &[], 32 * 512);
             assert!(all.chunks(512).enumerate().all(|(number, part)| part == [number as u8; 512]));
             assert_eq!(machine.stop_ring(1), 2 + 16, "heads that the ring gave");
+            let status = run(folder, &["status", "--json"]);
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+            let mut exports = status["exports"].as_array().unwrap().iter();
+            assert!(exports.any(|found| found["vhost"] == format!("unix:{export}")), "{status}");
         }
         let last = server.stop();
         assert!(last.contains(", 0 of them with an error"), "{last}");

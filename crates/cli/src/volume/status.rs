@@ -203,7 +203,9 @@ fn text(status: &Status) -> String {
     }
     for export in &status.exports {
         let how = if export.read_only { ", read-only" } else { "" };
-        let line = format!("{}{how}, {}, at {}", bytes(export.bytes), export.made_of, export.nbd);
+        let places = [export.nbd.as_str(), export.vhost.as_deref().unwrap_or_default()];
+        let places = places.into_iter().filter(|place| !place.is_empty()).collect::<Vec<_>>().join(" and ");
+        let line = format!("{}{how}, {}, at {places}", bytes(export.bytes), export.made_of);
         table.row([format!("export {}", export.name), line]);
     }
     for what in &status.doing {

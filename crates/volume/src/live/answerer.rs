@@ -165,6 +165,8 @@ impl Answerer {
             let served = |name: String, bytes, read_only, made_of, number: Option<usize>| ServedExport {
                 name,
                 nbd: export.nbd.clone().unwrap_or_default(),
+                // Snapshots and clones have none.
+                vhost: number.and_then(|_| export.vhost.clone()),
                 bytes,
                 read_only,
                 made_of,

@@ -157,8 +157,11 @@ pub struct Status {
 pub struct ServedExport {
     /// Name.
     pub name: String,
-    /// Address.
+    /// Address for NBD clients; empty without one.
     pub nbd: String,
+    /// Socket for a virtual machine, if any.
+    #[serde(default)]
+    pub vhost: Option<String>,
     /// Size in bytes.
     pub bytes: u64,
     /// Whether clients cannot write.
