@@ -30,7 +30,7 @@ found! {
         a_flush_without_the_map stale_read unflushed_opening unforced_write a_neighbour_is_overwritten;
     defrag: a_move_without_its_lock a_map_before_its_data stale_read unforced_write;
     hot: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
-    hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unflushed_opening unforced_write;
+    hybrid: a_move_without_its_lock a_map_before_its_data stale_read early_reuse unforced_write;
     lld: early_reuse missing_flush torn_segment_accepted lost_deletion unflushed_opening;
     mapper: missing_flush early_reuse double_reply stale_read torn_metadata_accepted lost_map_entry unflushed_opening;
     mirror: a_member_is_not_flushed a_failure_is_not_recorded no_resync;

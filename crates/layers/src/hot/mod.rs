@@ -30,7 +30,7 @@ pub const ENTRY: Entry = Entry {
     readme: include_str!("README.md"),
     commands: KIND.commands,
     edges: placed::EDGES,
-    canaries: placed::CANARIES,
+    canaries: placed::CANARIES_OF_ONE,
     sealed: true,
     check: |table| registry::parse_options(table, Options::check).map(drop),
     defaults: registry::defaults::<Options>,

@@ -65,14 +65,14 @@ impl Options {
             return Err(Refused::new("least", self.least.to_string(), "1 to 100"));
         }
         #[cfg(feature = "canaries")]
-        crate::canary::check(self.canary.as_deref(), placed::CANARIES)?;
+        crate::canary::check(self.canary.as_deref(), placed::CANARIES_OF_ONE)?;
         Ok(())
     }
 
     /// The enabled canary: none, except in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(crate::canary::of(self.canary.as_deref(), "hot"), placed::CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "hot"), placed::CANARIES_OF_ONE);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }
