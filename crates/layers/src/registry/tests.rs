@@ -22,7 +22,7 @@ fn the_error_of_an_option_names_its_key_on_one_line() {
     };
     let policy = error("policy = 'arcx'");
     assert!(policy.starts_with("policy: found 'arcx', expected one of lru, "), "{policy}");
-    assert!(policy.ends_with(", perhaps arc"), "{policy}");
+    assert!(policy.ends_with("; perhaps arc"), "{policy}");
     assert!(error("size = 7").starts_with("size: found invalid type: integer `7`, expected a string"));
     assert!(error("sise = '1MiB'").starts_with("found unknown field `sise`, expected one of `"));
 }
