@@ -163,8 +163,8 @@ fn metrics_address(description: &Description<Live>) -> Result<Option<Address>, L
 /// Addresses to listen at, each with the indices of its exports.
 ///
 /// # Errors
-/// An export without an address and without a socket for a virtual machine, an address that other machines reach without encryption unless `plain`, or two exports of
-/// one name at one address.
+/// An export without an address and without a socket for a virtual machine, an address that other machines reach without
+/// encryption unless `plain`, or two exports of one name at one address.
 pub fn addresses(
     description: &Description<Live>,
     plain: bool,
