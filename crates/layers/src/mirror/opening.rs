@@ -59,10 +59,11 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
             if let Probed::Member(member, label) = found { Some((number, *member, **label)) } else { None }
         })
         .collect();
+    // A start without the only member that has an event may have begun another one with its number.
     let newest = members
         .iter()
         .map(|(.., label)| *label)
-        .max_by_key(|label| (label.state == State::Formed, label.events));
+        .max_by_key(|label| (label.state == State::Formed, label.events, is_confirmed(label, &members)));
     for (number, found) in found.iter().enumerate() {
         match found {
             Probed::Other => {
@@ -158,13 +159,20 @@ fn check_members(
     Ok(())
 }
 
+/// Whether an event is on all members that it says are in service, of those that are there: before that, nothing that
+/// depends on it is answered or written.
+fn is_confirmed(label: &Label, members: &[(usize, usize, Label)]) -> bool {
+    members.iter().all(|(number, _, of)| label.is_out(*number) || of.events >= label.events)
+}
+
 /// Refuses members that were used apart: each says that it is in service and the other one is not, and neither came back
 /// since.
 fn check_apart(members: &[(usize, usize, Label)]) -> Result<(), IoError> {
     for (one, _, of) in members {
         for (other, _, by) in members {
             let serve = !of.is_out(*one) && !by.is_out(*other);
-            let apart = serve && of.is_out(*other) && by.is_out(*one);
+            let confirmed = is_confirmed(of, members) && is_confirmed(by, members);
+            let apart = serve && confirmed && of.is_out(*other) && by.is_out(*one);
             if one < other && apart && of.served[*one] <= by.events && by.served[*other] <= of.events {
                 edge("two members were used apart");
                 let found = format!("members {one} and {other}, each of which was written without the other");
