@@ -159,10 +159,18 @@ fn check_members(
     Ok(())
 }
 
-/// Whether an event is on all members that it says are in service, of those that are there: before that, nothing that
-/// depends on it is answered or written.
+/// Whether an event, or one that follows it, is on all members that it says are in service, of those that are there:
+/// before that, nothing that depends on it is answered or written.
 fn is_confirmed(label: &Label, members: &[(usize, usize, Label)]) -> bool {
-    members.iter().all(|(number, _, of)| label.is_out(*number) || of.events >= label.events)
+    // Another event of this number put out a member that this one has in service, or the other way round.
+    let differs = |of: &Label| {
+        (0..label.members).any(|member| {
+            let left = !label.is_out(member) && of.is_out(member) && of.served[member] <= label.events;
+            left || of.served[member] < label.served[member]
+        })
+    };
+    let follows = |of: &Label| of.events >= label.events && !differs(of);
+    members.iter().all(|(number, _, of)| label.is_out(*number) || follows(of))
 }
 
 /// Refuses members that were used apart: each says that it is in service and the other one is not, and neither came back
