@@ -10,11 +10,11 @@
 
 use std::cell::Cell;
 
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, RangeLocks};
+use seekless_core::{Buffer, Extent, Hints, IoError, RangeLocks};
 
+use super::Placed;
 use super::format::{self, FIRST_SESSION, Stamp};
-use super::{Kind, Placed};
-use crate::durable::Pair;
+use crate::durable::{CopyState, Pair};
 
 /// Numbers of the last session, as found on the devices.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct LastSession {
 impl LastSession {
     /// Numbers in the super pages and in the stamp of a label.
     pub fn new(pair: &Pair, stamp: Stamp) -> LastSession {
-        let rotten = pair.0.iter().any(|copy| matches!(copy, crate::durable::CopyState::Rotten(..)));
+        let rotten = pair.0.iter().any(|copy| matches!(copy, CopyState::Rotten(..)));
         let (first, second) = (pair.newest(), stamp.number);
         let most = |number: u64, lost: bool| number.saturating_add(u64::from(lost));
         LastSession { first: [first, most(first, rotten)], second: [second, most(second, stamp.lost)] }
@@ -89,7 +89,7 @@ impl Placed {
         for number in [last, last + 1, last + 2] {
             self.session.number.set(number);
             let how = Hints { class: how.class, account: how.account, ..Hints::default() };
-            self.write_number(self.kind, &*self.devices.first, number, &how).await?;
+            self.write_number(number, &how).await?;
             let page = format::encode_label(label, self.identity, number);
             second.write(Extent::of_pages(0, 1), Buffer::from_vec(page), how.clone()).await?;
             second.flush(how).await?;
@@ -98,15 +98,11 @@ impl Placed {
         Ok(())
     }
 
-    async fn write_number(
-        &self,
-        kind: &Kind,
-        first: &dyn BlockDevice,
-        number: u64,
-        how: &Hints,
-    ) -> Result<(), IoError> {
+    /// Writes the super page with the number of a session, durably.
+    async fn write_number(&self, number: u64, how: &Hints) -> Result<(), IoError> {
+        let first = &*self.devices.first;
         let (copy, shape) = (number % 2, self.map.borrow().shape);
-        let page = format::encode_super(kind, &shape, self.identity, copy, number);
+        let page = format::encode_super(self.kind, &shape, self.identity, copy, number);
         first.write(format::super_at(copy), Buffer::from_vec(page), how.clone()).await?;
         first.flush(how.clone()).await
     }

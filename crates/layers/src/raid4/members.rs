@@ -41,7 +41,7 @@ pub struct Members {
     pub seed: u32,
     /// The superblock that was written last.
     recorded: Cell<Superblock>,
-    /// Whether a member in service may lack that superblock, or have it in a cache only: it is found so at the start.
+    /// Whether a member in service may lack that superblock, or have it in a cache only, as at the start.
     unsure: Cell<bool>,
     /// The member out of service.
     out: Cell<Option<usize>>,

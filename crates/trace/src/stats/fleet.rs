@@ -189,7 +189,7 @@ impl FleetAnalysis {
     pub fn finish(self, volumes: &Volumes) -> Fleet {
         let all = self.volumes.values().map(|volume| volume.counts.requests).sum();
         let times = self.times.unwrap_or_default();
-        // One by one: what is known of a volume is many times larger than its row.
+        // One by one: the tables of a volume are many times larger than its row.
         let with_requests = self.volumes.into_iter().filter(|(_, volume)| volume.counts.requests > 0);
         let finished = with_requests.map(|(device, volume)| row(volumes.name(device), volume, times, all));
         let mut rows: Vec<VolumeStats> = finished.collect();
