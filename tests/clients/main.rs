@@ -19,6 +19,7 @@ mod faults;
 mod file_systems;
 mod fsx;
 mod full;
+mod gains;
 mod guest;
 mod killed;
 #[cfg(feature = "vhost")]

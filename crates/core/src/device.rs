@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
+use crate::history::History;
 use crate::measure::{Cost, Hits, LayerTraffic, Readiness, Reconfigured, SnapshotSpace};
 use crate::model::Modelled;
 use crate::names::perhaps;
@@ -339,6 +340,11 @@ pub trait Layer: BlockDevice {
     /// What speaks for reconfiguring it now.
     fn readiness(&self) -> Readiness {
         Readiness::default()
+    }
+
+    /// Its latest reconfigurations, hits and gain. Empty for a layer that keeps none.
+    fn history(&self) -> History {
+        History::default()
     }
 
     /// Replaces all that it has learned from requests by these, which are still to come: so an experiment finds what it

@@ -66,6 +66,7 @@ pub const ALL: &[&str] = &[
     "borg: a write in place that failed is forgotten",
     "borg: a failed batch is mapped",
     "borg: a read in parts misses dirty pages",
+    "borg: a timed read misses dirty pages",
     "borg: torn pages stay",
     "borg: a batch is only looked for behind the last one",
     "borg: an opening is not counted",

@@ -57,6 +57,7 @@ pub static LAYERS: [Entry; 27] = [
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],
         served: Schedule::WhenItPays,
+        served_options: "measure_share = 1",
         remedies: borg::REMEDIES,
         holds_newer: true,
         tools: &borg::BorgTools,

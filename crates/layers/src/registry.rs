@@ -78,6 +78,8 @@ pub struct Entry {
     pub flags: &'static [&'static str],
     /// When it is reconfigured while it is served, unless its volume file says when.
     pub served: Schedule,
+    /// Options that have another default value where a volume is served, as in a volume file.
+    pub served_options: &'static str,
     /// What `seekless advise` tries of it.
     pub remedies: &'static [Remedy],
     /// Sectors visible to clients, if fewer than below.
@@ -186,6 +188,7 @@ impl Entry {
             defaults: toml::Table::new,
             flags: &[],
             served: Schedule::OnCommand,
+            served_options: "",
             remedies: &[],
             sectors: None,
             build,
@@ -204,6 +207,13 @@ impl Entry {
     /// Whether it keeps its metadata on the devices that `over` names, and not on devices of its own alone.
     pub fn has_metadata_below(&self) -> bool {
         self.devices.is_empty() || self.is_over_several()
+    }
+
+    /// Options with which it is built where a volume is served: these, and its defaults there.
+    pub fn options_where_served(&self, options: &toml::Table) -> toml::Table {
+        let mut all: toml::Table = self.served_options.parse().unwrap_or_default();
+        all.extend(options.clone());
+        all
     }
 
     /// Whether it adapts its layout: see [`Layer::reconfigure`].

@@ -152,6 +152,11 @@ impl Layer {
         self.over.iter().chain(self.devices.values().flatten())
     }
 
+    /// Its options where the volume is served.
+    pub fn options_where_served(&self) -> toml::Table {
+        self.entry.options_where_served(&self.options)
+    }
+
     /// The devices that hold its metadata: its own; if it has none, or is over several, those below.
     pub fn metadata_on(&self) -> impl Iterator<Item = &String> {
         let below = self.entry.has_metadata_below();

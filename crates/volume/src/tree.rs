@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice, Switch, Top};
 use seekless_layers::Topmost;
-use seekless_layers::registry::{Below, Building};
+use seekless_layers::registry::{Below, Building, Entry};
 
 use crate::description::{self, Description};
 
@@ -155,7 +155,7 @@ impl<C> Builder<'_, C> {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
-        let (over, build) = (below.one()?, builder(layer, below));
+        let (over, build) = (below.one()?, builder(layer.entry, layer.options.clone(), below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
@@ -166,7 +166,8 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name).filter(|_| !self.components.contains_key(name));
         let Some(layer) = layer else { return leaf(self.description, name, &self.components) };
         let below = self.below(layer).await?;
-        let (over, build) = (below.one()?, builder(layer, below));
+        let options = if self.seams.is_some() { layer.options_where_served() } else { layer.options.clone() };
+        let (over, build) = (below.one()?, builder(layer.entry, options, below));
         let built = build(false).await?;
         let Some(seams) = &mut self.seams else {
             self.layers.insert(name.to_owned(), built.layer);
@@ -214,9 +215,12 @@ impl<C> Builder<'_, C> {
     }
 }
 
-/// Builds a layer each time it is called.
-pub fn builder(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
-    let (entry, options) = (layer.entry, layer.options.clone());
+/// Builds a layer with these options each time it is called.
+pub fn builder(
+    entry: &'static Entry,
+    options: toml::Table,
+    below: Below,
+) -> impl Fn(bool) -> Building + 'static {
     move |create| {
         let below = Below { create: below.create || create, ..below.clone() };
         entry.build(below, &options)

@@ -26,6 +26,9 @@ Examples:
 
 The server's control socket is home.control next to home.toml, or as set by control = \"...\".";
 
+/// Reconfigurations of a layer that are shown as text.
+const SHOWN: usize = 5;
+
 /// Arguments of `volume status`.
 #[derive(Args)]
 pub struct Arguments {
@@ -109,7 +112,12 @@ fn line(before: Option<&Status>, now: &Status) -> String {
 /// Something that is going on, in words.
 pub fn doing(doing: &Doing) -> String {
     let left = doing.left_s.map_or(String::new(), |left| format!(", about {left:.0} s left"));
-    format!("{} {} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
+    let stage = doing.stage.as_ref().map_or(String::new(), |stage| {
+        let moved = doing.moved_pages.zip(doing.of_pages);
+        let moved = moved.map_or(String::new(), |(moved, of)| format!(", {moved} of {of} pages"));
+        format!(" ({stage}{moved})")
+    });
+    format!("{} {}{stage} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
 }
 
 /// Sends a question to the server of a volume file, and waits for the answer, up to `timeout`.
@@ -224,6 +232,12 @@ fn text(status: &Status) -> String {
     for layer in &status.layers {
         layer.trouble.iter().for_each(|why| table.row([format!("{} trouble", layer.name), why.clone()]));
         table.row([format!("{} dirty", layer.name), bytes(layer.dirty_bytes)]);
+        for span in layer.recent.iter().filter(|span| span.pages > 0) {
+            table.row([format!("{} last {}", layer.name, span.of), span.line()]);
+        }
+        for past in layer.history.iter().rev().take(SHOWN) {
+            table.row([format!("{} at {:.0} s", layer.name, past.at_s), past.line()]);
+        }
         for (counter, count) in &layer.counters {
             table.row([format!("{} {counter}", layer.name), count.to_string()]);
         }

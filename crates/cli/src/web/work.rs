@@ -137,6 +137,8 @@ mod tests {
             stats: None,
             counters,
             trouble: None,
+            history: Vec::new(),
+            recent: Vec::new(),
         };
         Status {
             file: String::new(),
@@ -160,7 +162,17 @@ mod tests {
 
     fn doing(what: &str) -> Doing {
         let (what, layer) = (what.to_owned(), "s".to_owned());
-        Doing { what, layer, for_s: 3.0, dirty_bytes_before: 100, left_s: Some(1.0) }
+        let (stage, moved_pages, of_pages) = (None, None, None);
+        Doing {
+            what,
+            layer,
+            for_s: 3.0,
+            dirty_bytes_before: 100,
+            left_s: Some(1.0),
+            stage,
+            moved_pages,
+            of_pages,
+        }
     }
 
     #[test]

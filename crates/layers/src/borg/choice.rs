@@ -8,6 +8,7 @@
 //! draining what they leave dirty.
 
 use seekless_core::Nanos;
+use seekless_core::history::Predicted;
 
 use super::analyzer::Edges;
 use super::budget::Budget;
@@ -15,7 +16,7 @@ use super::course::{Course, LogFate, Reads, Recipe, wins};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::profiler::Window;
-use super::rehearsal::{Known, Part, Rehearsal, Trial};
+use super::rehearsal::{Answers, Known, Part, Rehearsal, Trial};
 
 /// Predicted busy times of the chosen course and of the present one: over the requests of both parts, or for
 /// [`Course::FREE`] over all requests since the last choice.
@@ -31,6 +32,14 @@ pub(super) struct Prediction {
     pub requests: u64,
 }
 
+impl Prediction {
+    /// For a report.
+    pub fn predicted(&self) -> Predicted {
+        let Prediction { present, chosen, moves, requests } = *self;
+        Predicted { requests, present, chosen, moves }
+    }
+}
+
 /// The result of a choice.
 pub(super) struct Chosen {
     /// The best course.
@@ -40,6 +49,8 @@ pub(super) struct Chosen {
     pub budget: Budget,
     /// The best course with a plan of all that was read, whether it was chosen or not.
     pub best_with_plan: Option<Course>,
+    /// Answers of the present course in both parts.
+    pub answers: Answers,
 }
 
 /// A course with its trials, one for each part.
@@ -127,7 +138,7 @@ impl<'a> Choice<'a> {
         if matches!(course.reads, Reads::Planned(_)) {
             budget.moved(prediction.moves);
         }
-        Some(Chosen { course, prediction, budget, best_with_plan })
+        Some(Chosen { course, prediction, budget, best_with_plan, answers: self.answers() })
     }
 
     /// The best course without a plan that moves nothing; `None` if one could not be tried.
@@ -168,7 +179,8 @@ impl<'a> Choice<'a> {
             moves: free_trial.moves,
             requests: self.whole.requests(),
         };
-        Some(Some(Chosen { course: free, prediction, budget: self.budget, best_with_plan }))
+        let (budget, answers) = (self.budget, self.answers());
+        Some(Some(Chosen { course: free, prediction, budget, best_with_plan, answers }))
     }
 
     /// Cost of a course over all requests since the last choice, in nanoseconds.
@@ -293,6 +305,12 @@ impl<'a> Choice<'a> {
             i128::from(nanos.0) * i128::from(self.life) / i128::from(part.later.requests().max(1))
         };
         lasts(trial.requests) + lasts(trial.draining) + i128::from(trial.moves.0) - self.saved(trial)
+    }
+
+    /// Answers of the present course in both parts.
+    fn answers(&self) -> Answers {
+        let each = self.tried[0].trials.iter().map(|trial| trial.answers);
+        each.fold(Answers::default(), |sum, more| sum.with(more))
     }
 
     fn prediction(&self, tried: &Tried) -> Prediction {

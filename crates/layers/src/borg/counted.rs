@@ -10,6 +10,7 @@ impl Borg {
         let (store, counted) = (&self.store, self.ledger.borrow_mut().all());
         let (learned, verified) = (self.learned.borrow(), self.verifier.found());
         let ((predicted, declined), budget) = (learned.rehearsal(), learned.budget);
+        let checked = self.accuracy.last().unwrap_or_default();
         vec![
             ("pages_mapped", store.mapped() as u64),
             ("pages_dirty", store.dirty() as u64),
@@ -32,6 +33,8 @@ impl Borg {
             ("rehearsed_busy_as_it_is_us", predicted.present.0 / 1_000),
             ("rehearsed_busy_as_planned_us", predicted.chosen.0 / 1_000),
             ("rehearsed_moves_us", predicted.moves.0 / 1_000),
+            ("response_on_the_model_us", checked.predicted.0 / 1_000),
+            ("response_measured_us", checked.measured.0 / 1_000),
             ("budget_left_us", budget.left().max(0) as u64 / 1_000),
             ("budget_overdrawn_us", (-budget.left()).max(0) as u64 / 1_000),
             ("saved_so_far_us", budget.saved.max(0) as u64 / 1_000),

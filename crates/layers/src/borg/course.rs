@@ -65,6 +65,25 @@ impl Course {
     pub const OFF: Course =
         Course { reads: Reads::Emptied, absorbs: false, log: LogFate::Drained, drains: false };
 
+    /// What it changes, in words; `pages` are planned.
+    pub fn described(&self, pages: u64) -> String {
+        let reads = match self.reads {
+            Reads::Kept => "copies stay".to_owned(),
+            Reads::Emptied => "the read cache is emptied".to_owned(),
+            Reads::Planned(Recipe { planner, edges, .. }) => {
+                format!("{pages} pages are planned ({planner:?}, {edges:?} edges)").to_lowercase()
+            }
+        };
+        let writes = if self.absorbs { "writes are absorbed" } else { "writes go to the disk" };
+        let log = match (self.drains, self.log) {
+            (true, _) => ", and drained where no request notices",
+            (false, LogFate::Drained) => ", the log is drained",
+            (false, LogFate::Half) => ", half of the log is drained",
+            (false, LogFate::Kept) => "",
+        };
+        format!("{reads}, {writes}{log}")
+    }
+
     /// Writes are absorbed, and drained where no request notices.
     pub const FREE: Course = Course { reads: Reads::Kept, absorbs: true, log: LogFate::Kept, drains: true };
 }

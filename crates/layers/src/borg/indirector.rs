@@ -26,53 +26,19 @@ use seekless_core::device::Place;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant, runtime};
 
+use super::gain::Source;
 use super::options::Overwrite;
-use super::store::{Appended, Entry, Slot};
+use super::parts::{Part, Piece, Side, push, split_by};
+use super::store::{Entry, Slot};
 use super::{Borg, did};
 
 use crate::join::join_all;
-
-/// Destination of a part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Origin,
-    Bopt,
-}
-
-/// Part of a request: contiguous sectors at their destination.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    side: Side,
-    /// Extent at the destination.
-    at: Extent,
-    /// Offset in the request, in sectors.
-    from: u64,
-}
-
-/// Part of a write.
-enum Piece {
-    /// Sectors written in place.
-    Placed { side: Side, at: Extent, data: Buffer },
-    /// Pages appended to the log.
-    Appended(Appended),
-}
 
 /// Pages of a request that have a proven copy.
 #[derive(Default)]
 struct ProvenCopies {
     pages: u64,
     dirty: u64,
-}
-
-impl Piece {
-    /// Pages that go to the BOPT, and whether they are absorbed.
-    fn in_bopt(&self) -> Option<(u64, bool)> {
-        match self {
-            Piece::Placed { side: Side::Origin, .. } => None,
-            Piece::Placed { at, .. } => Some((at.page_count(), false)),
-            Piece::Appended(appended) => Some((appended.at.page_count(), true)),
-        }
-    }
 }
 
 impl Borg {
@@ -83,7 +49,8 @@ impl Borg {
         into: Buffer,
         how: Hints,
     ) -> Result<Buffer, IoError> {
-        let (arrival, _outstanding) = self.arrivals.arrive(runtime::now());
+        let begin = runtime::now();
+        let (arrival, _outstanding) = self.arrivals.arrive(begin);
         let _guard = self.lock_pages(at, Mode::Shared, &how).await;
         self.ensure_not_refused()?;
         self.request_arrived(at, &how, false, arrival);
@@ -92,23 +59,33 @@ impl Borg {
         }
         let found = self.count_proven(at);
         let pages = at.page_count();
-        let all = found.pages == pages;
+        let has_all = found.pages == pages;
+        let timed = if has_all && found.dirty < pages { self.source(begin) } else { None };
+        let all = has_all && timed != Some(Source::Origin);
         let hits = if all { pages } else { found.dirty };
         self.tally(&how, |traffic| {
             (traffic.pages, traffic.hits) = (traffic.pages + pages, traffic.hits + hits);
         });
-        if found.pages == 0 || (!all && found.dirty == 0) {
+        let misses = timed == Some(Source::Origin) && mutant::is("borg: a timed read misses dirty pages");
+        if found.pages == 0 || (!all && (found.dirty == 0 || misses)) {
             did("read at origin", at, at.start.0);
             let class = how.effective_class();
             let read = self.origin.read(at, into, how).await?;
-            self.copy_on_read(at, &read, class);
+            if has_all && found.pages > 0 {
+                edge("a read goes to the origin to be timed");
+                self.time(timed, begin);
+            } else {
+                self.copy_on_read(at, &read, class);
+            }
             return Ok(read);
         }
         if found.dirty > 0 && self.store.has_unread_sums() {
             Box::pin(self.store.read_sums(at.pages(), &how)).await;
         }
         // Boxed to keep the future of a request to the origin small: one is allocated per request.
-        Box::pin(self.read_parts(at, into, how, all)).await
+        let read = Box::pin(self.read_parts(at, into, how, all)).await?;
+        self.time(timed, begin);
+        Ok(read)
     }
 
     /// Reads from the copies: all of them, or only the dirty ones.
@@ -435,60 +412,5 @@ impl Borg {
             Side::Origin => &*self.origin,
             Side::Bopt => &*self.bopt,
         }
-    }
-}
-
-/// Adds a piece, joined with the last one if it follows that.
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
-    match (pieces.last_mut(), piece) {
-        (Some(Piece::Placed { side, at, data }), Piece::Placed { side: same, at: next, data: more })
-            if *side == same && at.end() == next.start =>
-        {
-            at.sectors += next.sectors;
-            *data = Buffer::join([data.clone(), more]);
-        }
-        (Some(Piece::Appended(last)), Piece::Appended(next)) if last.is_followed_by(&next) => last.join(next),
-        (_, piece) => pieces.push(piece),
-    }
-}
-
-/// Splits `at` at page boundaries by destination (`None`: the origin), and joins pages that stay contiguous.
-fn split_by(at: Extent, mut bopt_page: impl FnMut(u64) -> Option<u64>) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::with_capacity(1);
-    for part in at.split(PAGE_SECTORS) {
-        let (side, start) = match bopt_page(part.start.page()) {
-            Some(copy) => (Side::Bopt, Lba(copy * PAGE_SECTORS + part.start.0 % PAGE_SECTORS)),
-            None => (Side::Origin, part.start),
-        };
-        match parts.last_mut() {
-            Some(last) if last.side == side && last.at.end() == start => last.at.sectors += part.sectors,
-            _ => parts.push(Part { side, at: Extent { start, ..part }, from: part.start.0 - at.start.0 }),
-        }
-    }
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_split_at_page_boundaries_and_join_when_contiguous() {
-        // Pages 1 and 2 are copied to 101 and 102, page 4 to 50; the request is 4 sectors of page 0 to 2 of page 4.
-        let copies = |page| match page {
-            1 => Some(101),
-            2 => Some(102),
-            4 => Some(50),
-            _ => None,
-        };
-        let parts = split_by(Extent::new(4, 30), copies);
-        let found: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
-        let expected = [
-            (Side::Origin, 4, 4, 0),
-            (Side::Bopt, 808, 16, 4),
-            (Side::Origin, 24, 8, 20),
-            (Side::Bopt, 400, 2, 28),
-        ];
-        assert_eq!(found, expected);
     }
 }

@@ -4,7 +4,7 @@
 //! Divided as in the paper: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the `indirector` on the path of
 //! every request. `store` is the on-disk state; `mover` moves pages; `drain`, `idle` and `pace` decide when and how
 //! fast. `watch` and `policy` decide when to plan; `planning` picks a `course` by `rehearsal` and `choice`, within
-//! `budget`. `learned` is what was learned of the workload, `saved` its encoding, `keeping` when it is written.
+//! `budget`; `gain` measures what was gained, `accuracy` how well the model predicts, and `history` keeps both. `learned` is what was learned of the workload, `saved` its encoding, `keeping` when it is written.
 //!
 //! Invariants: a clean copy equals the origin, or is not used; a page that is dirty on disk was written by a client and
 //! is not yet on the origin. For the invariants of the on-disk state see `store`.
@@ -13,6 +13,7 @@
 //! below may fail. Data that was flushed, or acknowledged with FUA, is read back; a flush that cannot guarantee this
 //! fails.
 
+mod accuracy;
 mod analyzer;
 mod budget;
 mod choice;
@@ -27,7 +28,9 @@ mod drain;
 mod early;
 mod examined;
 mod failed_writes;
+mod gain;
 mod heat;
+mod history;
 mod idle;
 mod indirector;
 mod keeping;
@@ -35,9 +38,11 @@ mod learned;
 mod locking;
 mod mover;
 mod older;
+mod opening;
 mod options;
 mod origin;
 mod pace;
+mod parts;
 mod planner;
 mod planning;
 mod policy;
@@ -58,14 +63,16 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, FailedWrites, Geometry, Hints,
-    Hits, IoError, IoFuture, Layer, Lba, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Readiness, Record,
-    Zeroes, runtime,
+    Hits, IoError, IoFuture, Layer, Lba, Nanos, Op, RangeLocks, Readiness, Record, Zeroes, runtime,
 };
 
+use accuracy::Accuracy;
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Training, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
 use early::Early;
+use gain::{Measuring, Source};
+use history::{History, Pages};
 use idle::Idle;
 use keeping::Keeping;
 use learned::Learned;
@@ -80,7 +87,7 @@ use profiler::Arrivals;
 pub use profiler::{Access, Arrival, Profiler, Window};
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
-use store::{LastStop, Setup, Store};
+use store::{LastStop, Store};
 pub use tools::BorgTools;
 use verifier::Verifier;
 use watch::Watch;
@@ -127,6 +134,9 @@ pub struct Borg {
     /// Whether rehearsals choose the course: until one did, everything goes to the origin.
     rehearses: bool,
     early: Early,
+    accuracy: Accuracy,
+    measuring: Measuring,
+    history: History,
     /// Requests as they come and are answered.
     arrivals: Arrivals,
     /// Writes under way that lock pages.
@@ -139,95 +149,6 @@ pub struct Borg {
 }
 
 impl Borg {
-    /// Opens BORG over `origin`, with copies in `bopt`, which must have been created for it ([`Borg::format_new`]). A
-    /// BOPT of zeroes is refused: the one that was there before may have held newer pages. With `timing_only`, pages
-    /// move without their data.
-    pub async fn open(
-        origin: Rc<dyn BlockDevice>,
-        bopt: Rc<dyn BlockDevice>,
-        options: Options,
-        timing_only: bool,
-    ) -> Result<Rc<Borg>, IoError> {
-        let borg = Borg::open_creating(origin, bopt, options, timing_only).await?;
-        if borg.store.identity().is_none() {
-            let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
-                       for what it lies over; if there never was one: seekless volume create";
-            return Err(IoError::new(ErrorKind::Invalid, "borg", Some(Extent::of_pages(0, 2)), why));
-        }
-        Ok(borg)
-    }
-
-    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is taken for a new one: the store formats
-    /// it before its first change.
-    pub async fn open_creating(
-        origin: Rc<dyn BlockDevice>,
-        bopt: Rc<dyn BlockDevice>,
-        options: Options,
-        timing_only: bool,
-    ) -> Result<Rc<Borg>, IoError> {
-        let layout = Borg::layout_of(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
-        let devices = Devices::counted(origin, bopt);
-        let setup =
-            Setup { layout, timing_only, eager: options.eager, canary: options.canary(), lenient: false };
-        let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
-        let borg = Borg::over(devices, store, options, timing_only);
-        borg.check_origin().await?;
-        borg.recall().await?;
-        borg.ledger.take();
-        borg.start_idle_work();
-        Ok(borg)
-    }
-
-    /// The layer over an open store.
-    fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
-        let Devices { origin, bopt, ledger } = devices;
-        let pages = origin.geometry().sectors.div_ceil(PAGE_SECTORS);
-        // Until a rehearsal finds something better, everything goes to the origin.
-        let rehearses = options.rehearse && origin.model().is_some() && bopt.model().is_some();
-        Rc::new_cyclic(|me| Borg {
-            origin,
-            bopt,
-            store,
-            granularity: (0..32).find(|granularity| pages >> granularity < u64::from(u32::MAX)).unwrap_or(32),
-            locks: RangeLocks::new(),
-            movers: Movers::default(),
-            after_drains: RefCell::default(),
-            failed_writes: FailedWrites::default(),
-            copy_on_read: CopyOnRead::new(options.copied_on_read()),
-            verifier: Verifier::new(),
-            origin_state: RefCell::default(),
-            learned: RefCell::new(Learned::new(
-                pages,
-                options.profile_memory.0 / 2,
-                options.edges == Edges::Global || options.rehearse,
-            )),
-            watch: Cell::default(),
-            idle: RefCell::new(Idle { last_request: runtime::now(), ..Idle::default() }),
-            keeping: Keeping::default(),
-            ledger,
-            timing_only,
-            absorbs: Cell::new(options.absorb && !rehearses),
-            drains: Cell::default(),
-            rehearses,
-            early: Early::default(),
-            arrivals: Arrivals::default(),
-            page_writes: Cell::new(0),
-            canary: options.canary(),
-            options,
-            me: me.clone(),
-        })
-    }
-
-    /// Layout of a BOPT of `pages` pages.
-    fn layout_of(pages: u64, options: &Options) -> Result<Layout, IoError> {
-        let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
-        options.check().map_err(|refused| invalid(refused.to_string()))?;
-        Layout::new(pages, options.segment.0 / PAGE_BYTES, options.write_buffer).ok_or_else(|| {
-            let least = store::FEWEST_PAGES;
-            invalid(format!("found a BOPT of {pages} pages of 4 KiB, expected at least {least}"))
-        })
-    }
-
     /// The longest that a request waited for pages locked by a mover.
     pub fn longest_wait(&self) -> Nanos {
         self.movers.longest_wait()
@@ -268,9 +189,35 @@ impl Borg {
         let mut watch = self.watch.get();
         watch.request(|| self.ledger.borrow().counted());
         self.watch.set(watch);
+        self.history.roll(now, || self.pages());
         self.choose_early_if_due();
         self.keep_from_time_to_time();
         self.start_idle_work();
+    }
+
+    /// A request that came at `begin` was answered.
+    fn request_answered(&self, begin: Nanos) {
+        let now = runtime::now();
+        self.arrivals.answer(now);
+        self.accuracy.answered(now - begin);
+    }
+
+    /// Pages that clients read and wrote, and those that copies served.
+    fn pages(&self) -> Pages {
+        let counted = self.ledger.borrow_mut().all();
+        Pages { all: counted.pages, hits: counted.hits }
+    }
+
+    /// Where a read that copies could serve goes if it is timed.
+    fn source(&self, now: Nanos) -> Option<Source> {
+        self.measuring.source(now, |gain| self.history.gained(gain))
+    }
+
+    /// A read that came at `begin` was answered; `source` if it is timed.
+    fn time(&self, source: Option<Source>, begin: Nanos) {
+        if let Some(source) = source {
+            self.measuring.answered(source, runtime::now() - begin);
+        }
     }
 
     /// The units of the profile that an extent touches, as an extent with a page for each unit.
@@ -309,16 +256,18 @@ impl BlockDevice for Borg {
             return io(self.verify(at, into, how));
         }
         io(async move {
+            let begin = runtime::now();
             let read = self.read_indirected(at, into, how).await;
-            self.arrivals.answer(runtime::now());
+            self.request_answered(begin);
             read
         })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            let begin = runtime::now();
             let written = self.write_indirected(at, from, how).await;
-            self.arrivals.answer(runtime::now());
+            self.request_answered(begin);
             written
         })
     }
@@ -426,8 +375,20 @@ impl Layer for Borg {
         let watch = self.watch.get();
         let last_request = self.idle.borrow().last_request;
         // Without a rehearsal nothing says whether a plan pays.
-        let pays = watch.pays() && self.options.rehearse && self.models().is_some();
+        let pays = watch.pays(runtime::now()) && self.options.rehearse && self.models().is_some();
         Readiness { requests: watch.requests(), last_request, pays }
+    }
+
+    fn history(&self) -> seekless_core::History {
+        self.history.all(self.pages())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.accuracy.trouble()
+    }
+
+    fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
+        self.accuracy.on_trouble(tell);
     }
 
     fn foresee(&self, requests: &[Record]) {

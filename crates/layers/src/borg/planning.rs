@@ -2,12 +2,14 @@
 
 use std::cell::OnceCell;
 
+use seekless_core::history::{Checked, Predicted};
 use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
 
 use super::Borg;
 use super::analyzer::{Analyzer, Edges, Graph};
 use super::choice::{self, Choice};
 use super::course::{Course, Reads};
+use super::history::Decided;
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::policy::Verdict;
@@ -31,6 +33,29 @@ pub(super) struct Planning {
     pub course: Course,
     pub plan: Option<Plan>,
     pub verdict: Verdict,
+    /// What a rehearsal predicted of the course.
+    predicted: Option<Predicted>,
+    /// How well the model predicted the requests so far.
+    model: Option<Checked>,
+    /// Reason for leaving all as it is, if it is another than that nothing gains enough.
+    because: Option<&'static str>,
+}
+
+impl Planning {
+    /// A course, and its plan if it has one.
+    fn new(course: Course, plan: Option<Plan>, verdict: Verdict) -> Planning {
+        Planning { course, plan, verdict, predicted: None, model: None, because: None }
+    }
+
+    /// What was decided, of `pages` planned pages.
+    pub fn decided(&self, pages: u64) -> Decided {
+        let what = match (self.verdict, self.because) {
+            (Verdict::Decline, Some(why)) => format!("left as it is: {why}"),
+            (Verdict::Decline, None) => "left as it is: nothing else saves enough".to_owned(),
+            _ => self.course.described(pages),
+        };
+        Decided { what, predicted: self.predicted, model: self.model }
+    }
 }
 
 impl Borg {
@@ -41,7 +66,8 @@ impl Borg {
         let requests = self.learned.borrow().window_requests();
         if models.is_some() && requests < FEWEST_TO_JUDGE_ON {
             report.stages.push(Stage { name: "too few requests", took: Nanos::ZERO, pages: requests });
-            return self.as_it_is();
+            let because = Some("there were too few requests to judge on");
+            return Planning { because, ..self.as_it_is() };
         }
         let anew;
         let (window, analyzer, last) = {
@@ -58,7 +84,7 @@ impl Borg {
     /// The choice to leave all as it is.
     fn as_it_is(&self) -> Planning {
         let course = Course::as_it_is(self.absorbs.get(), self.drains.get());
-        Planning { course, plan: None, verdict: Verdict::Decline }
+        Planning::new(course, None, Verdict::Decline)
     }
 
     /// The plan of the options.
@@ -86,7 +112,7 @@ impl Borg {
         report.planned_pages = plan.pages() << self.granularity;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
         let verdict = self.judge(report.planned_pages.max(profiled));
-        Planning { course: Course::unrehearsed(&self.options), plan: Some(plan), verdict }
+        Planning::new(Course::unrehearsed(&self.options), Some(plan), verdict)
     }
 
     /// The course that wins a rehearsal.
@@ -124,18 +150,29 @@ impl Borg {
         let choosing = move || {
             let benefit = rehearsal.benefit_of_copies(&parts)?;
             let chosen = Choice::new(&rehearsal, &parts, &now.window, past, budget)?.choose(last.as_ref())?;
+            let answers = chosen.answers;
             let plan = |course: Course| choice::plan(&rehearsal, course, &now);
             Some((
                 chosen.course,
                 plan(chosen.course),
                 chosen.best_with_plan.and_then(plan),
-                (chosen.prediction, chosen.budget),
+                (chosen.prediction, chosen.budget, answers),
                 benefit,
             ))
         };
         let chosen = runtime::offload(choosing, |_| cost).await;
         report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
-        let Some((course, plan, best_plan, (prediction, budget), benefit)) = chosen else { return as_it_is };
+        let Some((course, plan, best_plan, (prediction, budget, answers), benefit)) = chosen else {
+            return Planning { because: Some("the rehearsal had no result"), ..as_it_is };
+        };
+        let measured = self.accuracy.take(answers.count);
+        let model = measured.map(|measured| Checked { predicted: answers.mean(), measured });
+        model.into_iter().for_each(|model| self.accuracy.check(model));
+        if self.accuracy.is_off() {
+            self.learned.borrow_mut().set_rehearsal(prediction, true);
+            let because = Some("predictions have been wrong by more than a quarter for a day");
+            return Planning { model, because, ..as_it_is };
+        }
         let empties = self.copy_on_read.decided(benefit, course == present);
         let course = if empties { Course { reads: Reads::Emptied, ..present } } else { course };
         self.learned.borrow_mut().set_last_plan(best_plan.unwrap_or_default());
@@ -144,7 +181,8 @@ impl Borg {
         self.learned.borrow_mut().budget = budget;
         // Judged after all waiting.
         let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
-        Planning { course, plan, verdict }
+        let predicted = Some(prediction.predicted());
+        Planning { predicted, model, ..Planning::new(course, plan, verdict) }
     }
 
     /// Divides a window into fifths. Returns two parts, and what is known after the whole window: the first part has

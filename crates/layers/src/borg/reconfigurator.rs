@@ -10,6 +10,7 @@ use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 
 use super::Borg;
 use super::course::{Course, LogFate, Reads};
+use super::history::Decided;
 use super::mover::{Move, Mover};
 use super::options::MoveClass;
 use super::pace::Throttle;
@@ -27,20 +28,38 @@ impl Borg {
         let Some(mover) = mover.map(Mover::in_its_class).map(Mover::with_its_share) else {
             return Ok(report);
         };
-        let Planning { course, plan, verdict } = self.plan(&mut report).await;
+        let why = self.watch.get().why();
+        let mut decided = Decided::default();
+        let done = self.decide_and_move(&mover, &mut decided, &mut report).await;
+        let (copied, paid) = mover.copied();
+        let free = self.options.reconfigure_class == MoveClass::Free;
+        (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });
+        self.history.ended(why, decided, &report, done.as_ref().err());
+        done.map(|()| report)
+    }
+
+    /// Chooses a course, and carries it out.
+    async fn decide_and_move(
+        &self,
+        mover: &Mover<'_>,
+        decided: &mut Decided,
+        report: &mut Reconfigured,
+    ) -> Result<(), IoError> {
+        self.history.stage("plan");
+        let planning = self.plan(report).await;
+        *decided = planning.decided(report.planned_pages);
+        let Planning { course, plan, verdict, .. } = planning;
         let mut watch = self.watch.get();
-        watch.decided(verdict != Verdict::Decline);
+        let choosing = report.stages.iter().map(|stage| stage.took).sum();
+        watch.decided(verdict != Verdict::Decline, runtime::now(), choosing);
         self.watch.set(watch);
         if verdict != Verdict::Decline {
             self.absorbs.set(course.absorbs);
             self.drains.set(course.drains);
-            self.carry_out(&mover, course, plan.as_ref(), verdict, &mut report).await?;
+            self.carry_out(mover, course, plan.as_ref(), verdict, report).await?;
         }
         self.keep_soon();
-        let (copied, paid) = mover.copied();
-        let free = self.options.reconfigure_class == MoveClass::Free;
-        (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });
-        Ok(report)
+        Ok(())
     }
 
     /// Moves pages until the BOPT is as the course and its plan have it.
@@ -53,8 +72,13 @@ impl Borg {
         report: &mut Reconfigured,
     ) -> Result<(), IoError> {
         let targets = plan.map(|plan| self.targets(plan, verdict)).unwrap_or_default();
-        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, course, verdict))).await?;
+        let to_move = |in_bopt| self.moves(&targets, in_bopt).len() as u64;
+        let leaving = self.leaving(&targets, course, verdict);
+        self.history.moves("outgoing", leaving.len() as u64 + to_move(true) + to_move(false));
+        report.stage("outgoing", mover.outgoing(&leaving)).await?;
+        self.history.moves("relocate", to_move(true) + to_move(false));
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
+        self.history.moves("incoming", to_move(false));
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }

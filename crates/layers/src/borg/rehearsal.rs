@@ -96,14 +96,36 @@ pub(super) struct Trial {
     pub draining: Nanos,
     /// Pages that were dirty before, and were overwritten instead of drained.
     pub overwritten_pages: u64,
+    /// Answers of the requests played.
+    pub answers: Answers,
 }
 
-/// Answers of a rehearsal are not counted one by one.
-#[derive(Default)]
-struct Uncounted;
+/// Answered requests of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answers {
+    /// Their number.
+    pub count: u64,
+    /// Sum of their response times.
+    pub sum: Nanos,
+}
 
-impl Tally for Uncounted {
-    fn answered(&mut self, _account: Account, _op: Op, _at: Extent, _took: Nanos) {}
+impl Answers {
+    /// These, and more.
+    pub fn with(self, more: Answers) -> Answers {
+        Answers { count: self.count + more.count, sum: self.sum + more.sum }
+    }
+
+    /// Mean response time.
+    pub fn mean(self) -> Nanos {
+        Nanos(self.sum.0 / self.count.max(1))
+    }
+}
+
+impl Tally for Answers {
+    fn answered(&mut self, _account: Account, _op: Op, _at: Extent, took: Nanos) {
+        *self = self.with(Answers { count: 1, sum: took });
+    }
+
     fn failed(&mut self) {}
 }
 
@@ -291,8 +313,7 @@ impl Rehearsal {
         let (records, total) = (self.records(window), window.requests());
         let pace = Pace::Answered;
         let mut account = OneAccount(PLAYED);
-        let replayed =
-            replay::<Uncounted>(records, total, borg.clone(), pace, &mut account, &mut |_| ()).await;
+        let replayed = replay::<Answers>(records, total, borg.clone(), pace, &mut account, &mut |_| ()).await;
         if let Some(error) = replayed.failure {
             return Err(error);
         }
@@ -326,7 +347,7 @@ impl Rehearsal {
             draining = share_left(draining, copied, 2 * (old.len() + new.len()) as u64 * PAGE_SECTORS);
         }
         let overwritten_pages = dirty_before.saturating_sub(old.len()) as u64;
-        Ok(Some(Trial { moves, requests, draining, overwritten_pages }))
+        Ok(Some(Trial { moves, requests, draining, overwritten_pages, answers: replayed.answers }))
     }
 
     /// Whether there is a log that can be drained where no request notices.

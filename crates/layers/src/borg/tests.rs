@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{Mode, Op, Slice};
+use seekless_core::{Mode, Op, PAGE_SECTORS, Slice};
 use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 
 use super::*;

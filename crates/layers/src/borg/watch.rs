@@ -2,13 +2,18 @@
 //!
 //! Each decision to leave all as it is doubles the requests until the next one: that is judged on more of them, and a
 //! workload that cannot win is tried less and less. A course that was carried out brings that number back.
+//!
+//! Decisions take one per cent of a processor's time at most, on average: after one the next waits a hundred times as long
+//! as it took to plan and to rehearse.
 
-use seekless_core::LayerTraffic;
+use seekless_core::{LayerTraffic, Nanos};
 
 /// Requests after which a decision may pay.
 const USUAL: u64 = 20_000;
 /// The most, after decisions that changed nothing.
 const MOST: u64 = 8 * USUAL;
+/// Time from a decision to the next one, in times of what it took to choose.
+const REST: u64 = 100;
 /// Requests over which shares are measured.
 const WINDOW: u64 = 5_000;
 
@@ -24,6 +29,8 @@ pub(super) struct Watch {
     first: Option<Shares>,
     /// Whether those of a later window were much less.
     fell: bool,
+    /// No decision is due before this time.
+    rests_until: Nanos,
 }
 
 /// How requests were served, in per cent.
@@ -38,7 +45,8 @@ struct Shares {
 impl Default for Watch {
     fn default() -> Watch {
         let before = LayerTraffic::default();
-        Watch { requests: 0, due_after: USUAL, before, first: None, fell: false }
+        let (first, fell, rests_until) = Default::default();
+        Watch { requests: 0, due_after: USUAL, before, first, fell, rests_until }
     }
 }
 
@@ -58,10 +66,11 @@ impl Watch {
         }
     }
 
-    /// A decision was made; `changed` if it changed something.
-    pub fn decided(&mut self, changed: bool) {
+    /// A decision was made at `now`, which took `took` to choose; `changed` if it changed something.
+    pub fn decided(&mut self, changed: bool, now: Nanos, took: Nanos) {
         let due_after = if changed { USUAL } else { (2 * self.due_after).min(MOST) };
-        *self = Watch { due_after, before: self.before, ..Watch::default() };
+        let rests_until = Nanos(now.0.saturating_add(took.0.saturating_mul(REST)));
+        *self = Watch { due_after, before: self.before, rests_until, ..Watch::default() };
     }
 
     /// Requests since the last decision, and after how many the next one is due.
@@ -79,9 +88,21 @@ impl Watch {
         self.requests
     }
 
-    /// Whether another decision may pay.
-    pub fn pays(&self) -> bool {
-        self.requests >= self.due_after || self.fell
+    /// Reason for a decision now, in words.
+    pub fn why(&self) -> String {
+        let requests = self.requests;
+        if self.fell {
+            format!("fewer hits or more seeks than before, after {requests} requests")
+        } else if self.requests >= self.due_after {
+            format!("{requests} requests since the last decision")
+        } else {
+            format!("a command or the schedule, after {requests} requests")
+        }
+    }
+
+    /// Whether another decision may pay at `now`.
+    pub fn pays(&self, now: Nanos) -> bool {
+        now >= self.rests_until && (self.requests >= self.due_after || self.fell)
     }
 }
 
@@ -109,7 +130,7 @@ mod tests {
     /// Requests of one page each, of which these parts of ten are hits, until a decision pays: how many.
     fn until_due(watch: &mut Watch, traffic: &mut LayerTraffic, hits: impl Fn(u64) -> u64) -> u64 {
         for number in 0.. {
-            if watch.pays() {
+            if watch.pays(Nanos::ZERO) {
                 return number;
             }
             traffic.pages += 1;
@@ -125,10 +146,10 @@ mod tests {
         let mut due = Vec::new();
         for _ in 0..6 {
             due.push(until_due(&mut watch, &mut traffic, |_| 0));
-            watch.decided(false);
+            watch.decided(false, Nanos::ZERO, Nanos::ZERO);
         }
         assert_eq!(due, [20_000, 40_000, 80_000, 160_000, 160_000, 160_000]);
-        watch.decided(true);
+        watch.decided(true, Nanos::ZERO, Nanos::ZERO);
         assert_eq!(until_due(&mut watch, &mut traffic, |_| 0), 20_000);
     }
 
@@ -136,14 +157,26 @@ mod tests {
     fn a_falling_share_of_hits_is_noticed() {
         let (mut watch, mut traffic) = (Watch::default(), LayerTraffic::default());
         assert_eq!(until_due(&mut watch, &mut traffic, |_| 8), 20_000);
-        watch.decided(true);
+        watch.decided(true, Nanos::ZERO, Nanos::ZERO);
         let falls = |number| if number < 10_000 { 8 } else { 5 };
         assert_eq!(until_due(&mut watch, &mut traffic, falls), 15_000);
-        watch.decided(true);
+        watch.decided(true, Nanos::ZERO, Nanos::ZERO);
         let wavers = |number| if number < 10_000 { 8 } else { 7 };
         assert_eq!(until_due(&mut watch, &mut traffic, wavers), 20_000);
-        watch.decided(true);
+        watch.decided(true, Nanos::ZERO, Nanos::ZERO);
         let hardly_any = |number| u64::from(number < 10_000);
         assert_eq!(until_due(&mut watch, &mut traffic, hardly_any), 20_000, "a tenth did not matter");
+    }
+
+    #[test]
+    fn a_decision_that_took_long_is_followed_by_a_rest() {
+        let (mut watch, mut traffic) = (Watch::default(), LayerTraffic::default());
+        let ms = Nanos::from_millis;
+        watch.decided(true, ms(5_000), ms(700));
+        for _ in 0..USUAL {
+            traffic.pages += 1;
+            watch.request(|| traffic);
+        }
+        assert!(!watch.pays(ms(74_999)) && watch.pays(ms(75_000)));
     }
 }

@@ -11,6 +11,7 @@ use super::component::Live;
 use super::control::{DeviceStatus, HitStatus, LayerStatus, Question, QueueStatus, ServedExport, Status};
 use super::error::LiveError;
 use super::events::{Event, EventLine};
+use super::history::{PastStatus, SpanStatus};
 use super::metrics::metrics;
 use super::running::Running;
 use super::stats::{AccessStats, IoStats};
@@ -93,7 +94,7 @@ impl Answerer {
     pub fn line(&self) -> String {
         let running = &self.running;
         let dirty: u64 = running.layers().keys().map(|layer| running.dirty_bytes(layer)).sum();
-        let doing = running.log.all(|layer| running.dirty_bytes(layer));
+        let doing = running.doing();
         let doing =
             doing.iter().map(|doing| format!("; {} {} for {:.0} s", doing.what, doing.layer, doing.for_s));
         let doing: String = doing.collect();
@@ -105,17 +106,26 @@ impl Answerer {
         let (served, (clients, clients_so_far)) = (self.server.served(), self.server.clients());
         let description = running.description.borrow();
         let blocks = |traffic: seekless_core::Traffic| traffic.blocks_read + traffic.blocks_written;
-        let layer = |(name, layer): (&String, &Rc<dyn Layer>)| LayerStatus {
-            name: name.clone(),
-            is: description.layers.get(name).map_or("", |layer| layer.entry.name).to_owned(),
-            dirty_bytes: running.dirty_bytes(name),
-            hits: layer.hits().map(|Hits { lookups, hit }| HitStatus { lookups, hit }),
-            background_bytes: layer
-                .traffic(Account::default())
-                .map(|traffic| blocks(traffic.background) * SECTOR_BYTES),
-            stats: self.meter(name).map(|meter| IoStats::of(&meter)),
-            counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
-            trouble: layer.trouble(),
+        let layer = |(name, layer): (&String, &Rc<dyn Layer>)| {
+            let history = layer.history();
+            LayerStatus {
+                name: name.clone(),
+                is: description.layers.get(name).map_or("", |layer| layer.entry.name).to_owned(),
+                dirty_bytes: running.dirty_bytes(name),
+                hits: layer.hits().map(|Hits { lookups, hit }| HitStatus { lookups, hit }),
+                background_bytes: layer
+                    .traffic(Account::default())
+                    .map(|traffic| blocks(traffic.background) * SECTOR_BYTES),
+                stats: self.meter(name).map(|meter| IoStats::of(&meter)),
+                counters: layer
+                    .counters()
+                    .into_iter()
+                    .map(|(name, count)| (name.to_owned(), count))
+                    .collect(),
+                trouble: layer.trouble(),
+                history: history.past.iter().map(PastStatus::of).collect(),
+                recent: SpanStatus::all(&history.spans),
+            }
         };
         Status {
             file: description.file.clone(),
@@ -133,7 +143,7 @@ impl Answerer {
             devices: self.devices(),
             exports: self.exports(),
             layers: running.layers().iter().map(layer).collect(),
-            doing: running.log.all(|layer| running.dirty_bytes(layer)),
+            doing: running.doing(),
         }
     }
 

@@ -191,7 +191,7 @@ impl Running {
             }
         }
         step("attach: the devices are initialised");
-        let built = layer.entry.build(below.clone(), &layer.options).await.at(place)?;
+        let built = layer.entry.build(below.clone(), &layer.options_where_served()).await.at(place)?;
         Ok(Ready { built, below, inner, components, pairs })
     }
 
@@ -256,7 +256,8 @@ impl Running {
         };
         let layer = &description.layers[name];
         let (entry, over) = (layer.entry, below.one().at(|| format!("layer.{name}"))?);
-        let topmost = Topmost::built(entry, over, built.layer, outer.clone(), tree::builder(layer, below));
+        let build = tree::builder(entry, layer.options_where_served(), below);
+        let topmost = Topmost::built(entry, over, built.layer, outer.clone(), build);
         {
             // Figures are those of the device below, by its name, also where another switch is above it now.
             inner.measure(outer.meter());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attaching::Attach;
 use super::doing::Doing;
+use super::history::{PastStatus, SpanStatus};
 use super::replacing::Replace;
 use super::server::relative_path;
 use super::stats::{AccessStats, IoStats};
@@ -250,6 +251,12 @@ pub struct LayerStatus {
     /// Why a part of it is turned off or out of service, if it is.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// Its latest reconfigurations since it was opened, the oldest first, if it keeps them.
+    #[serde(default)]
+    pub history: Vec<PastStatus>,
+    /// Its hits and gain of the last hour, day and week, if it keeps them.
+    #[serde(default)]
+    pub recent: Vec<SpanStatus>,
 }
 
 /// Control socket of a volume file's server; `control` is the file's key: a path, or `unix:` and a path, as the other

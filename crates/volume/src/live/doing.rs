@@ -6,7 +6,8 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use schemars::JsonSchema;
-use seekless_core::runtime;
+use seekless_core::history::Progress;
+use seekless_core::{Nanos, runtime};
 use serde::{Deserialize, Serialize};
 
 use super::events::{Event, Events};
@@ -24,6 +25,24 @@ pub struct Doing {
     pub dirty_bytes_before: u64,
     /// Seconds that it will still take, by its progress so far; unknown before there is any.
     pub left_s: Option<f64>,
+    /// Stage of a reconfiguration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// Pages that a reconfiguration has moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_pages: Option<u64>,
+    /// Pages that it is to move, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_pages: Option<u64>,
+}
+
+/// State of a layer in which something is going on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// Its dirty bytes.
+    pub dirty_bytes: u64,
+    /// Progress of its reconfiguration.
+    pub progress: Option<Progress>,
 }
 
 /// What is going on, by number.
@@ -93,14 +112,26 @@ impl Log {
         Some(format!("{} of {} going on for {since:.0} s", begun.what, begun.layer))
     }
 
-    /// All that is going on; `dirty` gives the dirty bytes of a layer now.
-    pub fn all(&self, dirty: impl Fn(&str) -> u64) -> Vec<Doing> {
+    /// All that is going on; `state` gives the state of a layer.
+    pub fn all(&self, state: impl Fn(&str) -> Now) -> Vec<Doing> {
         let each = |begun: &Begun| {
-            let for_s = runtime::now().seconds() - begun.at_s;
-            let empties = matches!(begun.what.as_str(), "detach" | "drain");
-            let left_s = left(begun.dirty, dirty(&begun.layer), for_s).filter(|_| empties);
-            let (what, layer) = (begun.what.clone(), begun.layer.clone());
-            Doing { what, layer, for_s, dirty_bytes_before: begun.dirty, left_s }
+            let now = runtime::now();
+            let (for_s, state) = (now.seconds() - begun.at_s, state(&begun.layer));
+            let progress = state.progress.filter(|_| begun.what == "reconfigure");
+            let left_s = match begun.what.as_str() {
+                "detach" | "drain" => left(begun.dirty, state.dirty_bytes, for_s),
+                _ => progress.and_then(|progress| progress.left(now)).map(Nanos::seconds),
+            };
+            Doing {
+                what: begun.what.clone(),
+                layer: begun.layer.clone(),
+                for_s,
+                dirty_bytes_before: begun.dirty,
+                left_s,
+                stage: progress.map(|progress| progress.stage.to_owned()),
+                moved_pages: progress.map(|progress| progress.moved),
+                of_pages: progress.map(|progress| progress.of).filter(|pages| *pages > 0),
+            }
         };
         self.going_on.borrow().values().map(each).collect()
     }

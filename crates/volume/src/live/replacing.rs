@@ -108,7 +108,8 @@ impl Running {
         };
         let kind = &description.layers[&used.layer];
         let over = below.one().at(place)?;
-        let replaced = Topmost::built(kind.entry, over, layer, topmost.switch(), tree::builder(kind, below));
+        let build = tree::builder(kind.entry, kind.options_where_served(), below);
+        let replaced = Topmost::built(kind.entry, over, layer, topmost.switch(), build);
         {
             let seams = &mut *self.seams.borrow_mut();
             seams.switches.extend(switch.map(|switch| (used.device.clone(), switch)));

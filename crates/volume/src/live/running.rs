@@ -22,9 +22,10 @@ use seekless_serve::reactor::Reactor;
 
 use super::build::{Components, components, is_new};
 use super::component::Live;
-use super::doing::Log;
+use super::doing::{Doing, Log, Now};
 use super::environment::Environment;
 use super::error::{At, LiveError};
+use super::history::PastStatus;
 use super::pairs::{Bopt, Pairs};
 use super::server::Serving;
 use crate::description::{Description, Export, Layer as Described, Leaf};
@@ -174,7 +175,20 @@ impl Running {
         }
         let going = self.log.begin(command, name, self.dirty_bytes(name), false);
         let how = Hints { class: Class::Background, ..Hints::default() };
-        Ok(going.result(layer.command(command, how).await)?)
+        going.result(layer.command(command, how).await)?;
+        if command == "reconfigure" {
+            report_reconfiguration(name, &layer, self.environment);
+        }
+        Ok(())
+    }
+
+    /// What is going on, with progress.
+    pub fn doing(&self) -> Vec<Doing> {
+        self.log.all(|name| {
+            let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
+            let progress = layer.and_then(|layer| layer.history().progress);
+            Now { dirty_bytes: self.dirty_bytes(name), progress }
+        })
     }
 
     /// Bytes whose only current version the layer holds.
@@ -201,7 +215,7 @@ impl Running {
         let schedule = description.layers.get(name).map(of);
         let layer = self.seams.borrow().layers.get(name).cloned();
         let Some((schedule, topmost)) = schedule.zip(layer) else { return };
-        let (name, environment) = (name.to_owned(), self.environment);
+        let (name, environment, log) = (name.to_owned(), self.environment, self.log.clone());
         if let Schedule::Times(_) = schedule {
             environment.warn(&format!(
                 "layer.{name}: reconfigure = \"{schedule}\" is for runs of known length: here on command only"
@@ -213,8 +227,10 @@ impl Running {
         let work = async move {
             while schedule.due(|| Some(topmost.upgrade()?.layer()?.readiness())).await {
                 let Some(topmost) = topmost.upgrade() else { return };
-                if let Err(error) = topmost.command("reconfigure", Hints::default()).await {
-                    environment.error(&format!("layer.{name}: not reconfigured: {error}"));
+                let going = log.begin("reconfigure", &name, 0, false);
+                match going.result(topmost.command("reconfigure", Hints::default()).await) {
+                    Ok(()) => report_reconfiguration(&name, &topmost, environment),
+                    Err(error) => environment.error(&format!("layer.{name}: not reconfigured: {error}")),
                 }
             }
         };
@@ -309,6 +325,14 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// Prints the last reconfiguration of a layer, if it keeps them.
+fn report_reconfiguration(name: &str, topmost: &Topmost, environment: Environment) {
+    let last = topmost.layer().and_then(|layer| layer.history().past.pop());
+    if let Some(last) = last {
+        environment.info(&format!("layer.{name}: {}", PastStatus::of(&last).line()));
     }
 }
 

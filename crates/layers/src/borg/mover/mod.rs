@@ -169,6 +169,7 @@ impl<'a> Mover<'a> {
                 break;
             }
             placed += self.place_round(&round).await?;
+            self.borg.history.moved(round.len());
         }
         Ok(placed)
     }

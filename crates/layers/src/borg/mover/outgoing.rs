@@ -26,6 +26,7 @@ impl Mover<'_> {
                 break;
             }
             removed += self.evict_by_halves(round, &mut failed).await?;
+            self.borg.history.moved(round.len());
         }
         failed.into_iter().next().map_or(Ok(removed), Err)
     }
