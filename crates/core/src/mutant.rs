@@ -52,6 +52,7 @@ pub const ALL: &[&str] = &[
     "borg: the mover does not see a discard",
     "borg: the mover does not see a write",
     "borg: a page that waits for its copy does not see a write",
+    "borg: a page that waits for its return does not see a write",
     "borg: a copy without a flush of its source",
     "borg: a clean stop without dirty bits",
     "borg: a repair of the origin without FUA",

@@ -106,7 +106,12 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
-        self.pay()?;
+        let whole = self.pay()?;
+        if self.budget.is_overdrawn() {
+            if let Some(chosen) = self.less(whole)? {
+                return Some(chosen);
+            }
+        }
         for (absorbs, log) in [(true, LogFate::Kept), (true, LogFate::Drained), (false, LogFate::Drained)] {
             self.add(Course { reads: Reads::Kept, absorbs, log, drains: false })?;
         }
@@ -147,6 +152,16 @@ impl<'a> Choice<'a> {
         self.add(now)?;
         self.add(Course::as_it_is(!now.absorbs, false))?;
         let best = self.best().course;
+        // To stand aside again, less is asked for than to absorb.
+        if now.absorbs {
+            let trials = [now, Course::as_it_is(false, false)]
+                .map(|course| self.rehearsal.trial(course, None, self.whole));
+            if let [Some(absorbing), Some(passing)] = trials {
+                if wins(self.whole_cost(&passing), self.whole_cost(&absorbing)) {
+                    return Some(Course::as_it_is(false, false));
+                }
+            }
+        }
         Some(self.drained_for_free(None, best)?.map_or(best, |free| free.course))
     }
 
@@ -238,18 +253,50 @@ impl<'a> Choice<'a> {
         Some(())
     }
 
-    /// The course that does the same and moves nothing, where there is nothing to move.
+    /// The course that does the same and moves nothing, where there is nothing to move; and absorbs nothing, if the options
+    /// say so.
     fn normal(&self, course: Course) -> Course {
+        let course = Course { absorbs: course.absorbs && self.rehearsal.options.absorb, ..course };
         let is_empty = self.rehearsal.fork.map().mapped() == 0;
         let reads = if is_empty && course.reads == Reads::Emptied { Reads::Kept } else { course.reads };
         Course { reads, log: if is_empty { LogFate::Kept } else { course.log }, ..course }
     }
 
-    /// Counts what the present course has saved since the last choice: both it and standing aside were tried.
-    fn pay(&mut self) -> Option<()> {
-        let (with, without) = (self.tried[0].busy(), self.of(self.normal(Course::OFF))?.busy());
-        self.budget.served(with, without, self.played(), self.whole.requests());
-        Some(())
+    /// Counts what the present course has saved since the last choice, over all requests since then: returns its trial on
+    /// them, and that of standing aside.
+    fn pay(&mut self) -> Option<[Trial; 2]> {
+        let trial = |course| self.rehearsal.trial(course, None, self.whole);
+        let now = trial(self.tried[0].course)?;
+        let off = self.normal(Course::OFF);
+        let off = if off == self.tried[0].course { now } else { trial(off)? };
+        let busy = |trial: &Trial| trial.requests + trial.draining;
+        let requests = self.whole.requests();
+        self.budget.served(busy(&now), busy(&off), requests, requests);
+        Some([now, off])
+    }
+
+    /// While more was lost than may be: the course that does less than the present one and costs least over all requests since
+    /// the last choice, if it wins; inner `None` if not. `whole` are the trials of the present course and of standing aside.
+    #[allow(clippy::option_option)] // none could be tried, or none wins
+    fn less(&self, [now, off]: [Trial; 2]) -> Option<Option<Chosen>> {
+        let present = self.tried[0].course;
+        let passes = Course { absorbs: false, log: LogFate::Drained, drains: false, ..present };
+        let passes = self.normal(passes);
+        let passed = self.rehearsal.trial(passes, None, self.whole)?;
+        let each = [(passes, passed), (self.normal(Course::OFF), off)];
+        let best = each.into_iter().min_by_key(|(_, trial)| self.whole_cost(trial));
+        let wins = |(_, trial): &(Course, Trial)| wins(self.whole_cost(trial), self.whole_cost(&now));
+        let chosen = best.filter(wins).map(|(course, trial)| {
+            let prediction = Prediction {
+                present: now.requests + now.draining,
+                chosen: trial.requests + trial.draining,
+                moves: trial.moves,
+                requests: self.whole.requests(),
+            };
+            let (budget, answers) = (self.budget, self.answers());
+            Chosen { course, prediction, budget, best_with_plan: None, answers }
+        });
+        Some(chosen)
     }
 
     /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as
@@ -310,7 +357,7 @@ impl<'a> Choice<'a> {
     /// Answers of the present course in both parts.
     fn answers(&self) -> Answers {
         let each = self.tried[0].trials.iter().map(|trial| trial.answers);
-        each.fold(Answers::default(), |sum, more| sum.with(more))
+        each.fold(Answers::default(), Answers::with)
     }
 
     fn prediction(&self, tried: &Tried) -> Prediction {

@@ -20,6 +20,7 @@ impl Borg {
             ("pages_copied_on_read", self.copy_on_read.copied()),
             ("copy_on_read_allowance", self.copy_on_read.allowance()),
             ("copy_on_read_is_on", u64::from(self.copy_on_read.is_on())),
+            ("pages_returned_on_read", self.return_on_read.returned()),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_asked_for", counted.pages),

@@ -145,7 +145,9 @@ mod tests {
             }
             assert_eq!(gains.len(), 19, "the last period is open");
             let mut all = Gain::default();
-            gains.iter().for_each(|gain| all.add(gain));
+            for gain in &gains {
+                all.add(gain);
+            }
             assert_eq!((all.copies.intervals, all.origin.reads), (19, 19 * 25));
             let (percent, error) = all.percent().unwrap();
             assert!((percent - 66.67).abs() < 0.01 && error < 1e-6, "{percent} ± {error}");

@@ -102,7 +102,9 @@ impl Borg {
         if let [part] = &parts[..] {
             return read(part).await.map(|()| into);
         }
-        join_all(parts.iter().map(read)).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
+        join_all(parts.iter().map(read)).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        self.return_on_read(at, &into, how.effective_class(), parts.len());
+        Ok(into)
     }
 
     async fn read_part(&self, part: Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{Class, Extent, Hints, Mode, runtime};
+use seekless_core::{Class, Extent, Hints, Mode, PAGE_SECTORS, runtime};
 
 use super::Borg;
 
@@ -69,10 +69,17 @@ impl Borg {
         WriteLock { absorbs: self.absorbs_of(at), _guard: guard, _page_write: page_write }
     }
 
-    /// Whether a write of pages without copies is absorbed: not a large one, if the options say so.
+    /// Whether a write of pages without copies is absorbed: not a large one, if the options say so, and none that begins or
+    /// ends within a page, which would be divided into what is absorbed and what is not.
     fn absorbs_of(&self, at: Extent) -> bool {
         let limit = self.options.absorb_below.0;
-        self.absorbs.get() && (limit == 0 || at.bytes() < limit)
+        self.absorbs.get() && (limit == 0 || at.bytes() < limit) && self.is_whole(at)
+    }
+
+    /// Whether an extent has whole pages; the last page of the origin may be cut short.
+    fn is_whole(&self, at: Extent) -> bool {
+        let ends = at.end().0 % PAGE_SECTORS == 0 || at.end().0 == self.origin.geometry().sectors;
+        ends && at.start.0 % PAGE_SECTORS == 0
     }
 
     /// Whether any of these pages has a copy, proven or not.

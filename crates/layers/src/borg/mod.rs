@@ -49,6 +49,7 @@ mod policy;
 mod profiler;
 mod reconfigurator;
 mod rehearsal;
+mod return_on_read;
 mod saved;
 mod store;
 mod tools;
@@ -85,6 +86,7 @@ use origin::OriginState;
 pub use planner::{Address, Greedy, Order, PathCover, Plan, Planned, Planner, PlannerName, Scene};
 use profiler::Arrivals;
 pub use profiler::{Access, Arrival, Profiler, Window};
+use return_on_read::ReturnOnRead;
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
 use store::{LastStop, Store};
@@ -112,6 +114,7 @@ pub struct Borg {
     locks: RangeLocks,
     movers: Movers,
     copy_on_read: CopyOnRead,
+    return_on_read: ReturnOnRead,
     failed_writes: FailedWrites,
     verifier: Verifier,
     /// Trust in the origin's contents.
@@ -237,6 +240,7 @@ impl Borg {
     fn invalidate_copies(&self, at: Extent) -> bool {
         self.start_idle_work();
         self.copy_on_read.invalidate(at);
+        self.return_on_read.invalidate(at);
         self.movers.invalidate(at)
     }
 }

@@ -21,6 +21,7 @@ use super::learned::Learned;
 use super::mover::Movers;
 use super::options::Options;
 use super::profiler::Arrivals;
+use super::return_on_read::ReturnOnRead;
 use super::store::{self, Layout, Setup, Store};
 use super::verifier::Verifier;
 
@@ -80,6 +81,7 @@ impl Borg {
             after_drains: RefCell::default(),
             failed_writes: FailedWrites::default(),
             copy_on_read: CopyOnRead::new(options.copied_on_read()),
+            return_on_read: ReturnOnRead::default(),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
             accuracy: Accuracy::default(),

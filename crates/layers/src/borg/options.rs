@@ -122,6 +122,8 @@ pub const EDGES: &[&str] = &[
     "a page is written while it is copied",
     "pages are copied as clients read them",
     "a read goes to the origin to be timed",
+    "dirty pages return to the origin after a long read",
+    "a page is written while it waits for its return",
     "a page is written while it waits for its copy",
     "a write that is not absorbed locks its sectors only",
     "a page is discarded while it is copied",

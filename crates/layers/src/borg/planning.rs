@@ -167,7 +167,9 @@ impl Borg {
         };
         let measured = self.accuracy.take(answers.count);
         let model = measured.map(|measured| Checked { predicted: answers.mean(), measured });
-        model.into_iter().for_each(|model| self.accuracy.check(model));
+        if let Some(model) = model {
+            self.accuracy.check(model);
+        }
         if self.accuracy.is_off() {
             self.learned.borrow_mut().set_rehearsal(prediction, true);
             let because = Some("predictions have been wrong by more than a quarter for a day");

@@ -352,7 +352,7 @@ impl Rehearsal {
 
     /// Whether there is a log that can be drained where no request notices.
     pub fn can_drain_for_free(&self) -> bool {
-        self.fork.layout().write_buffer > 0
+        self.fork.layout().write_buffer > 0 && self.options.absorb
     }
 
     /// The layer with its entries, over twins.

@@ -14,6 +14,7 @@ mod origin;
 mod pace;
 mod repaired;
 mod restarts;
+mod return_on_read;
 mod rules;
 mod verified;
 mod versions;

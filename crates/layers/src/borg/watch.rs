@@ -1,4 +1,5 @@
-//! When another decision pays: after enough requests, and sooner if the layout serves them worse than at first.
+//! When another decision pays: after enough requests, and sooner if the layout serves them worse than at first: with fewer
+//! hits or sequential requests, or with more of them divided.
 //!
 //! Each decision to leave all as it is doubles the requests until the next one: that is judged on more of them, and a
 //! workload that cannot win is tried less and less. A course that was carried out brings that number back.
@@ -27,7 +28,7 @@ pub(super) struct Watch {
     before: LayerTraffic,
     /// Shares in the first window.
     first: Option<Shares>,
-    /// Whether those of a later window were much less.
+    /// Whether those of a later window were much worse.
     fell: bool,
     /// No decision is due before this time.
     rests_until: Nanos,
@@ -40,6 +41,8 @@ struct Shares {
     hits: u64,
     /// Requests below that went on where the one before ended.
     sequential: u64,
+    /// Requests that were divided among copies and origin.
+    split: u64,
 }
 
 impl Default for Watch {
@@ -62,7 +65,7 @@ impl Watch {
         self.before = now;
         match self.first {
             None => self.first = Some(shares),
-            Some(first) => self.fell |= shares.is_much_less_than(first),
+            Some(first) => self.fell |= shares.is_much_worse_than(first),
         }
     }
 
@@ -92,7 +95,7 @@ impl Watch {
     pub fn why(&self) -> String {
         let requests = self.requests;
         if self.fell {
-            format!("fewer hits or more seeks than before, after {requests} requests")
+            format!("fewer hits, or more seeks or divided requests than before, after {requests} requests")
         } else if self.requests >= self.due_after {
             format!("{requests} requests since the last decision")
         } else {
@@ -113,13 +116,15 @@ impl Shares {
         Shares {
             hits: percent(now.hits - before.hits, now.pages - before.pages),
             sequential: percent(below.saturating_sub(now.below.seeks - before.below.seeks), below),
+            split: percent(now.splits - before.splits, now.above.requests - before.above.requests),
         }
     }
 
-    /// Whether a share that mattered fell by more than a quarter.
-    fn is_much_less_than(self, first: Shares) -> bool {
+    /// Whether a share that mattered fell by more than a quarter, or a tenth more of the requests is divided.
+    fn is_much_worse_than(self, first: Shares) -> bool {
         let fell = |now: u64, then: u64| then >= 20 && 4 * now < 3 * then;
-        fell(self.hits, first.hits) || fell(self.sequential, first.sequential)
+        let rose = self.split >= first.split + 10;
+        rose || fell(self.hits, first.hits) || fell(self.sequential, first.sequential)
     }
 }
 
@@ -166,6 +171,20 @@ mod tests {
         watch.decided(true, Nanos::ZERO, Nanos::ZERO);
         let hardly_any = |number| u64::from(number < 10_000);
         assert_eq!(until_due(&mut watch, &mut traffic, hardly_any), 20_000, "a tenth did not matter");
+    }
+
+    #[test]
+    fn a_rising_share_of_divided_requests_is_noticed() {
+        let (mut watch, mut traffic) = (Watch::default(), LayerTraffic::default());
+        let mut serve = |divided: u64| {
+            for request in 0..WINDOW {
+                traffic.above.requests += 1;
+                traffic.splits += u64::from(request % 100 < divided);
+                watch.request(|| traffic);
+            }
+            watch.pays(Nanos::ZERO)
+        };
+        assert!(!serve(5) && !serve(14) && serve(15));
     }
 
     #[test]

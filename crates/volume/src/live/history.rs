@@ -169,26 +169,25 @@ impl PastStatus {
     /// It in a line.
     pub fn line(&self) -> String {
         let PastStatus { why, decided, took_s, copied_pages, .. } = self;
-        let mut line = format!("reconfigured, {why}: {decided}");
+        let mut parts = vec![format!("reconfigured, {why}: {decided}")];
         if *copied_pages > 0 {
-            line += &format!("; {copied_pages} pages copied");
+            parts.push(format!("{copied_pages} pages copied"));
         }
-        line += &format!("; {took_s:.1} s");
-        if let Some(predicted) =
-            self.predicted.as_ref().filter(|predicted| predicted.saved_percent.abs() >= 0.5)
-        {
-            line += &format!("; expected to save {:.0} % of the disk's time", predicted.saved_percent);
+        parts.push(format!("{took_s:.1} s"));
+        let predicted = self.predicted.as_ref().map(|predicted| predicted.saved_percent);
+        if let Some(saved) = predicted.filter(|saved| saved.abs() >= 0.5) {
+            parts.push(format!("expected to save {saved:.0} % of the disk's time"));
         }
         if let Some(gain) = self.gain.as_ref().and_then(GainStatus::text) {
-            line += &format!("; measured since then: {gain}");
+            parts.push(format!("measured since then: {gain}"));
         }
         if let Some(model) = &self.model {
-            line += &format!("; before it the model was off by {:+.0} %", model.error_percent);
+            parts.push(format!("before it the model was off by {:+.0} %", model.error_percent));
         }
         if let Some(error) = &self.error {
-            line += &format!("; failed: {error}");
+            parts.push(format!("failed: {error}"));
         }
-        line
+        parts.join("; ")
     }
 }
 

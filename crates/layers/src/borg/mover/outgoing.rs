@@ -31,6 +31,25 @@ impl Mover<'_> {
         failed.into_iter().next().map_or(Ok(removed), Err)
     }
 
+    /// Writes dirty pages that clients read to the origin, with the data that they read, and unmaps them; returns false if
+    /// the origin is in doubt, or the mover should end.
+    pub async fn return_read(&self) -> Result<bool, IoError> {
+        let borg = self.borg;
+        if !self.compare_if_doubtful().await? || !self.may_continue(1).await? {
+            return Ok(false);
+        }
+        borg.store.begin_mapping(&self.how).await?;
+        // From here to the begin of the copies nothing may wait: a write would not be noticed.
+        let mut read = borg.return_on_read.take();
+        read.retain(|page, _| !borg.failed_writes.contains(*page));
+        let mut pages: Vec<u64> = read.keys().copied().collect();
+        pages.sort_unstable();
+        self.begin_copies(&pages);
+        let returned = self.evict(&pages, &read).await?;
+        borg.return_on_read.count(returned);
+        Ok(true)
+    }
+
     /// Evicts a round. Pages that cannot be read or written are narrowed down by halving; their errors are added to
     /// `failed`.
     pub(super) async fn evict_by_halves(
