@@ -163,7 +163,8 @@ pub(crate) fn queue_attribute(sysfs: &Path, name: &str) -> Option<u64> {
     of(sysfs.to_owned()).or_else(|| of(sysfs.canonicalize().ok()?.parent()?.to_owned()))
 }
 
-fn text(path: &Path) -> Option<String> {
+/// A file of one line, without spaces around it; `None` if it is empty or cannot be read.
+pub(crate) fn text(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

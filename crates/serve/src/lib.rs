@@ -20,6 +20,8 @@ pub mod nbd;
 #[cfg(target_os = "linux")]
 pub mod notify;
 #[cfg(target_os = "linux")]
+pub mod place;
+#[cfg(target_os = "linux")]
 pub mod reactor;
 #[cfg(target_os = "linux")]
 mod retry;

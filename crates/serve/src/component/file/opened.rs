@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admit::{queue_attribute, sysfs_folder};
 use crate::component::error::OpenError;
+use crate::place::{self, Located};
 use crate::reactor::Memory;
 use crate::reactor::inputs::placeholder;
 use crate::retry::retry_while;
@@ -47,6 +48,11 @@ impl Opened {
     /// The probed properties.
     pub fn probe(&self) -> &FileProbe {
         &self.probe
+    }
+
+    /// Where it lies on its disk; devices are sought in the folder `sys`.
+    pub fn locate(&self, sys: &Path) -> Located {
+        place::locate(sys, &self.file, self.probe.sectors)
     }
 
     /// A stand-in for a file with these recorded properties, without opening one: for a replay.
