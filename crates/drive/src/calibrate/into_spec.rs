@@ -34,6 +34,7 @@ impl Calibration {
         let mut spec = Spec {
             name: name.to_owned(),
             title: title.to_owned(),
+            identities: Vec::new(),
             sectors: self.sectors,
             rpm: self.rpm.value,
             heads: self.heads.unwrap_or(1) as u32,

@@ -111,6 +111,7 @@ fn drive(
     let mut spec = Spec {
         name: name.to_owned(),
         title: model.name.replace('_', " "),
+        identities: Vec::new(),
         sectors: 1,
         rpm: moving.some_number("Rotation speed (in rpms)")?,
         heads,

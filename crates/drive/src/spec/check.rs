@@ -35,6 +35,7 @@ pub(super) fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
 
 /// Refuses what cannot be a drive.
 pub fn check(spec: &Spec) -> Checked {
+    identities(&spec.identities)?;
     within("rpm", spec.rpm, 300.0, 60_000.0)?;
     within("heads", spec.heads.into(), 1.0, 64.0)?;
     within("head_switch_us", spec.head_switch_us, 0.0, SECOND)?;
@@ -53,6 +54,22 @@ pub fn check(spec: &Spec) -> Checked {
     full_stroke("seek", &spec.seek, spec)?;
     spec.write_seek.as_ref().map_or(Ok(()), |curve| full_stroke("write_seek", curve, spec))?;
     sources(spec)
+}
+
+/// Model numbers are compared with the words that disks report, in capitals; a shorter one would fit others too.
+fn identities(all: &[String]) -> Checked {
+    let is_none = |known: &&String| {
+        let letter = |letter: u8| letter.is_ascii_graphic() && !letter.is_ascii_lowercase();
+        !(5..=16).contains(&known.len()) || !known.bytes().all(letter)
+    };
+    match all.iter().find(is_none) {
+        Some(found) => fault(
+            "identities",
+            format!("'{found}'"),
+            "5 to 16 capitals, digits and signs, such as WD2500AAKS",
+        ),
+        None => Ok(()),
+    }
 }
 
 /// A full stroke takes at least `FASTEST_US`, unless seeks take no time: a shorter one is in another unit.

@@ -5,6 +5,7 @@
 
 mod check;
 mod flash;
+mod identity;
 mod model;
 mod parts;
 mod place;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::FIGURES;
 pub use flash::{CellSpec, ControllerSpec, FlashSpec};
+pub use identity::{nearest_in_size, with_identity};
 pub use model::Model;
 pub use parts::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
@@ -42,6 +44,10 @@ pub struct Spec {
     pub name: String,
     /// Title for people.
     pub title: String,
+    /// What the model numbers of such disks begin with, as they report them: the first 16 letters at most, which is all
+    /// that an SATA disk tells the kernel's SCSI layer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<String>,
     /// Capacity, at most what the zones hold.
     pub sectors: u64,
     /// Revolutions per minute.
@@ -360,45 +366,50 @@ mod tests {
         let good = wd2500aaks();
         let check_sources = |text: &str| parse("d.toml", text).unwrap_err().to_string();
         for (from, to, words) in [
-            ("rpm = 7200", "rpm = 0", ["d.toml, line 5: rpm", "found 0", "300 to 60000"]),
-            ("heads = 4", "heads = 1", ["d.toml, line 4: sectors", "found 488397168", "zones hold"]),
-            ("heads = 4", "hands = 4", ["d.toml: TOML parse error at line 6", "hands", "unknown field"]),
-            ("full_us = 21000", "full_us = 2", ["d.toml, line 27: seek", "2000, 8900, 2", "full_us"]),
+            ("rpm = 7200", "rpm = 0", ["d.toml, line 6: rpm", "found 0", "300 to 60000"]),
+            ("heads = 4", "heads = 1", ["d.toml, line 5: sectors", "found 488397168", "zones hold"]),
+            (
+                "[\"WD2500AAKS\"]",
+                "[\"WD2\"]",
+                ["d.toml, line 4: identities", "found 'WD2'", "such as WD2500AAKS"],
+            ),
+            ("heads = 4", "hands = 4", ["d.toml: TOML parse error at line 7", "hands", "unknown field"]),
+            ("full_us = 21000", "full_us = 2", ["d.toml, line 28: seek", "2000, 8900, 2", "full_us"]),
             (
                 "track_us = 2000\naverage_us = 8900\nfull_us = 21000",
                 "track_us = 2\naverage_us = 8.9\nfull_us = 21",
-                ["line 27: seek", "found 21.000 over all", "microseconds"],
+                ["line 28: seek", "found 21.000 over all", "microseconds"],
             ),
             (
                 "mb_s = 300",
                 "mb_s = 300\nread_sector_us = 1",
-                ["d.toml, line 13: bus", "neither or both", "either mb_s"],
+                ["d.toml, line 14: bus", "neither or both", "either mb_s"],
             ),
             (
                 "each_us = 100",
                 "each_us = -1",
-                ["d.toml, line 11: command.each_us", "found -1", "0 to 1000000"],
+                ["d.toml, line 12: command.each_us", "found -1", "0 to 1000000"],
             ),
             (
                 "bus = \"published: SATA",
                 "bus = \"SATA",
-                ["d.toml, line 137: source.bus", "found 'SATA 3", "'assumed: "],
+                ["d.toml, line 138: source.bus", "found 'SATA 3", "'assumed: "],
             ),
             (
                 "\nbus = \"pub",
                 "\nbuses = \"pub",
-                ["d.toml, line 129: source", "nothing for bus", "comes from"],
+                ["d.toml, line 130: source", "nothing for bus", "comes from"],
             ),
             (
                 "sectors_per_track = 1178",
                 "first_cylinder = 5\nsectors_per_track = 1178",
                 ["zone 2: first_cylinder", "found 5", "overlap"],
             ),
-            ("[cache]", "[cache]\ndestage_window = -1", ["d.toml", "line 17", "destage_window = -1"]),
+            ("[cache]", "[cache]\ndestage_window = -1", ["d.toml", "line 18", "destage_window = -1"]),
             (
                 "[cache]",
                 "[cache]\ndestage_starvation_ms = -1",
-                ["line 17: cache.destage_starvation_ms", "found -1", "0 to 1000000"],
+                ["line 18: cache.destage_starvation_ms", "found -1", "0 to 1000000"],
             ),
             (
                 "[source]",
@@ -430,7 +441,7 @@ mod tests {
         let power = "[power]\nidle_w = 1\nactive_w = 2\n[[power.state]]\nname = 'off'\nwatts = 1\n\
                      after_s = 1\nrecover_ms = 1e9\nrecover_w = 2\n\n[source]";
         let slow = check_sources(&good.replacen("[source]", power, 1));
-        assert!(slow.contains("line 136: power.state 1: recover_ms: found 1000000000"), "{slow}");
+        assert!(slow.contains("line 137: power.state 1: recover_ms: found 1000000000"), "{slow}");
         let error = find("wd2501aaks").unwrap_err().to_string();
         assert!(error.contains("wd2501aaks") && error.contains("wd2500aaks"), "{error}");
     }
