@@ -53,6 +53,7 @@ pub static LAYERS: [Entry; 27] = [
         edges: borg::EDGES,
         canaries: borg::CANARIES,
         sealed: true,
+        models: true,
         check: |table| parse_options(table, borg::Options::check).map(drop),
         defaults: defaults::<borg::Options>,
         flags: &["write_buffer", "threshold", "training", "reconfigure_class"],

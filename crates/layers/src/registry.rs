@@ -59,6 +59,8 @@ pub struct Entry {
     /// Whether, with these options and those optional devices that it has, all data that it returns is compared with a
     /// checksum or fingerprint, also after a crash.
     pub checks_data: ChecksData,
+    /// Whether it tries what it plans on models of the devices below it, if they have any.
+    pub models: bool,
     /// Whether it stores pages with the same content once: explorations write such pages.
     pub shares: bool,
     /// Whether its own devices may hold newer pages of the device below, even while stopped: then that is not served
@@ -179,6 +181,7 @@ impl Entry {
             canaries: &[],
             sealed: false,
             checks_data: |_, _| false,
+            models: false,
             shares: false,
             holds_newer: false,
             survives_with: None,

@@ -31,8 +31,10 @@ pub struct Keys {
     pub read_only: bool,
     /// The drive that the data is as slow as.
     pub emulate: Option<String>,
-    /// Drive model that layers above use to rehearse their changes in virtual time.
+    /// Drive model that layers above use to rehearse their changes in virtual time; `none`: they do without.
     pub model: Option<String>,
+    /// Where the component begins on the drive of `model`: see [`At`].
+    pub model_at: Option<At>,
     /// Which request comes next.
     pub scheduler: Option<String>,
     /// How long a request waits at most.
@@ -63,6 +65,16 @@ pub struct Keys {
     pub tls: Option<TrustKeys>,
 }
 
+/// A place on a drive: a sector, as a number, or a size with its unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a sector such as 2048, or a size such as \"1MiB\"")]
+pub enum At {
+    /// A sector.
+    Sector(u64),
+    /// A size of whole sectors.
+    Size(String),
+}
+
 /// How another server is known, and we to it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,14 +96,26 @@ pub struct Component {
     pub queue: QueueOptions,
     /// Number of its sectors used; at most as many as the data of the emulated device.
     pub sectors: Option<u64>,
-    /// The drive that layers above take it for, if not for itself.
-    pub model: Option<Box<Component>>,
+    /// The drive that layers above take it for.
+    pub model: Named,
+}
+
+/// The drive that layers above take a component for, by its keys.
+#[derive(Clone, Debug, Default)]
+pub enum Named {
+    /// No key names one.
+    #[default]
+    Nothing,
+    /// `model = "none"`: layers do without.
+    Off,
+    /// This drive; and its sector that the component begins at, if a key names one.
+    Drive(Box<Component>, Option<u64>),
 }
 
 impl Component {
     /// All of a drive.
     pub fn new(drive: Model, queue: QueueOptions) -> Component {
-        Component { drive, queue, sectors: None, model: None }
+        Component { drive, queue, sectors: None, model: Named::Nothing }
     }
 }
 
@@ -109,7 +133,7 @@ impl Keys {
     pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
         match &self.emulate {
             Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
-            None if self.model.is_none() && (self.has_drive() || (self.has_queue() && self.depth.is_none())) => {
+            None if !self.has_model() && (self.has_drive() || (self.has_queue() && self.depth.is_none())) => {
                 Err(VolumeError {
                     place: format!("{file}: component.{name}"),
                     found: "keys of a drive's queue without a drive".to_owned(),
@@ -140,12 +164,39 @@ impl Keys {
         Ok(Some(queue))
     }
 
-    /// The drive model that layers above use for the component, if a key names one.
+    /// The drive model that layers above use for the component, if its keys name one.
     ///
     /// # Errors
-    /// A drive that is not known.
-    pub fn modelled(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
-        self.model.as_ref().map(|drive| self.drive(file, name, drive, "model")).transpose()
+    /// A drive that is not known; a place on a drive without one, or that is no sector.
+    pub fn modelled(&self, file: &str, name: &str) -> Result<Named, VolumeError> {
+        let at = self.model_at.as_ref();
+        let invalid = |found: String, expected: &str| invalid_in(file, name)("model_at", found, expected);
+        match (self.model.as_deref().filter(|_| self.has_model()), at) {
+            (None, Some(_)) => {
+                let expected = "model = \"DRIVE\" with it, the drive that this is a place on";
+                Err(invalid("a place without a model".to_owned(), expected))
+            }
+            (None, None) if self.model.is_some() => Ok(Named::Off),
+            (None, None) => Ok(Named::Nothing),
+            (Some(drive), at) => {
+                let at =
+                    at.map(|at| at.sector().map_err(|found| invalid(found, At::EXPECTED))).transpose()?;
+                Ok(Named::Drive(Box::new(self.drive(file, name, drive, "model")?), at))
+            }
+        }
+    }
+
+    /// Whether a drive model is named.
+    fn has_model(&self) -> bool {
+        self.model.as_deref().is_some_and(|name| name != NO_MODEL)
+    }
+
+    /// The queue of a drive model that no key names.
+    ///
+    /// # Errors
+    /// An error in its keys.
+    pub fn queue_of_model(&self, file: &str, name: &str) -> Result<QueueOptions, VolumeError> {
+        self.queue(&invalid_in(file, name))
     }
 
     /// Whether there are keys of a drive's queue.
@@ -212,6 +263,48 @@ impl Keys {
             yielding: anticipation.map(|time| yielding(time, self.depth)),
             freeblock: free_options(self, invalid)?,
         })
+    }
+}
+
+/// A `model` that is none.
+const NO_MODEL: &str = "none";
+
+impl At {
+    const EXPECTED: &'static str = "a sector such as 2048, or a size of whole sectors such as \"1MiB\"";
+
+    /// The sector.
+    ///
+    /// # Errors
+    /// The text as found, if it is not a size of whole sectors.
+    fn sector(&self) -> Result<u64, String> {
+        match self {
+            At::Sector(sector) => Ok(*sector),
+            At::Size(text) => match text.parse::<Size>() {
+                Ok(Size(bytes)) if bytes % SECTOR_BYTES == 0 => Ok(bytes / SECTOR_BYTES),
+                _ => Err(format!("'{text}'")),
+            },
+        }
+    }
+}
+
+impl Named {
+    /// Checks that a component of this size fits on the drive from its place on.
+    ///
+    /// # Errors
+    /// A place where it reaches past the end of the drive.
+    pub fn check(&self, file: &str, name: &str, sectors: u64) -> Result<(), VolumeError> {
+        let Named::Drive(component, Some(at)) = self else { return Ok(()) };
+        let drive = &component.drive;
+        if at.checked_add(sectors).is_some_and(|end| end <= drive.sectors()) {
+            return Ok(());
+        }
+        let most = drive.sectors().checked_sub(sectors);
+        let expected = most.map_or_else(
+            || format!("a larger drive: {} has {} sectors", drive.name(), drive.sectors()),
+            |most| format!("at most sector {most}: {} has {} sectors", drive.name(), drive.sectors()),
+        );
+        let found = format!("sector {at} for a component of {sectors} sectors");
+        Err(invalid_in(file, name)("model_at", found, &expected))
     }
 }
 
@@ -335,8 +428,9 @@ impl Leaf for Component {
             }
             _ => return Err(invalid("", "several of file, ram and nbd", "one of them")),
         };
-        let model = keys.modelled(file, name)?.map(Box::new);
+        let model = keys.modelled(file, name)?;
         let component = Component { sectors, model, ..keys.drive(file, name, drive, key)? };
+        component.model.check(file, name, component.sectors())?;
         let most = component.drive.sectors();
         match sectors {
             Some(found) if found > most || found == 0 => Err(invalid(

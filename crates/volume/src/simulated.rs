@@ -7,7 +7,7 @@ use seekless_core::{Account, BlockDevice, ErrorKind, Extent, IoError, Layer, Sli
 use seekless_drive::{Simulated, Work, simulated};
 
 use crate::description::Description;
-use crate::model::modelled;
+use crate::model;
 use crate::tree::{self, Bytes, Tree};
 
 /// A simulated volume. Build it inside of a runtime.
@@ -40,8 +40,7 @@ impl Volume {
                 Some(Rc::new(Slice::new(device.clone(), Extent::new(0, sectors))?) as Rc<dyn BlockDevice>)
             });
             let described = &description.components[name];
-            let model = described.model.as_deref().unwrap_or(described);
-            components.insert(name.clone(), modelled(part.unwrap_or(device), model));
+            components.insert(name.clone(), model::simulated(part.unwrap_or(device), described));
         }
         let Tree { top, layers, .. } = tree::build(description, components, Bytes::Hollow).await?;
         let mut downwards = Vec::new();

@@ -228,6 +228,8 @@ fn text(status: &Status) -> String {
     for device in &status.devices {
         times(&mut table, &format!("device {}", device.name), &device.stats);
         device.queue.iter().for_each(|queue| waits(&mut table, &device.name, queue));
+        let model = device.model.iter().map(|model| [format!("model {}", device.name), model.to_string()]);
+        model.for_each(|row| table.row(row));
     }
     for layer in &status.layers {
         layer.trouble.iter().for_each(|why| table.row([format!("{} trouble", layer.name), why.clone()]));

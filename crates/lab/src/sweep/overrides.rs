@@ -43,7 +43,7 @@ pub fn drives(volume: &mut Table) -> Vec<String> {
     let keys = ["drive", "emulate", "model"];
     let named = components(volume)
         .flat_map(|component| keys.map(|key| component.get(key)?.as_str().map(str::to_owned)));
-    named.flatten().collect()
+    named.flatten().filter(|name| name != "none").collect()
 }
 
 fn components(volume: &mut Table) -> impl Iterator<Item = &mut Table> {

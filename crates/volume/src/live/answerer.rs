@@ -13,6 +13,7 @@ use super::error::LiveError;
 use super::events::{Event, EventLine};
 use super::history::{PastStatus, SpanStatus};
 use super::metrics::metrics;
+use super::models::ModelStatus;
 use super::running::Running;
 use super::stats::{AccessStats, IoStats};
 
@@ -158,9 +159,11 @@ impl Answerer {
         let description = self.running.description.borrow();
         let names = description.components.keys().chain(description.slices.keys());
         let status = |name: &String| {
-            let queue = description.components.get(name).and_then(Live::queue);
-            let queue = queue.map(|queue| QueueStatus::of(&queue));
-            Some(DeviceStatus { name: name.clone(), stats: IoStats::of(&*self.meter(name)?), queue })
+            let component = description.components.get(name);
+            let queue = component.and_then(Live::queue).map(|queue| QueueStatus::of(&queue));
+            let model = component.and_then(Live::model).map(ModelStatus::of);
+            let stats = IoStats::of(&*self.meter(name)?);
+            Some(DeviceStatus { name: name.clone(), stats, queue, model })
         };
         names.filter_map(status).collect()
     }

@@ -13,6 +13,7 @@ use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
 use super::error::LiveError;
+use super::models::Models;
 use crate::description::{self, Description};
 use crate::tree::{self, Bytes};
 
@@ -41,11 +42,16 @@ pub fn runtime_of(reactor: &Rc<Reactor>, seed: u64) -> Runtime {
     runtime
 }
 
-/// Builds all components. Each can be built once.
-pub fn components(reactor: &Rc<Reactor>, description: &Description<Live>) -> Result<Components, LiveError> {
+/// Builds all components, with their models among `models`. Each can be built once.
+pub fn components(
+    reactor: &Rc<Reactor>,
+    description: &Description<Live>,
+    models: &Models,
+) -> Result<Components, LiveError> {
     let mut components = BTreeMap::new();
     for (number, (name, component)) in (0..).zip(&description.components) {
-        let component = Numbered::new(number, component.build(reactor, name, number)?, component.meter());
+        let device = component.build(reactor, name, number, models)?;
+        let component = Numbered::new(number, device, component.meter());
         components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     Ok(components)

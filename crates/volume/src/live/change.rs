@@ -201,7 +201,8 @@ impl Running {
         for (name, component) in &offered.components {
             let Offered::New(live) = component else { continue };
             let number = self.numbers.borrow().len() as u32;
-            let component = Numbered::new(number, live.build(&self.reactor, name, number)?, live.meter());
+            let device = live.build(&self.reactor, name, number, &self.models)?;
+            let component = Numbered::new(number, device, live.meter());
             self.numbers.borrow_mut().push(name.clone());
             components.insert(name.clone(), Rc::new(component));
         }
@@ -271,6 +272,7 @@ impl Running {
             seams.layers.insert(name.clone(), Rc::new(topmost));
         }
         self.warn_of_trouble(name);
+        self.report_models(&description, name);
         self.reconfigure_periodically(&description, name);
         self.components.borrow_mut().extend(components);
         self.pairs.borrow_mut().extend(pairs);

@@ -1,16 +1,12 @@
 //! The components of a live volume, from a volume file: files, block devices, memory, exports of other servers;
 //! optionally emulating a drive's speed.
 
-use std::cell::{Cell, RefCell};
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
-use crate::component::{Component, Keys, TrustKeys, existing_path, memory, yielding_by_default};
+use crate::component::{Component, Keys, Named, yielding_by_default};
 use crate::description::{Leaf, VolumeError};
-use crate::duration;
-use crate::model::modelled;
 use seekless_core::{BlockDevice, Meter, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::{QueueOptions, QueuedDevice, simulated};
 use seekless_layers::Refused;
@@ -18,21 +14,28 @@ use seekless_serve::component::{
     Connected, EmulatedComponent, ExportInfo, FileComponent, FileProbe, MemoryComponent, Opened, Reconnect,
     RemoteComponent, TimedComponent,
 };
+use seekless_serve::place::{Located, Place, SYS};
 use seekless_serve::reactor::Reactor;
-use seekless_serve::uri;
-use seekless_serve::wire::Trust;
 use serde::{Deserialize, Serialize};
 
 use super::error::{At, LiveError};
 use super::missing::Missing;
+use super::models::{Base, Chosen, Models, Wanted};
+use super::store::{Store, resend, store, time};
 
 /// A component that was opened, and is not in use by another volume.
 pub struct Live {
     store: Store,
     /// The drive whose speed it emulates.
     emulated: Option<Component>,
-    /// The drive that layers above take it for, if not for that one.
-    model: Option<Component>,
+    /// The drive that layers above take it for, as the volume file has it.
+    named: Named,
+    /// The queue of that drive, if no key names it.
+    queue_of_model: QueueOptions,
+    /// The place of its file or block device, once it was sought.
+    located: OnceCell<Located>,
+    /// Its model, once it is built.
+    model: OnceCell<Result<Chosen, String>>,
     /// The queue in front of it, if any.
     queue: Option<QueueOptions>,
     /// That queue, once it is built.
@@ -45,18 +48,6 @@ pub struct Live {
     meter: Option<Rc<Meter>>,
     /// The file or block device, once it is built.
     file: RefCell<Weak<FileComponent>>,
-}
-
-/// Storage of its data.
-enum Store {
-    /// A file or block device, opened; taken when the component is built. Its sectors, and whether it is read-only.
-    File(RefCell<Option<Opened>>, Cell<u64>, bool),
-    /// Memory: sectors.
-    Memory(u64),
-    /// An export of another server, connected; taken when the component is built. And how to reconnect.
-    Remote(RefCell<Option<Connected>>, ExportInfo, Option<Reconnect>),
-    /// A file or block device that is not there: its sectors, as others have them, and the error.
-    Missing(Cell<u64>, VolumeError),
 }
 
 /// Properties of a component, found when it was opened.
@@ -125,94 +116,6 @@ fn size_text(sectors: u64) -> Size {
     Size(sectors * SECTOR_BYTES)
 }
 
-/// Bytes of unflushed writes to keep, to be sent again.
-fn resend(file: &str, name: &str, text: Option<&str>) -> Result<u64, VolumeError> {
-    text.map_or(Ok(0), |text| Ok(memory(file, name, "resend", text)? * SECTOR_BYTES))
-}
-
-/// Opens the storage that the keys describe.
-fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
-    let invalid = |key: &str, found: String, expected: &str| VolumeError {
-        place: format!("{file}: component.{name}{key}"),
-        found,
-        expected: expected.to_owned(),
-    };
-    if keys.tls.is_some() && keys.nbd.is_none() {
-        return Err(invalid(".tls", "tls without nbd".to_owned(), "it with another server's export only"));
-    }
-    if keys.reconnect.is_some() && keys.nbd.is_none() {
-        let found = "reconnect without nbd".to_owned();
-        return Err(invalid(".reconnect", found, "it with another server's export only"));
-    }
-    if keys.resend.is_some() && keys.reconnect.is_none() {
-        let found = "resend without reconnect".to_owned();
-        return Err(invalid(".resend", found, "both, or neither: it is for the time after a reconnect"));
-    }
-    match (keys.file, keys.ram, keys.nbd) {
-        (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
-            let trust = keys.tls.map(|keys| trust(file, keys)).transpose();
-            let trust = trust.map_err(|found| invalid(".tls", found, "files in PEM that go together"))?;
-            let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
-            let uri = reached(file, uri);
-            let connected = Connected::to(&uri, trust.as_ref()).map_err(|error| {
-                invalid(".nbd", format!("{uri}: {error}"), "an export that can be reached")
-            })?;
-            let info = connected.info();
-            let resend = resend(file, name, keys.resend.as_deref())?;
-            let again = limit.map(|limit| Reconnect { uri, trust, limit, resend });
-            Ok(Store::Remote(RefCell::new(Some(connected)), info, again))
-        }
-        (Some(path), None, None) => {
-            let path = existing_path(file, path);
-            let opened = Opened::open(&path, keys.cached, keys.read_only);
-            let opened = match opened {
-                Ok(opened) => opened,
-                Err(error) => {
-                    let found = format!("{}: {}", path.display(), error.found);
-                    let refused = invalid(".file", found, &error.expected);
-                    return if error.gone { Ok(Store::Missing(Cell::new(0), refused)) } else { Err(refused) };
-                }
-            };
-            let (sectors, read_only) = (opened.probe().sectors, opened.probe().read_only);
-            Ok(Store::File(RefCell::new(Some(opened)), Cell::new(sectors), read_only))
-        }
-        (None, _, _) if keys.cached || keys.read_only => {
-            Err(invalid("", "cached or read_only without a file".to_owned(), "these with a file only"))
-        }
-        (None, Some(text), None) => memory(file, name, "ram", &text).map(Store::Memory),
-        (None, None, None) => Err(invalid("", "neither file nor ram nor nbd".to_owned(), "one of them")),
-        _ => Err(invalid("", "several of file, ram and nbd".to_owned(), "one of them")),
-    }
-}
-
-/// URI of another server: a socket's relative path is resolved as a file's is.
-fn reached(file: &str, given: String) -> String {
-    let Some((before, path)) = given.split_once("?socket=") else { return given };
-    let path = existing_path(file, PathBuf::from(OsString::from_vec(uri::decoded(path))));
-    format!("{before}?socket={}", uri::encoded(path.as_os_str().as_bytes()))
-}
-
-/// Parses a key of a component as a time above zero.
-fn time(file: &str, name: &str, key: &str, text: &str) -> Result<Nanos, VolumeError> {
-    let time = duration(text).ok().filter(|time| *time > Nanos::ZERO);
-    time.ok_or_else(|| VolumeError {
-        place: format!("{file}: component.{name}.{key}"),
-        found: format!("'{text}'"),
-        expected: "a time above zero, such as 30s".to_owned(),
-    })
-}
-
-/// Reads the certificates for another server.
-fn trust(file: &str, keys: TrustKeys) -> Result<Trust, String> {
-    let own = match (keys.certificate, keys.key) {
-        (Some(certificate), Some(key)) => Some((existing_path(file, certificate), existing_path(file, key))),
-        (None, None) => None,
-        _ => return Err("certificate without key, or key without certificate".to_owned()),
-    };
-    let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
-    Trust::read(&existing_path(file, keys.authority), own).map_err(|error| error.to_string())
-}
-
 impl Live {
     /// Emulates the drive of its keys, over the storage that `store` makes of the others.
     fn over(
@@ -231,7 +134,8 @@ impl Live {
             });
         }
         let emulated = keys.emulated(file, name)?;
-        let model = keys.modelled(file, name)?;
+        let named = keys.modelled(file, name)?;
+        let queue_of_model = keys.queue_of_model(file, name)?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
         let queue = keys.queue_in_front(file, name)?;
         let store = store(file, name, keys)?;
@@ -242,8 +146,22 @@ impl Live {
         let path = path.and_then(|path| std::path::absolute(path).ok());
         let instant = matches!(store, Store::Memory(_)) && emulated.is_none();
         let meter = (!instant).then(Rc::default);
-        let (queued, opened) = Default::default();
-        let live = Live { store, emulated, model, queue, queued, timeout, path, meter, file: opened };
+        let (queued, opened, located, model) = Default::default();
+        let live = Live {
+            store,
+            emulated,
+            named,
+            queue_of_model,
+            located,
+            model,
+            queue,
+            queued,
+            timeout,
+            path,
+            meter,
+            file: opened,
+        };
+        live.named.check(file, name, live.sectors())?;
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -259,9 +177,15 @@ impl Live {
         }
     }
 
-    /// A component with properties of a recorded run.
-    pub fn from_recording(file: &str, name: &str, keys: Keys, probed: Probed) -> Result<Live, VolumeError> {
-        Live::over(file, name, keys, |file, name, keys| {
+    /// A component with properties of a recorded run, and its place then, if it has one.
+    pub fn from_recording(
+        file: &str,
+        name: &str,
+        keys: Keys,
+        probed: Probed,
+        place: Option<Located>,
+    ) -> Result<Live, VolumeError> {
+        let live = Live::over(file, name, keys, |file, name, keys| {
             let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
             let resend = resend(file, name, keys.resend.as_deref())?;
             let store = match probed {
@@ -285,7 +209,48 @@ impl Live {
                 found: error.to_string(),
                 expected: "something to stand for it".to_owned(),
             })
-        })
+        })?;
+        let unknown =
+            || Located { disk: None, place: Place::Unknown("recorded without its place".to_owned()) };
+        live.located.set(place.unwrap_or_else(unknown)).ok();
+        Ok(live)
+    }
+
+    /// Where its file or block device lies, found when first asked for; `None` if it is neither.
+    pub fn located(&self) -> Option<&Located> {
+        let Store::File(opened, ..) = &self.store else { return None };
+        if self.located.get().is_none() {
+            let opened = opened.borrow();
+            self.located.set(opened.as_ref()?.locate(Path::new(SYS))).ok();
+        }
+        self.located.get()
+    }
+
+    /// Its model, or why it has none; once it is built.
+    pub fn model(&self) -> Option<&Result<Chosen, String>> {
+        self.model.get()
+    }
+
+    /// Whether its keys name a drive as its model.
+    pub fn names_model(&self) -> bool {
+        matches!(self.named, Named::Drive(..))
+    }
+
+    /// Chooses its model.
+    pub(super) fn choose(&self) -> Result<Chosen, String> {
+        let base = match &self.store {
+            Store::File(..) => self.located().map_or(Base::Missing, Base::On),
+            Store::Memory(_) => Base::Memory,
+            Store::Remote(..) => Base::Remote,
+            Store::Missing(..) => Base::Missing,
+        };
+        let wanted = Wanted {
+            named: &self.named,
+            emulated: self.emulated.as_ref(),
+            queue: self.queue_of_model,
+            sectors: self.sectors(),
+        };
+        wanted.choose(&base)
     }
 
     /// Whether it uses direct I/O, where registered memory helps; until it is built.
@@ -311,7 +276,8 @@ impl Live {
     pub fn sectors_found(&self) -> Result<Option<u64>, LiveError> {
         let Some(file) = self.file.borrow().upgrade() else { return Ok(None) };
         let found = file.sectors_found()?;
-        for (key, drive) in [("emulate", &self.emulated), ("model", &self.model)] {
+        let named = if let Named::Drive(drive, _) = &self.named { Some(&**drive) } else { None };
+        for (key, drive) in [("emulate", self.emulated.as_ref()), ("model", named)] {
             let Some(Component { drive, .. }) = drive else { continue };
             // One that was too small before is not used.
             if found > drive.sectors() && self.sectors() <= drive.sectors() {
@@ -381,13 +347,16 @@ impl Live {
         })
     }
 
-    /// Builds the device, component `number` of its volume; once.
+    /// Builds the device, component `number` of its volume, with its model among `models`; once.
     pub fn build(
         &self,
         reactor: &Rc<Reactor>,
         name: &str,
         number: u32,
+        models: &Models,
     ) -> Result<Rc<dyn BlockDevice>, LiveError> {
+        // Before the file is taken.
+        let chosen = self.model.get_or_init(|| self.choose());
         let data = self.build_store(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue, .. }) => {
@@ -410,8 +379,10 @@ impl Live {
             }
             None => device,
         };
-        let model = self.model.as_ref().or(self.emulated.as_ref());
-        Ok(model.map_or(device.clone(), |model| modelled(device, model)))
+        Ok(match chosen {
+            Ok(chosen) => models.over(device, chosen),
+            Err(_) => device,
+        })
     }
 }
 

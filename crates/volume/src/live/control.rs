@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::attaching::Attach;
 use super::doing::Doing;
 use super::history::{PastStatus, SpanStatus};
+use super::models::ModelStatus;
 use super::replacing::Replace;
 use super::server::relative_path;
 use super::stats::{AccessStats, IoStats};
@@ -185,6 +186,9 @@ pub struct DeviceStatus {
     /// The queue in front of it, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
+    /// What layers take it for, if it is a component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelStatus>,
 }
 
 /// The queue in front of a component.

@@ -10,6 +10,7 @@ use super::build::{components, devices_below, layers_below, runtime, runtime_of}
 use super::component::Live;
 use super::environment::{Environment, Level, Program};
 use super::error::{At, LiveError};
+use super::models::Models;
 use super::pairs::{self, Bopt};
 use crate::description::{Description, Leaf};
 
@@ -42,7 +43,7 @@ async fn create_all(
     if let Some(error) = description.components.values().find_map(Live::missing) {
         return Err(error.clone().into());
     }
-    let components = components(reactor, description)?;
+    let components = components(reactor, description, &Models::default())?;
     let names = layers_below(description, |entry| entry.create.is_some());
     if names.is_empty() {
         return Err(LiveError::new(format!(
@@ -103,7 +104,7 @@ async fn upgrade_all(
     description: &Description<Live>,
     program: Program,
 ) -> Result<(), LiveError> {
-    let components = components(reactor, description)?;
+    let components = components(reactor, description, &Models::default())?;
     let names = layers_below(description, |entry| entry.upgrade.is_some());
     if names.is_empty() {
         return Err(LiveError::new(format!(

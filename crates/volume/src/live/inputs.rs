@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use seekless_layers::Refused;
+use seekless_serve::place::Located;
 pub use seekless_serve::reactor::inputs::Replayed;
 use seekless_serve::reactor::inputs::{Recorder, Replayer, placeholder};
 use seekless_serve::reactor::{Kind, Reactor};
@@ -28,6 +29,9 @@ struct Run {
     io: String,
     process: u32,
     components: BTreeMap<String, Probed>,
+    /// Places of components that are files or block devices.
+    #[serde(default)]
+    places: BTreeMap<String, Located>,
     #[serde(default = "constant_seed")]
     seed: u64,
 }
@@ -46,6 +50,8 @@ pub(super) fn record(
 ) -> Result<Recorder, LiveError> {
     let text = std::fs::read_to_string(volume).at(|| volume.display())?;
     let components = description.components.iter().map(|(name, live)| Ok((name.clone(), live.probed()?)));
+    let places = description.components.iter();
+    let places = places.filter_map(|(name, live)| Some((name.clone(), live.located()?.clone())));
     let run = Run {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         volume: volume.to_owned(),
@@ -53,6 +59,7 @@ pub(super) fn record(
         io: kind.to_string(),
         process: std::process::id(),
         components: components.collect::<Result<_, LiveError>>()?,
+        places: places.collect(),
         seed,
     };
     let text = serde_json::to_string(&run).at(|| file.display())?;
@@ -73,9 +80,11 @@ impl Leaf for Recorded {
         };
         let found = keys.remove(FOUND).ok_or_else(|| wrong("nothing".to_owned()))?;
         let probed: Probed = found.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        let place = keys.remove(PLACE).map(toml::Value::try_into).transpose();
+        let place = place.map_err(|error: toml::de::Error| wrong(error.to_string()))?;
         let keys = toml::Value::Table(keys).try_into();
         let keys = keys.map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-        Live::from_recording(file, name, keys, probed).map(Recorded)
+        Live::from_recording(file, name, keys, probed, place).map(Recorded)
     }
 
     fn sectors(&self) -> u64 {
@@ -93,6 +102,8 @@ impl Leaf for Recorded {
 
 /// Key of the recorded properties of a component.
 const FOUND: &str = "found";
+/// Key of the recorded place of a component.
+const PLACE: &str = "place";
 
 /// The volume that was served.
 fn described(run: &Run) -> Result<Description<Live>, LiveError> {
@@ -103,6 +114,9 @@ fn described(run: &Run) -> Result<Description<Live>, LiveError> {
         let facts = run.components.get(name).at(|| format!("component.{name} was not there"))?;
         let component = component.as_table_mut().at(|| "a component without keys")?;
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts).at(place)?);
+        if let Some(located) = run.places.get(name) {
+            component.insert(PLACE.to_owned(), toml::Value::try_from(located).at(place)?);
+        }
     }
     let recorded =
         file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
@@ -144,4 +158,72 @@ pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
     runtime.run_live(served, &*reactor).at(place)?;
     reactor.end(runtime.event_hash());
     Ok((run.volume, reactor.outcome()))
+}
+
+#[cfg(test)]
+mod tests {
+    use seekless_serve::component::FileProbe;
+    use seekless_serve::place::{DiskProbe, Piece, Place};
+
+    use super::*;
+    use crate::live::models::ModelStatus;
+
+    /// The place is that of the recorded run, whatever disks there are now, and so is the model.
+    #[test]
+    fn what_was_recorded_of_places_chooses_the_model_again() {
+        let text = "[component.disk]\nfile = '/dev/sda1'\n[component.other]\nfile = 'x.img'\n\
+                    [component.named]\nfile = 'y.img'\nmodel = 'wd-re3-1tb'\nmodel_at = 8\n\
+                    [[export]]\ntop = 'disk'\n";
+        let file = |path: &str| {
+            Probed::File(FileProbe {
+                path: path.into(),
+                sectors: 1_000,
+                logical_bytes: 512,
+                direct: true,
+                read_only: false,
+                physical_bytes: 4_096,
+                rotational: true,
+            })
+        };
+        let disk = DiskProbe {
+            number: "8:0".to_owned(),
+            name: "sda".to_owned(),
+            sectors: 3_907_029_168,
+            rotational: true,
+            identity: "ST2000DM006-2DM1".to_owned(),
+        };
+        let pieces = [(2_048, 400), (9_000, 600)].map(|(start, sectors)| Piece { start, sectors });
+        let located = Located { disk: Some(disk), place: Place::At(pieces.to_vec()) };
+        let unknown = Located { disk: None, place: Place::Unknown("over RAID (md0)".to_owned()) };
+        let names = ["disk", "other", "named"];
+        let run = Run {
+            program: String::new(),
+            volume: "v.toml".into(),
+            text: text.to_owned(),
+            io: "threads".to_owned(),
+            process: 1,
+            components: names.map(|name| (name.to_owned(), file(name))).into(),
+            places: [("disk", &located), ("other", &unknown), ("named", &unknown)]
+                .map(|(name, located)| (name.to_owned(), located.clone()))
+                .into(),
+            seed: SEED,
+        };
+        let again: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
+        let description = described(&again).unwrap();
+        for (name, located, words) in [
+            ("disk", &located, "seagate-st2000dm006-2, by its model number ST2000DM006-2DM1; in 2 pieces"),
+            ("other", &unknown, "no model: over RAID (md0)"),
+            ("named", &unknown, "wd-re3-1tb, which model names; from sector 8 on"),
+        ] {
+            let live = &description.components[name];
+            assert_eq!(live.located(), Some(located), "{name}");
+            let status = ModelStatus::of(&live.choose()).to_string();
+            assert!(status.contains(words), "{name}: {status}");
+        }
+        // Recorded before there were places.
+        let old = Run { places: BTreeMap::new(), ..again };
+        let description = described(&old).unwrap();
+        let status = ModelStatus::of(&description.components["disk"].choose()).to_string();
+        assert!(status.contains("recorded without its place"), "{status}");
+    }
 }

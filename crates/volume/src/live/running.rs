@@ -26,6 +26,7 @@ use super::doing::{Doing, Log, Now};
 use super::environment::Environment;
 use super::error::{At, LiveError};
 use super::history::PastStatus;
+use super::models::{ModelStatus, Models};
 use super::pairs::{Bopt, Pairs};
 use super::server::Serving;
 use crate::description::{Description, Export, Layer as Described, Leaf};
@@ -49,6 +50,8 @@ pub(super) struct Running {
     pub components: RefCell<Components>,
     /// Names of components by number; those that are gone keep theirs.
     pub numbers: RefCell<Vec<String>>,
+    /// The models of its disks.
+    pub models: Models,
     pub seams: RefCell<Seams>,
     pub pairs: RefCell<Pairs>,
     pub log: Rc<Log>,
@@ -83,7 +86,8 @@ impl Running {
         for error in description.components.values().filter_map(Live::missing) {
             environment.warn(&format!("{error}: it is done without"));
         }
-        let bare = components(reactor, &description)?;
+        let models = Models::default();
+        let bare = components(reactor, &description, &models)?;
         let guarded = tree::guarded(bare.clone());
         let (mut seams, mut tops) = (Seams::default(), BTreeMap::new());
         for export in &description.exports {
@@ -122,6 +126,7 @@ impl Running {
             description: RefCell::new(description),
             components: RefCell::new(guarded),
             numbers: RefCell::new(numbers),
+            models,
             seams: RefCell::new(seams),
             pairs: RefCell::new(pairs),
             log: Rc::default(),
@@ -144,9 +149,28 @@ impl Running {
         for (name, layer) in &layers {
             self.report_copies(name, &**layer);
             self.warn_of_trouble(name);
+            self.report_models(&description, name);
             self.reconfigure_periodically(&description, name);
         }
         Ok(())
+    }
+
+    /// Reports what a layer that tries its plans takes the components below it for.
+    pub(super) fn report_models(&self, description: &Description<Live>, layer: &str) {
+        if !description.layers.get(layer).is_some_and(|layer| layer.entry.models) {
+            return;
+        }
+        for name in description.leaves(layer) {
+            let Some(live) = description.components.get(&name) else { continue };
+            let Some(model) = live.model() else { continue };
+            let line = format!("component.{name}: {}", ModelStatus::of(model));
+            // A model that is named is one that is missed.
+            if model.is_err() && live.names_model() {
+                self.environment.warn(&line);
+            } else {
+                self.environment.info(&line);
+            }
+        }
     }
 
     /// The layers in use, by name.

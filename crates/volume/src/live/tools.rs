@@ -22,6 +22,7 @@ use super::build::{Components, components, devices_below, layers_below, runtime}
 use super::component::Live;
 use super::environment::{Environment, Program};
 use super::error::{At, LiveError};
+use super::models::Models;
 use super::pairs;
 use super::running::dirty_pages;
 use crate::component::Keys;
@@ -105,7 +106,7 @@ fn on_components<T>(
     let reactor = Rc::new(Reactor::start(None).at(|| "io")?.0);
     let runtime = runtime(&reactor);
     let done = async {
-        let components = components(&reactor, description)?;
+        let components = components(&reactor, description, &Models::default())?;
         work(Opened { volume, description, components, reactor: reactor.clone() }).await
     };
     runtime.run_live(done, &*reactor).at(|| &description.file)?
@@ -322,7 +323,7 @@ fn target(opened: &Opened<'_>, path: &Path) -> Result<Rc<dyn BlockDevice>, LiveE
     let whole = std::path::absolute(path).at(|| path.display())?;
     let live = Live::read(&opened.description.file, "to", Keys { file: Some(whole), ..Keys::default() })?;
     live.missing().map_or(Ok(()), |error| Err(error.clone()))?;
-    live.build(&opened.reactor, "to", opened.components.len() as u32)
+    live.build(&opened.reactor, "to", opened.components.len() as u32, &Models::default())
 }
 
 /// Damages a layer's metadata or data; the place in words.
