@@ -8,11 +8,12 @@ use crate::measured::status;
 use crate::raw::{READ, Raw};
 use crate::server::{Server, volume};
 
-/// Disks that are files, with the model of a drive.
-const COMPONENTS: &str = "
+/// A disk that is a file, taken for the begin of a drive: an empty file has no place of its own.
+pub const COMPONENTS: &str = "
     [component.disk]
     file = \"disk.img\"
     model = \"wd2500aaks\"
+    model_at = 0
     [slice.home]
     of = \"disk\"
     size = \"2GiB\"
@@ -28,14 +29,14 @@ const PAGES: u64 = 400;
 /// Requests sent at a time.
 const AT_ONCE: u64 = 8;
 
-fn counter(folder: &Path, name: &str) -> u64 {
+pub fn counter(folder: &Path, name: &str) -> u64 {
     let status = status(folder);
     let layers = status["layers"].as_array().unwrap();
     layers[0]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
 }
 
 /// Reads the pattern this many times.
-fn rounds(raw: &mut Raw, rounds: u64) {
+pub fn rounds(raw: &mut Raw, rounds: u64) {
     let numbers: Vec<u64> = (0..rounds * PAGES).collect();
     for some in numbers.chunks(AT_ONCE as usize) {
         for number in some {

@@ -28,6 +28,7 @@ mod machine;
 mod machines;
 mod measured;
 mod misbehaving;
+mod modelled;
 mod mounted;
 mod origin;
 mod places;

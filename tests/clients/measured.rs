@@ -38,7 +38,7 @@ pub fn status(folder: &Path) -> serde_json::Value {
 }
 
 /// The entry of this name in a list of the status.
-fn entry<'a>(status: &'a serde_json::Value, list: &str, name: &str) -> &'a serde_json::Value {
+pub fn entry<'a>(status: &'a serde_json::Value, list: &str, name: &str) -> &'a serde_json::Value {
     let found = status[list].as_array().unwrap().iter().find(|entry| entry["name"] == name);
     found.unwrap_or_else(|| panic!("no {name} among {list} in {status}"))
 }

@@ -8,7 +8,7 @@ use crate::server::{KINDS, Server, client, skipped, succeeds, volume};
 use crate::{MIB, sparse};
 
 /// `lab replay` of a file of inputs: whether it succeeds, and its output.
-fn replayed(inputs: &Path) -> (bool, serde_json::Value, String) {
+pub fn replayed(inputs: &Path) -> (bool, serde_json::Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let output = command.args(["lab", "replay", "--json"]).arg(inputs).output().unwrap();
     let outcome = serde_json::from_slice(&output.stdout).unwrap_or_default();

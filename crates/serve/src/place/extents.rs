@@ -144,7 +144,33 @@ impl Placed {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Bytes near block borders, and any.
+    fn byte() -> impl Strategy<Value = u64> {
+        prop_oneof![(0..64_u64).prop_map(|block| block * 4_096), 0..300_000_u64, any::<u64>()]
+    }
+
+    proptest! {
+        /// Whatever a file system lists: either there is a reason, or each sector has one place.
+        #[test]
+        fn any_extents_are_a_place_for_all_sectors_or_a_reason(
+            sectors in 1..512_u64,
+            all in prop::collection::vec(
+                (byte(), byte(), byte(), prop_oneof![3 => Just(0_u32), 1 => any::<u32>()]),
+                0..8,
+            ),
+        ) {
+            let all: Vec<Found> =
+                all.into_iter().map(|(logical, physical, length, flags)| found(logical, physical, length, flags)).collect();
+            if let Ok(pieces) = placed(sectors * SECTOR_BYTES, &all) {
+                prop_assert_eq!(pieces.iter().map(|piece| piece.sectors).sum::<u64>(), sectors);
+                prop_assert!(pieces.iter().all(|piece| piece.sectors > 0));
+            }
+        }
+    }
 
     fn found(logical: u64, physical: u64, length: u64, flags: u32) -> Found {
         Found { logical, physical, length, flags, ..Found::default() }
