@@ -34,7 +34,7 @@ struct Header {
 /// `struct fiemap_extent` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct FileExtent {
     logical: u64,
     physical: u64,
     length: u64,
@@ -46,7 +46,7 @@ struct Found {
 #[repr(C)]
 struct Fiemap {
     header: Header,
-    extents: [Found; EACH],
+    extents: [FileExtent; EACH],
 }
 
 /// `FS_IOC_FIEMAP`: its number has the size of the header alone.
@@ -54,9 +54,9 @@ const FIEMAP: Opcode = opcode::read_write::<Header>(b'f', 11);
 
 /// Extents of a file from this byte on.
 #[allow(unsafe_code)]
-fn some(file: &File, from: u64, bytes: u64) -> Result<Vec<Found>, Errno> {
+fn some(file: &File, from: u64, bytes: u64) -> Result<Vec<FileExtent>, Errno> {
     let header = Header { start: from, length: bytes - from, room: EACH as u32, ..Header::default() };
-    let mut map = Box::new(Fiemap { header, extents: [Found::default(); EACH] });
+    let mut map = Box::new(Fiemap { header, extents: [FileExtent::default(); EACH] });
     // SAFETY: this number takes a `struct fiemap` with room for as many extents behind it as `fm_extent_count` (`room`)
     // says; `Fiemap` has that layout and room, and every bit pattern is a valid value of its fields.
     unsafe { ioctl(file, Updater::<FIEMAP, Fiemap>::new(&mut map)) }?;
@@ -102,7 +102,7 @@ impl Placed {
     }
 
     /// Takes the next extent.
-    fn put(&mut self, found: &Found) -> Result<(), String> {
+    fn put(&mut self, found: &FileExtent) -> Result<(), String> {
         let odd = || "a file with extents that overlap or are no whole sectors".to_owned();
         let whole = [found.logical, found.physical, found.length].iter().all(|byte| byte % SECTOR_BYTES == 0);
         let end = found.logical.checked_add(found.length).ok_or_else(odd)?;
@@ -163,7 +163,7 @@ mod tests {
                 0..8,
             ),
         ) {
-            let all: Vec<Found> =
+            let all: Vec<FileExtent> =
                 all.into_iter().map(|(logical, physical, length, flags)| found(logical, physical, length, flags)).collect();
             if let Ok(pieces) = placed(sectors * SECTOR_BYTES, &all) {
                 prop_assert_eq!(pieces.iter().map(|piece| piece.sectors).sum::<u64>(), sectors);
@@ -172,11 +172,11 @@ mod tests {
         }
     }
 
-    fn found(logical: u64, physical: u64, length: u64, flags: u32) -> Found {
-        Found { logical, physical, length, flags, ..Found::default() }
+    fn found(logical: u64, physical: u64, length: u64, flags: u32) -> FileExtent {
+        FileExtent { logical, physical, length, flags, ..FileExtent::default() }
     }
 
-    fn placed(bytes: u64, all: &[Found]) -> Result<Vec<Piece>, String> {
+    fn placed(bytes: u64, all: &[FileExtent]) -> Result<Vec<Piece>, String> {
         let mut placed = Placed::new(bytes);
         all.iter().try_for_each(|extent| placed.put(extent))?;
         placed.all()
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_file_in_too_many_pieces_has_no_place() {
-        let all: Vec<Found> = (0..MOST as u64 + 1).map(|n| found(n * 4_096, n * 16_384, 4_096, 0)).collect();
+        let all: Vec<FileExtent> =
+            (0..=MOST as u64).map(|n| found(n * 4_096, n * 16_384, 4_096, 0)).collect();
         assert_eq!(placed(MOST as u64 * 4_096, &all[..MOST]).map(|pieces| pieces.len()), Ok(MOST));
         assert!(placed(all.len() as u64 * 4_096, &all).unwrap_err().contains("more than 65536 pieces"));
     }

@@ -198,7 +198,7 @@ fn a_written_file_is_at_its_extents_behind_the_start_of_its_partition() {
     let Some(folder) = folder_with_extents() else { return };
     let sys = under(folder.path());
     let mut file = File::create_new(folder.path().join("disk.img")).unwrap();
-    file.write_all(&[1; 1 << 20]).unwrap();
+    file.write_all(&vec![1; 1 << 20]).unwrap();
     file.sync_all().unwrap();
     let located = locate(sys.path(), &file, 2_048);
     assert_eq!(located.disk.unwrap().name, "sda");
@@ -219,7 +219,7 @@ fn a_file_with_a_hole_has_no_place() {
     let sys = under(folder.path());
     let file = File::create_new(folder.path().join("disk.img")).unwrap();
     file.set_len(4 << 20).unwrap();
-    file.write_all_at(&[1; 1 << 20], 1 << 20).unwrap();
+    file.write_all_at(&vec![1; 1 << 20], 1 << 20).unwrap();
     file.sync_all().unwrap();
     let located = locate(sys.path(), &file, 8_192);
     let expected = "a file of which 75.0% have no place on its disk yet (fallocate gives it one)";
@@ -256,7 +256,7 @@ fn a_loop_device_is_where_its_file_is() {
     let sys = under(folder.path());
     let path = folder.path().join("disk.img");
     let mut file = File::create_new(&path).unwrap();
-    file.write_all(&[1; 1 << 20]).unwrap();
+    file.write_all(&vec![1; 1 << 20]).unwrap();
     file.sync_all().unwrap();
     let backing = path.to_str().unwrap();
     let of_file = locate(sys.path(), &file, 2_048);

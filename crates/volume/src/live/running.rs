@@ -86,10 +86,9 @@ impl Running {
         for error in description.components.values().filter_map(Live::missing) {
             environment.warn(&format!("{error}: it is done without"));
         }
-        let models = Models::default();
+        let (models, mut seams, mut tops) = (Models::default(), Seams::default(), BTreeMap::new());
         let bare = components(reactor, &description, &models)?;
         let guarded = tree::guarded(bare.clone());
-        let (mut seams, mut tops) = (Seams::default(), BTreeMap::new());
         for export in &description.exports {
             if tops.contains_key(&export.top) {
                 continue;
