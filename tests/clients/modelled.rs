@@ -57,7 +57,7 @@ fn without_a_model_the_reason_is_said() {
     let (folder, server) = served("model = \"wd2500aaks\"\n");
     assert!(server.began_with("component.disk: no model: "));
     let why = model(folder.path())["none"].clone();
-    assert!(why.as_str().unwrap().contains("with model_at, the sector of wd2500aaks"), "{why}");
+    assert!(why.as_str().unwrap().contains("expected model_at, the sector of wd2500aaks"), "{why}");
     server.stop();
 }
 

@@ -124,6 +124,28 @@ fn the_key_model_says_what_layers_take_a_component_for() {
     assert!(error.contains("component.d.model") && error.contains("'wd'"), "{error}");
 }
 
+/// Near the spindle the same sectors lie on more cylinders: seeks among them are longer.
+#[test]
+fn the_key_model_at_says_where_a_component_lies_on_its_model() {
+    let trace = reads((0..6_000).map(scattered));
+    let busy = |at: &str| {
+        let keys = format!("model = \"seagate-st2000dm006-2\"\n{at}");
+        counter(&played(&trace, volume(&keys, "rehearse = true")), "rehearsed_busy_as_it_is_us")
+    };
+    // 488,397,168 sectors from here on are the last ones of 3,907,029,168.
+    let (outer, inner) = (busy(""), busy("model_at = 3418632000"));
+    assert_eq!(outer, busy("model_at = \"0B\""));
+    assert!(0 < outer && outer < inner, "{outer} us at the edge, {inner} us near the spindle");
+    let error = file::parse(
+        "v.toml",
+        "[component.d]\ndrive = \"wd2500aaks\"\nmodel = \"seagate-st2000dm006-2\"\nmodel_at = 3418632001\n\
+         [[export]]\ntop = \"d\"\n",
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("component.d.model_at: found sector 3418632001"), "{error}");
+    assert!(error.contains("expected at most sector 3418632000"), "{error}");
+}
+
 /// A model that is smaller than the component is none: the plan is carried out as before.
 #[test]
 fn without_a_model_every_plan_is_carried_out() {

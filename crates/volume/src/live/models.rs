@@ -131,10 +131,7 @@ impl Wanted<'_> {
             return Ok(self.from(drive, FoundBy::Named, at, disk));
         }
         let unknown = |why: &str| {
-            Err(format!(
-                "{why}; with model_at, the sector of {} that it begins at, it has one",
-                drive.drive.name()
-            ))
+            Err(format!("{why}; expected model_at, the sector of {} where it begins", drive.drive.name()))
         };
         match base {
             Base::On(Located { place: Place::At(pieces), .. }) => {

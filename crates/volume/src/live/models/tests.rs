@@ -88,7 +88,7 @@ fn without_a_place_there_is_no_model_and_the_reason_is_said() {
         ("", Base::On(&at(&flash, &[(0, SECTORS)])), "on flash (nvme0n1)"),
         ("", Base::Memory, "no model: memory"),
         ("", Base::Remote, "another server"),
-        ("model = 'wd-re3-1tb'", Base::Remote, "another server; with model_at"),
+        ("model = 'wd-re3-1tb'", Base::Remote, "another server; expected model_at"),
         ("model = 'wd-re3-1tb'", Base::Missing, "not there"),
         ("model = 'none'", Base::On(&at(&sda(), &[(0, SECTORS)])), "model = \"none\""),
         ("model = 'none'\nemulate = 'wd-re3-1tb'", Base::Memory, "model = \"none\""),
