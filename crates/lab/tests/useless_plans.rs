@@ -173,7 +173,7 @@ fn what_is_written_at_random_and_read_in_sequence_costs_little() {
         .map(|(name, with_borg)| Candidate { name: name.to_owned(), volume: volume(with_borg) });
     let pace = Pace::Closed { outstanding: 8 };
     let play = Play { reconfigure: 12, clock: Clock::Stop, pace, ..Play::default() };
-    let trace = written_then_read(1_500, 4, 13);
+    let trace = written_then_read(3_000, 4, 13);
     let compared = compare_volumes(&trace, &candidates, &play, &|_| ()).unwrap();
     let [_, borg]: [Variant; 2] = compared.variants.try_into().unwrap();
     assert!(borg.net_reduction_pct > -5.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);

@@ -14,7 +14,7 @@ use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::policy::Verdict;
 use super::profiler::Window;
-use super::rehearsal::{Known, Part, Rehearsal};
+use super::rehearsal::{Answers, Known, Part, Rehearsal};
 
 /// Virtual time of analysis per request. An upper estimate, since it is to run on a low-priority thread: a whole
 /// comparison of the shipped `appstart2`, with four reconfigurations, takes less than 2 microseconds of processor time
@@ -165,11 +165,7 @@ impl Borg {
         let Some((course, plan, best_plan, (prediction, budget, answers), benefit)) = chosen else {
             return Planning { because: Some("the rehearsal had no result"), ..as_it_is };
         };
-        let measured = self.accuracy.take(answers.count);
-        let model = measured.map(|measured| Checked { predicted: answers.mean(), measured });
-        if let Some(model) = model {
-            self.accuracy.check(model);
-        }
+        let model = self.check_model(answers);
         if self.accuracy.is_off() {
             self.learned.borrow_mut().set_rehearsal(prediction, true);
             let because = Some("predictions have been wrong by more than a quarter for a day");
@@ -185,6 +181,15 @@ impl Borg {
         let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
         let predicted = Some(prediction.predicted());
         Planning { predicted, model, ..Planning::new(course, plan, verdict) }
+    }
+
+    /// Compares the response times of a trial of the present course with those of as many of the latest requests; `None`
+    /// if fewer were answered since the last time.
+    fn check_model(&self, answers: Answers) -> Option<Checked> {
+        let measured = self.accuracy.take(answers.count)?;
+        let checked = Checked { predicted: answers.mean(), measured };
+        self.accuracy.check(checked);
+        Some(checked)
     }
 
     /// Divides a window into fifths. Returns two parts, and what is known after the whole window: the first part has

@@ -45,7 +45,7 @@ fn a_page_that_is_written_meanwhile_stays() {
         let world = scattered(odd()).await;
         let at = Extent::of_pages(0, 32);
         let data = world.borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
-        data.put(0, &[0xAA; 4_096 * 32]);
+        data.put(0, &vec![0xAA; 4_096 * 32]);
         write(&*world.borg, Extent::of_pages(3, 1), 3).await;
         sleep(Nanos::from_millis(1_000)).await;
         assert!(world.borg.has_copy(3) && !world.borg.has_copy(5));
