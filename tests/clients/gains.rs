@@ -37,7 +37,8 @@ fn a_reconfiguration_says_what_it_expects_and_what_it_gained() {
         pages().into_iter().for_each(|page| drop(raw.read(page << 12, 4096).unwrap()));
     }
     assert_eq!(layer()["history"].as_array().map(Vec::len), Some(0));
-    volume(&["tell", "borg", "reconfigure"]);
+    let printed = volume(&["tell", "borg", "reconfigure"]);
+    assert!(printed.contains("300 pages are planned") && printed.contains("expected to save"), "{printed}");
     let past = layer()["history"][0].clone();
     assert!(past["why"].as_str().unwrap().contains("after 1800 requests"), "{past}");
     assert!(past["decided"].as_str().unwrap().contains("300 pages are planned"), "{past}");

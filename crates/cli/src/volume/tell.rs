@@ -6,7 +6,8 @@ use clap::Args;
 
 use seekless_volume::live::Question;
 
-use super::status::query;
+use super::status::{parsed, query, status};
+use crate::output;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -33,8 +34,17 @@ pub struct Arguments {
     command: String,
 }
 
-/// Sends the command, and waits until it is done.
+/// Sends the command, and waits until it is done; prints what a reconfiguration decided.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (layer, command) = (arguments.layer.clone(), arguments.command.clone());
-    query(&arguments.volume, &Question::Tell { layer, command }, None).map(drop)
+    query(&arguments.volume, &Question::Tell { layer, command }, None)?;
+    if arguments.command != "reconfigure" {
+        return Ok(());
+    }
+    let status = parsed(status(&arguments.volume)?)?;
+    let layer = status.layers.iter().find(|layer| layer.name == arguments.layer);
+    match layer.and_then(|layer| layer.history.last()) {
+        Some(last) => output::print(&(last.line() + "\n")),
+        None => Ok(()),
+    }
 }

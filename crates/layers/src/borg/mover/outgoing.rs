@@ -35,10 +35,14 @@ impl Mover<'_> {
     /// the origin is in doubt, or the mover should end.
     pub async fn return_read(&self) -> Result<bool, IoError> {
         let borg = self.borg;
-        if !self.compare_if_doubtful().await? || !self.may_continue(1).await? {
+        if !self.compare_if_doubtful().await? {
             return Ok(false);
         }
         borg.store.begin_mapping(&self.how).await?;
+        // May drain overdue pages.
+        if !self.may_continue(1).await? {
+            return Ok(false);
+        }
         // From here to the begin of the copies nothing may wait: a write would not be noticed.
         let mut read = borg.return_on_read.take();
         read.retain(|page, _| !borg.failed_writes.contains(*page));
