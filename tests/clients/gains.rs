@@ -33,8 +33,8 @@ fn a_reconfiguration_says_what_it_expects_and_what_it_gained() {
     };
     let layer = || -> Value { crate::schemas::parsed(&volume(&["status", "--json"]))["layers"][0].clone() };
     let mut raw = Raw::open(folder, "borg");
-    for _ in 0..6 {
-        pages().into_iter().for_each(|page| drop(raw.read(page << 12, 4096).unwrap()));
+    for page in pages().repeat(6) {
+        raw.read(page << 12, 4096).unwrap();
     }
     assert_eq!(layer()["history"].as_array().map(Vec::len), Some(0));
     let printed = volume(&["tell", "borg", "reconfigure"]);
@@ -51,7 +51,9 @@ fn a_reconfiguration_says_what_it_expects_and_what_it_gained() {
 
     let began = Instant::now();
     let gain = loop {
-        pages().into_iter().for_each(|page| drop(raw.read(page << 12, 4096).unwrap()));
+        for page in pages() {
+            raw.read(page << 12, 4096).unwrap();
+        }
         let gain = layer()["recent"][0]["gain"].clone();
         if !gain["gain_percent"].is_null() {
             break gain;
