@@ -322,10 +322,12 @@ impl Drive {
 
     /// Contents of each sector, if the volume opens.
     async fn held(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
-        let whole = Extent::of_pages(0, BORG_PAGES);
-        let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
-        let mut held = Vec::new();
-        check::classify(&buffer, |_, found| held.push(found));
+        let (borg, mut held) = (self.open().await?, Vec::new());
+        // A longer read would return dirty pages to the origin, and so begin a session.
+        for at in Extent::of_pages(0, BORG_PAGES).split(8 * 8) {
+            let buffer = borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+            check::classify(&buffer, |_, found| held.push(found));
+        }
         Ok(held)
     }
 

@@ -10,6 +10,7 @@ impl Borg {
         let (store, counted) = (&self.store, self.ledger.borrow_mut().all());
         let (learned, verified) = (self.learned.borrow(), self.verifier.found());
         let ((predicted, declined), budget) = (learned.rehearsal(), learned.budget);
+        let (since, due) = self.watch.get().state();
         let checked = self.accuracy.last().unwrap_or_default();
         vec![
             ("pages_mapped", store.mapped() as u64),
@@ -29,6 +30,10 @@ impl Borg {
             ("requests_profiled", learned.requests()),
             ("profile_bytes", learned.profile_bytes()),
             ("graph_bytes", learned.graph_bytes()),
+            ("absorbs_writes", u64::from(self.absorbs.get())),
+            ("drains_for_free", u64::from(self.drains.get())),
+            ("requests_since_decision", since),
+            ("next_decision_after_requests", due),
             ("plans_declined", declined),
             ("rehearsed_requests", predicted.requests),
             ("rehearsed_busy_as_it_is_us", predicted.present.0 / 1_000),

@@ -47,9 +47,10 @@ impl Borg {
     }
 
     /// Judges a plan by the number of pages that the profile knows: after a restart the profile may cover less than the
-    /// current placement.
+    /// current placement. With a partial training window it always may: then only a first plan is doubtful.
     pub(super) fn judge(&self, profiled_pages: u64) -> Verdict {
-        if profiled_pages >= self.store.cached() as u64 {
+        let is_partial = self.options.training == Training::Partial && self.learned.borrow().plans() > 1;
+        if is_partial || profiled_pages >= self.store.cached() as u64 {
             return Verdict::Replace;
         }
         edge("the profile knows less than what is placed: unplanned pages stay");

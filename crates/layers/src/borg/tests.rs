@@ -320,12 +320,13 @@ fn a_training_window_holds_what_its_name_says() {
             read_all(100..110).await;
             assert_eq!(borg.reconfigure_now(Account(1)).await.unwrap().planned_pages, 110);
             read_all(200..201).await;
-            borg.reconfigure_now(Account(1)).await.unwrap().planned_pages
+            let planned = borg.reconfigure_now(Account(1)).await.unwrap().planned_pages;
+            (planned, borg.store.cached())
         })
     };
-    assert_eq!(planned(Training::Cumulative), 111);
-    assert_eq!(planned(Training::Decayed), 101);
-    assert_eq!(planned(Training::Partial), 1);
+    assert_eq!(planned(Training::Cumulative), (111, 111));
+    assert_eq!(planned(Training::Decayed), (101, 111), "what is known less well than before stays");
+    assert_eq!(planned(Training::Partial), (1, 1), "pages that were not used in the last interval leave");
 }
 
 #[test]
