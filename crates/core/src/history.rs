@@ -18,7 +18,7 @@ pub struct History {
 /// A reconfiguration that has ended, also without a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// Number of it, from 1, since the layer was opened.
+    /// Its number since the layer was opened, from 1.
     pub number: u64,
     /// Reason for it.
     pub why: String,
@@ -80,8 +80,6 @@ impl Checked {
 pub struct Progress {
     /// Name of the stage.
     pub stage: &'static str,
-    /// When it began.
-    pub since: Nanos,
     /// Pages that it has moved.
     pub moved: u64,
     /// Pages that all stages together are to move, as far as is known.
@@ -220,7 +218,7 @@ mod tests {
         let more = gain;
         gain.add(&more);
         let (percent, error) = gain.percent().unwrap();
-        // Six of fourteen slices have 60 ms, the others 40: a mean of 4.857 ms a read.
+        // Six of fourteen intervals have 60 ms, the others 40: a mean of 4.857 ms a read.
         assert!((percent - 51.43).abs() < 0.01, "{percent}");
         // Standard deviation of an interval's mean 1.027 ms, over the root of 14, times 1.96, of 10 ms.
         assert!((error - 5.38).abs() < 0.02, "{error}");
@@ -238,8 +236,7 @@ mod tests {
 
     #[test]
     fn the_time_left_follows_from_the_pages_moved() {
-        let progress =
-            Progress { stage: "incoming", since: ms(500), moved: 30, of: 90, moving_since: ms(100) };
+        let progress = Progress { stage: "incoming", moved: 30, of: 90, moving_since: ms(100) };
         assert_eq!(progress.left(ms(1_100)), Some(ms(2_000)));
         assert_eq!(Progress { moved: 0, ..progress }.left(ms(1_100)), None);
         assert_eq!(

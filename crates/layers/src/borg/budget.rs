@@ -36,12 +36,10 @@ impl Budget {
         self.left() < 0
     }
 
-    /// `all` requests were served, of which `played` take `with` of disk time with what the layer holds, and `without` of it
-    /// without the layer.
-    pub fn served(&mut self, with: Nanos, without: Nanos, played: u64, all: u64) {
-        let scaled = |nanos: i128| nanos * i128::from(all) / i128::from(played.max(1));
-        let saved = scaled(i128::from(without.0) - i128::from(with.0));
-        self.requests += Nanos(scaled(i128::from(without.0)) as u64);
+    /// Requests were served that take `with` of disk time with what the layer holds, and `without` of it without the layer.
+    pub fn served(&mut self, with: Nanos, without: Nanos) {
+        self.requests += without;
+        let saved = i128::from(without.0) - i128::from(with.0);
         self.saved = self.saved.saturating_add(saved as i64);
     }
 
@@ -59,16 +57,16 @@ mod tests {
     fn a_plan_may_overdraw_it_and_savings_or_time_pay_for_it() {
         let mut budget = Budget::default();
         assert!(!budget.is_overdrawn());
-        budget.served(Nanos(1_000), Nanos(1_000), 10, 20);
+        budget.served(Nanos(2_000), Nanos(2_000));
         budget.moved(Nanos(500));
         assert_eq!((budget.left(), budget.is_overdrawn()), (20 - 500, true));
-        budget.served(Nanos(700), Nanos(1_000), 10, 10);
+        budget.served(Nanos(700), Nanos(1_000));
         assert_eq!(budget.left(), 30 + 300 - 500);
-        budget.served(Nanos(15_000), Nanos(15_000), 1, 1);
+        budget.served(Nanos(15_000), Nanos(15_000));
         assert_eq!((budget.left(), budget.is_overdrawn()), (180 + 300 - 500, true));
-        budget.served(Nanos(1_000), Nanos(3_000), 1, 1);
+        budget.served(Nanos(1_000), Nanos(3_000));
         assert!(!budget.is_overdrawn());
-        budget.served(Nanos(9_000), Nanos(3_000), 1, 1);
+        budget.served(Nanos(9_000), Nanos(3_000));
         assert!(budget.is_overdrawn(), "it serves requests worse than the disk alone");
     }
 }

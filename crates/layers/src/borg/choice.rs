@@ -7,6 +7,8 @@
 //! Cost of a course: the busy time of its moves; of the requests, over the life that it is expected to have; and of
 //! draining what they leave dirty.
 
+use std::cell::RefCell;
+
 use seekless_core::Nanos;
 use seekless_core::history::Predicted;
 
@@ -62,7 +64,7 @@ struct Tried {
 impl Tried {
     /// Busy time of the requests of all parts, and of draining.
     fn busy(&self) -> Nanos {
-        self.trials.iter().map(|trial| trial.requests + trial.draining).sum()
+        self.trials.iter().map(Trial::busy).sum()
     }
 
     /// Busy time of its moves, with the latest plan.
@@ -86,6 +88,8 @@ pub(super) struct Choice<'a> {
     /// What courses may cost.
     budget: Budget,
     tried: Vec<Tried>,
+    /// Courses without a plan that were tried on `whole`.
+    on_whole: RefCell<Vec<(Course, Trial)>>,
 }
 
 impl<'a> Choice<'a> {
@@ -98,7 +102,8 @@ impl<'a> Choice<'a> {
         budget: Budget,
     ) -> Option<Choice<'a>> {
         let (drain_backlog, life) = (rehearsal.drain()?, whole.requests());
-        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, budget, tried: Vec::new() })
+        let (tried, on_whole) = Default::default();
+        Some(Choice { rehearsal, parts, whole, past, life, drain_backlog, budget, tried, on_whole })
     }
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
@@ -106,9 +111,9 @@ impl<'a> Choice<'a> {
         let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
         self.add(now)?;
         self.add(Course::OFF)?;
-        let whole = self.pay()?;
+        self.pay()?;
         if self.budget.is_overdrawn() {
-            if let Some(chosen) = self.less(whole)? {
+            if let Some(chosen) = self.less()? {
                 return Some(chosen);
             }
         }
@@ -153,14 +158,9 @@ impl<'a> Choice<'a> {
         self.add(Course::as_it_is(!now.absorbs, false))?;
         let best = self.best().course;
         // To stand aside again, less is asked for than to absorb.
-        if now.absorbs {
-            let trials = [now, Course::as_it_is(false, false)]
-                .map(|course| self.rehearsal.trial(course, None, self.whole));
-            if let [Some(absorbing), Some(passing)] = trials {
-                if wins(self.whole_cost(&passing), self.whole_cost(&absorbing)) {
-                    return Some(Course::as_it_is(false, false));
-                }
-            }
+        let passes = Course::as_it_is(false, false);
+        if now.absorbs && wins(self.whole_cost(passes)?, self.whole_cost(now)?) {
+            return Some(passes);
         }
         Some(self.drained_for_free(None, best)?.map_or(best, |free| free.course))
     }
@@ -180,28 +180,42 @@ impl<'a> Choice<'a> {
             return Some(None);
         }
         let [now, best, free] = [self.tried[0].course, best, Course::FREE];
-        let trial = |course| self.rehearsal.trial(course, None, self.whole);
-        let (now_trial, free_trial) = (trial(now)?, trial(free)?);
-        let best_trial = if best == now { now_trial } else { trial(best)? };
-        let [as_it_is, least, with] =
-            [now_trial, best_trial, free_trial].map(|trial| self.whole_cost(&trial));
+        let [as_it_is, least, with] = [self.whole_cost(now)?, self.whole_cost(best)?, self.whole_cost(free)?];
         if free == now || !self.affords(free, as_it_is - with) || !wins(with, as_it_is.min(least)) {
             return Some(None);
         }
+        Some(Some(Chosen { best_with_plan, ..self.chosen_on_whole(free)? }))
+    }
+
+    /// The trial of a course without a plan on all requests since the last choice; `None` without a result.
+    fn on_whole(&self, course: Course) -> Option<Trial> {
+        let known =
+            self.on_whole.borrow().iter().find(|(tried, _)| *tried == course).map(|(_, trial)| *trial);
+        if known.is_some() {
+            return known;
+        }
+        let trial = self.rehearsal.trial(course, None, self.whole)?;
+        self.on_whole.borrow_mut().push((course, trial));
+        Some(trial)
+    }
+
+    /// The choice of a course by its trial on all requests since the last choice.
+    fn chosen_on_whole(&self, course: Course) -> Option<Chosen> {
+        let (now, trial) = (self.on_whole(self.tried[0].course)?, self.on_whole(course)?);
         let prediction = Prediction {
-            present: now_trial.requests + now_trial.draining,
-            chosen: free_trial.requests + free_trial.draining,
-            moves: free_trial.moves,
+            present: now.busy(),
+            chosen: trial.busy(),
+            moves: trial.moves,
             requests: self.whole.requests(),
         };
         let (budget, answers) = (self.budget, self.answers());
-        Some(Some(Chosen { course: free, prediction, budget, best_with_plan, answers }))
+        Some(Chosen { course, prediction, budget, best_with_plan: None, answers })
     }
 
-    /// Cost of a course over all requests since the last choice, in nanoseconds.
-    fn whole_cost(&self, trial: &Trial) -> i128 {
-        let saved = self.saved(trial);
-        i128::from((trial.requests + trial.draining + trial.moves).0) - saved
+    /// Cost of a course without a plan over all requests since the last choice, in nanoseconds.
+    fn whole_cost(&self, course: Course) -> Option<i128> {
+        let trial = self.on_whole(course)?;
+        Some(i128::from((trial.busy() + trial.moves).0) - self.saved(&trial))
     }
 
     /// The part of the backlog's cost that a trial saved: pages that it overwrote need not be drained any more.
@@ -262,41 +276,25 @@ impl<'a> Choice<'a> {
         Course { reads, log: if is_empty { LogFate::Kept } else { course.log }, ..course }
     }
 
-    /// Counts what the present course has saved since the last choice, over all requests since then: returns its trial on
-    /// them, and that of standing aside.
-    fn pay(&mut self) -> Option<[Trial; 2]> {
-        let trial = |course| self.rehearsal.trial(course, None, self.whole);
-        let now = trial(self.tried[0].course)?;
-        let off = self.normal(Course::OFF);
-        let off = if off == self.tried[0].course { now } else { trial(off)? };
-        let busy = |trial: &Trial| trial.requests + trial.draining;
-        let requests = self.whole.requests();
-        self.budget.served(busy(&now), busy(&off), requests, requests);
-        Some([now, off])
+    /// Counts what the present course has saved, over all requests since the last choice.
+    fn pay(&mut self) -> Option<()> {
+        let [now, off] = [self.tried[0].course, self.normal(Course::OFF)].map(|course| self.on_whole(course));
+        self.budget.served(now?.busy(), off?.busy());
+        Some(())
     }
 
     /// While more was lost than may be: the course that does less than the present one and costs least over all requests since
-    /// the last choice, if it wins; inner `None` if not. `whole` are the trials of the present course and of standing aside.
+    /// the last choice, if it wins; inner `None` if not.
     #[allow(clippy::option_option)] // none could be tried, or none wins
-    fn less(&self, [now, off]: [Trial; 2]) -> Option<Option<Chosen>> {
-        let present = self.tried[0].course;
-        let passes = Course { absorbs: false, log: LogFate::Drained, drains: false, ..present };
-        let passes = self.normal(passes);
-        let passed = self.rehearsal.trial(passes, None, self.whole)?;
-        let each = [(passes, passed), (self.normal(Course::OFF), off)];
-        let best = each.into_iter().min_by_key(|(_, trial)| self.whole_cost(trial));
-        let wins = |(_, trial): &(Course, Trial)| wins(self.whole_cost(trial), self.whole_cost(&now));
-        let chosen = best.filter(wins).map(|(course, trial)| {
-            let prediction = Prediction {
-                present: now.requests + now.draining,
-                chosen: trial.requests + trial.draining,
-                moves: trial.moves,
-                requests: self.whole.requests(),
-            };
-            let (budget, answers) = (self.budget, self.answers());
-            Chosen { course, prediction, budget, best_with_plan: None, answers }
-        });
-        Some(chosen)
+    fn less(&self) -> Option<Option<Chosen>> {
+        let now = self.tried[0].course;
+        let passes = Course { absorbs: false, log: LogFate::Drained, drains: false, ..now };
+        let [passes, off] = [passes, Course::OFF].map(|course| self.normal(course));
+        let best = if self.whole_cost(off)? < self.whole_cost(passes)? { off } else { passes };
+        if !wins(self.whole_cost(best)?, self.whole_cost(now)?) {
+            return Some(None);
+        }
+        self.chosen_on_whole(best).map(Some)
     }
 
     /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as

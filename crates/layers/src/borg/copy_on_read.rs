@@ -201,8 +201,7 @@ impl Borg {
             if self.store.lookup(page).is_some() || state.waiting.borrow().contains_key(&page) {
                 continue;
             }
-            // Its own memory: the reader may change what it read.
-            let own = if self.timing_only { self.buffer(part) } else { Buffer::from_vec(piece.to_vec()) };
+            let own = self.own_copy(part, &piece);
             state.waiting.borrow_mut().insert(page, (state.next.get(), own));
             state.next.set(state.next.get() + 1);
             state.allowance.set(state.allowance.get().saturating_sub(1));
@@ -210,6 +209,11 @@ impl Borg {
         if state.waiting.borrow().len() >= batch {
             self.write_waiting();
         }
+    }
+
+    /// What was read, in memory of its own: the reader may change what it read.
+    pub(super) fn own_copy(&self, at: Extent, data: &Buffer) -> Buffer {
+        if self.timing_only { self.buffer(at) } else { Buffer::from_vec(data.to_vec()) }
     }
 
     /// Pages written together; 0 if there is no read cache.

@@ -92,7 +92,7 @@ impl History {
     /// A reconfiguration begins a stage that moves nothing.
     pub fn stage(&self, stage: &'static str) {
         let now = runtime::now();
-        self.progress.set(Some(Progress { stage, since: now, moved: 0, of: 0, moving_since: now }));
+        self.progress.set(Some(Progress { stage, moved: 0, of: 0, moving_since: now }));
     }
 
     /// The present reconfiguration begins a stage that moves pages, with `left` pages to move in it and in later ones.
@@ -102,7 +102,7 @@ impl History {
         if progress.of == 0 {
             progress.moving_since = now;
         }
-        self.progress.set(Some(Progress { stage, since: now, of: progress.moved + left, ..progress }));
+        self.progress.set(Some(Progress { stage, of: progress.moved + left, ..progress }));
     }
 
     /// The present reconfiguration has moved these pages, if there is one.

@@ -70,7 +70,7 @@ impl Borg {
     }
 
     /// Whether a write of pages without copies is absorbed: not a large one, if the options say so, and none that begins or
-    /// ends within a page, which would be divided into what is absorbed and what is not.
+    /// ends within a page: only its whole pages would be.
     fn absorbs_of(&self, at: Extent) -> bool {
         let limit = self.options.absorb_below.0;
         self.absorbs.get() && (limit == 0 || at.bytes() < limit) && self.is_whole(at)

@@ -100,6 +100,13 @@ pub(super) struct Trial {
     pub answers: Answers,
 }
 
+impl Trial {
+    /// Busy time by the requests, and by draining what they made dirty.
+    pub fn busy(&self) -> Nanos {
+        self.requests + self.draining
+    }
+}
+
 /// Answered requests of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answers {

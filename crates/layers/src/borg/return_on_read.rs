@@ -86,9 +86,7 @@ impl Borg {
             if !is_dirty || waiting.len() >= MOST || waiting.contains_key(&page) {
                 continue;
             }
-            // Its own memory: the reader may change what it read.
-            let own = if self.timing_only { self.buffer(part) } else { Buffer::from_vec(piece.to_vec()) };
-            waiting.insert(page, own);
+            waiting.insert(page, self.own_copy(part, &piece));
         }
         if waiting.len() >= BATCH.min(self.store.dirty() / 4) {
             self.write_returning();

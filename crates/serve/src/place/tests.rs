@@ -107,7 +107,7 @@ fn a_flash_drive_is_a_disk_that_does_not_turn() {
     assert_eq!((disk.rotational, disk.identity.as_str()), (false, "KINGSTON SKC3000D2048G"));
 }
 
-/// Over what is made of one disk that disk is known, so that a place that is given counts there.
+/// A volume that lies on one disk has that disk, and a place on it that is given counts.
 #[test]
 fn what_is_made_of_others_has_no_place_but_perhaps_one_disk() {
     let sys = with_disk();
