@@ -251,6 +251,7 @@ pub static LAYERS: [Entry; 27] = [
         devices: &[raid4::PARITY],
         optional: &[raid4::LOG],
         commands: raid4::COMMANDS,
+        tools: &raid4::RaidTools,
         edges: raid4::EDGES,
         edges_of_tests: raid4::EDGES_OF_TESTS,
         canaries: raid4::CANARIES,

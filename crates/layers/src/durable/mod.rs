@@ -11,6 +11,7 @@ pub mod parity;
 pub mod quiet;
 pub mod region;
 pub mod sector;
+pub mod session;
 pub mod table;
 pub mod walk;
 

@@ -13,6 +13,7 @@ use super::Kind;
 use crate::Refused;
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{Part, Sector};
+use crate::durable::session;
 use crate::durable::table::{self, ENTRIES};
 use crate::units::Bytes;
 
@@ -220,26 +221,6 @@ pub fn decode_super(kind: &Kind, bytes: &[u8]) -> Result<(Shape, u128), String> 
     if fits { Ok((shape, u128_at(bytes, 16))) } else { Err(format!("a super page of {shape:?}")) }
 }
 
-/// The first number of a session. A label of before sessions were numbered has smaller ones.
-pub const FIRST_SESSION: u64 = 2;
-/// Sectors of the label's page that have the label only; those behind them have two numbers, in two sectors each.
-const LABEL_SECTORS: u64 = 4;
-
-/// The number of a session in a label's page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The newest; 0 if there is none.
-    pub number: u64,
-    /// Whether a newer one may be lost.
-    pub lost: bool,
-}
-
-/// Sectors of the label's page with this number.
-fn stamp_at(number: u64) -> std::ops::Range<usize> {
-    let first = LABEL_SECTORS as usize + number as usize % 2 * 2;
-    first..first + 2
-}
-
 /// Encodes the page of the device that is not the fast one: the label, and the numbers of sessions up to this one.
 pub fn encode_label(label: [u8; 8], identity: u128, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE_BYTES as usize];
@@ -247,38 +228,22 @@ pub fn encode_label(label: [u8; 8], identity: u128, number: u64) -> Vec<u8> {
     let part = Part::of(label, identity);
     // In sectors of their own: programs that know no sessions look for a sector of generation 1.
     part.seal(Lba(0), 1, &mut bytes);
-    for number in [number - 1, number] {
-        let sectors = stamp_at(number);
-        let bytes = &mut bytes[sectors.start * SECTOR..sectors.end * SECTOR];
-        part.seal(Lba(sectors.start as u64), number, bytes);
-    }
+    session::put(part, &mut bytes, number);
     bytes
 }
 
 /// Whether this is the label of the volume with this identity, or a sector of it is.
 pub fn is_label(label: [u8; 8], bytes: &[u8], identity: u128) -> bool {
-    states(label, bytes, identity).any(|state| matches!(state, Sector::Whole(_)))
-}
-
-/// The number of the last session in a label's page.
-pub fn stamp(label: [u8; 8], bytes: &[u8], identity: u128) -> Stamp {
-    let states: Vec<Sector> = states(label, bytes, identity).collect();
-    let number = |state: &Sector| if let Sector::Whole(number) = state { *number } else { 0 };
-    let of = |slot: u64| states[stamp_at(slot)].iter().map(number).max().unwrap_or(0);
-    let [even, odd] = [of(0), of(1)];
-    let number = Some(even.max(odd)).filter(|number| *number >= FIRST_SESSION).unwrap_or(0);
-    Stamp { number, lost: even == 0 || odd == 0 }
-}
-
-fn states(label: [u8; 8], bytes: &[u8], identity: u128) -> impl Iterator<Item = Sector> {
     let part = Part::of(label, identity);
-    bytes.chunks(SECTOR).zip(0..).map(move |(sector, at)| part.look(Lba(at), sector))
+    let mut sectors = bytes.chunks(SECTOR).zip(0..);
+    sectors.any(|(sector, at)| matches!(part.look(Lba(at), sector), Sector::Whole(_)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use crate::durable::session::Found;
     use proptest::prelude::*;
 
     use super::*;
@@ -300,7 +265,7 @@ mod tests {
             slow in 0..1_u64 << 36,
             behind in 0..1_001_u32,
             identity: u128,
-            number in FIRST_SESSION..1 << 60,
+            number in session::FIRST..1 << 60,
             rotten in 0..8_usize,
         ) {
             let (kind, Some(shape)) = shape(two, unit, fast, slow, behind) else { return Ok(()) };
@@ -312,10 +277,10 @@ mod tests {
             if let Some(label) = kind.label {
                 let mut page = encode_label(label, identity, number);
                 prop_assert!(is_label(label, &page, identity) && !is_label(label, &page, identity ^ 1));
-                prop_assert_eq!(stamp(label, &page, identity), Stamp { number, lost: false });
+                prop_assert_eq!(Found::in_page(Part::of(label, identity), &page), Found::of(number, false));
                 page[rotten * SECTOR] ^= 1;
                 prop_assert!(is_label(label, &page, identity));
-                prop_assert_eq!(stamp(label, &page, identity), Stamp { number, lost: false });
+                prop_assert_eq!(Found::in_page(Part::of(label, identity), &page), Found::of(number, false));
             }
         }
 

@@ -5,10 +5,12 @@
 use seekless_core::runtime;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
-use super::format::{self, FIRST_SESSION, Shape, Stamp};
+use super::format::{self, Shape};
 use super::{Devices, Kind, session};
 use crate::Refused;
 use crate::canary::Canary;
+use crate::durable::sector::Part;
+use crate::durable::session::{FIRST, Found};
 use crate::durable::table::{self, Table};
 use crate::durable::{Choice, CopyState, Pair, not_created, region};
 
@@ -54,7 +56,7 @@ impl Opening<'_> {
             (Choice::Copy(which) | Choice::Refused(_, Some(which)), _) => which as u64,
             // Or sectors of a creation that did not end, and of this one, could make up a copy that seems whole.
             (Choice::Blank, Some(shape)) => {
-                let number = (pair.newest() + 1).max(FIRST_SESSION);
+                let number = (pair.newest() + 1).max(FIRST);
                 return self.new_volume(devices, shape, number).await;
             }
             (Choice::Blank, None) => return Err(not_created(kind.name, format::super_at(0))),
@@ -68,8 +70,8 @@ impl Opening<'_> {
                 let why = format!("found {found}, expected one of this version");
                 self.failed(ErrorKind::Corrupt, Some(format::super_at(which)), why)
             })?;
-        let stamp = self.check_devices(devices, &shape, identity).await?;
-        let session = session::LastSession::new(&pair, stamp);
+        let second = self.check_devices(devices, &shape, identity).await?;
+        let session = session::LastSession { first: Found::of_pair(&pair), second };
         if let Some(key) = session.old() {
             let why = format!(
                 "{key}: found old contents, from before the last time that the volume was written, expected those that \
@@ -87,7 +89,7 @@ impl Opening<'_> {
         devices: &Devices,
         shape: &Shape,
         identity: u128,
-    ) -> Result<Stamp, IoError> {
+    ) -> Result<Found, IoError> {
         let keys = if devices.second.is_some() { ["fast", "over"] } else { ["over", ""] };
         let each = [Some(&devices.first), devices.second.as_ref()];
         for ((key, device), expected) in keys.into_iter().zip(each).zip(shape.least_sectors()) {
@@ -104,9 +106,9 @@ impl Opening<'_> {
                            device";
                 return Err(self.failed(ErrorKind::Invalid, Some(Extent::of_pages(0, 1)), why));
             }
-            return Ok(found.look(|bytes| format::stamp(label, bytes, identity)));
+            return Ok(found.look(|bytes| Found::in_page(Part::of(label, identity), bytes)));
         }
-        Ok(Stamp { number: 0, lost: false })
+        Ok(Found::of(0, false))
     }
 
     /// Creates a volume: the label, the map in both copies, and last the super page.

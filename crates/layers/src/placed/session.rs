@@ -1,9 +1,6 @@
-//! Sessions of a volume on two devices. Each device has the number of the last one, so that a copy of either from before
-//! a session, or the device that was replaced, is not taken for it.
+//! Sessions of a volume on two devices: see [`crate::durable::session`].
 //!
-//! The number is the generation of the super page on the first device, and that of sectors of the label's page on the
-//! other. A session begins before its first change, with two numbers, each of which is durable on both devices before
-//! the next: so a crash leaves the devices one number apart at most, and a device that lacks a session is two behind.
+//! The number is the generation of the super page on the first device, and lies in the label's page on the other.
 //!
 //! Fault model: as of the volume; of the label's page any one sector may rot. A device that was never written in such a
 //! session has no number, and is accepted.
@@ -13,44 +10,28 @@ use std::cell::Cell;
 use seekless_core::{Buffer, Extent, Hints, IoError, RangeLocks};
 
 use super::Placed;
-use super::format::{self, FIRST_SESSION, Stamp};
-use crate::durable::{CopyState, Pair};
+use super::format;
+use crate::durable::session::{self, Found, Side};
 
 /// Numbers of the last session, as found on the devices.
 #[derive(Clone, Copy, Debug)]
 pub struct LastSession {
-    /// The newest on the first device, and the newest that it may have had if a sector is rotten.
-    first: [u64; 2],
-    /// Those of the other one; 0 if it has none.
-    second: [u64; 2],
+    pub first: Found,
+    pub second: Found,
 }
 
 impl LastSession {
-    /// Numbers in the super pages and in the stamp of a label.
-    pub fn new(pair: &Pair, stamp: Stamp) -> LastSession {
-        let rotten = pair.0.iter().any(|copy| matches!(copy, CopyState::Rotten(..)));
-        let (first, second) = (pair.newest(), stamp.number);
-        let most = |number: u64, lost: bool| number.saturating_add(u64::from(lost));
-        LastSession { first: [first, most(first, rotten)], second: [second, most(second, stamp.lost)] }
-    }
-
     /// Numbers of a new volume.
     pub fn of_new(number: u64) -> LastSession {
-        LastSession { first: [number; 2], second: [number; 2] }
+        LastSession { first: Found::of(number, false), second: Found::of(number, false) }
     }
 
     /// Of which device the contents are old, if of any: `fast` or `over`.
     pub fn old(&self) -> Option<&'static str> {
-        let ([first, first_most], [second, second_most]) = (self.first, self.second);
-        if second == 0 {
-            None
-        } else if first_most + 1 < second {
-            Some("fast")
-        } else if second_most + 1 < first {
-            Some("over")
-        } else {
-            None
-        }
+        session::old(self.first, self.second).map(|side| match side {
+            Side::First => "fast",
+            Side::Second => "over",
+        })
     }
 }
 
@@ -65,7 +46,7 @@ pub struct Session {
 impl Session {
     /// That of a volume whose devices have these numbers.
     pub fn new(found: LastSession) -> Session {
-        let number = Cell::new(found.first[1].max(found.second[1]).max(FIRST_SESSION));
+        let number = Cell::new(found.first.most.max(found.second.most).max(session::FIRST));
         Session { number, begun: Cell::new(false), beginning: RangeLocks::new() }
     }
 }

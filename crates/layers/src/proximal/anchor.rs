@@ -1,8 +1,8 @@
 //! The anchor, on the data device behind the label: which copies of the map and of records count, and the regions whose
 //! newest contents may be in flash alone.
 //!
-//! It has two slots, which are written in turn, each a page of sealed sectors: the super page as of the copies, and with it
-//! in the first sector the fields of this file. Copies are in two areas, of which the anchor names the current one, and the
+//! It has two slots, which are written in turn, each a page of sealed sectors: the super page as of the copies, and in the first
+//! sector the fields of this file, in place of the session. Copies are in two areas, of which the anchor names the current one, and the
 //! other is written next. Every page that has changed since an area was written is written there, so that the current area
 //! is whole.
 //!
@@ -44,7 +44,7 @@ impl Anchor {
         let marks = Regions::new(&page.shape);
         // What a copy that is cut short leaves in the other area is older than what a repair writes.
         let covers = [generation + 2, generation];
-        Anchor { page: Super { committed: generation, ..page }, area: 0, covers, marks }
+        Anchor { page: Super { committed: generation, session: 0, ..page }, area: 0, covers, marks }
     }
 
     /// The anchor of a volume whose copies are unknown: everything may be in flash alone. `newest` is the newest generation
@@ -52,7 +52,7 @@ impl Anchor {
     pub fn unknown(page: Super, newest: u64) -> Anchor {
         let mut marks = Regions::new(&page.shape);
         marks.add_all(Extent::of_pages(0, page.shape.pages));
-        Anchor { page: Super { committed: newest, ..page }, area: 0, covers: [0; 2], marks }
+        Anchor { page: Super { committed: newest, session: 0, ..page }, area: 0, covers: [0; 2], marks }
     }
 
     /// Encodes it for a slot.
@@ -67,7 +67,7 @@ impl Anchor {
     }
 
     fn decode(bytes: &[u8]) -> Result<Anchor, String> {
-        let page = Super::decode(bytes)?;
+        let page = Super { session: 0, ..Super::decode(bytes)? };
         let (covers, area) = ([u64_at(bytes, 88), u64_at(bytes, 96)], u32_at(bytes, 104) as usize);
         if !page.shape.copies || area > 1 || covers.iter().any(|covers| *covers >= sector::LAST) {
             return Err(format!("area {area}, of generations {covers:?}"));

@@ -19,8 +19,9 @@ use super::super_page::Super;
 use crate::join::join_all;
 
 /// A copy of the super page that is being written.
-struct SuperWrite {
-    copy: usize,
+pub struct SuperWrite {
+    /// The copy.
+    pub copy: usize,
     bytes: Buffer,
 }
 
@@ -52,18 +53,27 @@ impl State {
         self.snapshots_changed = false;
         let super_page = together.then(|| {
             self.committed = generation;
-            // Together with sectors of a torn copy no write may make up a whole one.
-            self.super_newest += 1;
-            self.super_generation = self.super_newest;
-            self.super_write(placed, 1 - self.super_copy)
+            self.next_super_page(placed)
         });
         Commit { writes, super_page, released: std::mem::take(&mut self.released), copy }
     }
 
+    /// The super page in the older of its copies.
+    pub fn next_super_page(&mut self, placed: &Placed) -> SuperWrite {
+        // Together with sectors of a torn copy no write may make up a whole one.
+        self.super_newest += 1;
+        self.super_generation = self.super_newest;
+        self.super_write(placed, 1 - self.super_copy)
+    }
+
     fn super_write(&self, placed: &Placed, copy: usize) -> SuperWrite {
-        let snapshots = self.snapshots.clone();
-        let page =
-            Super { shape: placed.shape, identity: placed.identity, committed: self.committed, snapshots };
+        let page = Super {
+            shape: placed.shape,
+            identity: placed.identity,
+            committed: self.committed,
+            session: placed.session.number(),
+            snapshots: self.snapshots.clone(),
+        };
         SuperWrite { copy, bytes: Buffer::from_vec(page.encode(copy, self.super_generation)) }
     }
 }
@@ -157,6 +167,10 @@ impl Placed {
     /// Has the pages of a commit count, if they count together.
     async fn write_super(&self, commit: &Commit, how: &Hints) -> Result<(), IoError> {
         let Some(page) = &commit.super_page else { return Ok(()) };
+        self.write_super_page(page, how).await
+    }
+
+    pub(super) async fn write_super_page(&self, page: &SuperWrite, how: &Hints) -> Result<(), IoError> {
         self.flash.write(format::super_at(page.copy), page.bytes.clone(), how.clone()).await?;
         self.flash.flush(how.clone()).await
     }

@@ -107,7 +107,7 @@ impl State {
             (page, self.map.encode_at(page, at.start, committed, identity))
         });
         let pages = pages.collect();
-        let page = Super { shape, identity, committed, snapshots: self.snapshots.clone() };
+        let page = Super { shape, identity, committed, session: 0, snapshots: self.snapshots.clone() };
         let marks = copies.anchor.marks.clone();
         Some(Copy { pages, anchor: Anchor { page, area, covers, marks }, clears, frees: 0 })
     }

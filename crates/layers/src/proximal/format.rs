@@ -13,6 +13,7 @@ use seekless_core::{Extent, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use crate::bytes::{put, u32_at};
 use crate::durable::sector::{self, Part, Sector};
+use crate::durable::session::{self, Found};
 
 const PAGE: usize = PAGE_BYTES as usize;
 const MAP: [u8; 8] = *b"SKLPROXM";
@@ -186,12 +187,18 @@ pub fn copy_at(shape: &Shape, area: usize, page: u64) -> Extent {
     Extent::of_pages(LABEL_PAGES + SUPER_PAGES + area as u64 * shape.pairs() + page, 1)
 }
 
-/// Encodes the label of the data device.
-pub fn encode_label(identity: u128) -> Vec<u8> {
+/// Encodes the page of the label of the data device, with the number of a session.
+pub fn encode_label(identity: u128, session: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     put(&mut bytes, 0, &LABEL);
     Part::of(LABEL, identity).seal(Lba(0), 1, &mut bytes);
+    session::put(Part::of(LABEL, identity), &mut bytes, session);
     bytes
+}
+
+/// The number of the last session in the label's page.
+pub fn session(bytes: &[u8], identity: u128) -> Found {
+    Found::in_page(Part::of(LABEL, identity), bytes)
 }
 
 /// Whether this is the label of the volume with this identity, or a sector of it is.
@@ -285,8 +292,8 @@ mod tests {
             let bytes = encode_records(records.iter().copied(), identity, at.start, generation);
             prop_assert_eq!(CopyState::of(records_part(identity), at, &bytes), CopyState::Whole(generation));
             prop_assert_eq!(decode_records(&bytes).collect::<Vec<_>>(), records);
-            prop_assert!(is_label(&encode_label(identity), identity));
-            prop_assert!(!is_label(&encode_label(identity), identity ^ 1));
+            prop_assert!(is_label(&encode_label(identity, 7), identity));
+            prop_assert!(!is_label(&encode_label(identity, 7), identity ^ 1));
         }
 
         #[test]

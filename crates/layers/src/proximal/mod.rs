@@ -24,6 +24,7 @@ mod read;
 mod records;
 mod regions;
 mod repair;
+mod session;
 mod snapshots;
 mod super_page;
 mod versions;

@@ -16,6 +16,7 @@ use super::pairs::counted;
 use super::ranges::Ranges;
 use super::super_page::{self, Snapshots, Super};
 use crate::canary::Canary;
+use crate::durable::session::{self, FIRST, Found, Side};
 use crate::durable::{Choice, CopyState, Pair, region};
 
 /// Pages of the map that are read at once: 4 MiB.
@@ -34,6 +35,8 @@ pub struct Opened {
     pub anchor: Option<CurrentAnchor>,
     /// Whether the volume is new.
     pub is_new: bool,
+    /// The newest number of a session on either device.
+    pub session: u64,
 }
 
 fn failed(kind: ErrorKind, at: Option<Extent>, why: String) -> IoError {
@@ -86,12 +89,7 @@ pub async fn open(
         failed(ErrorKind::Corrupt, Some(at), why)
     })?;
     fits(&**data, &**flash, &page.shape)?;
-    let (label, _) = region::read_damaged(&**data, Extent::of_pages(0, LABEL_PAGES)).await?;
-    if !label.look(|bytes| format::is_label(bytes, page.identity)) {
-        let why = "found a data device without this volume's label, expected the one that was created with the flash \
-                   device";
-        return Err(failed(ErrorKind::Invalid, Some(Extent::of_pages(0, LABEL_PAGES)), why.to_owned()));
-    }
+    let session = check_session(&**data, &page, &pair).await?;
     let (mut map, ranges) = read_map(&**flash, &page, options).await?;
     let anchor = if page.shape.copies {
         let found = read_anchor(&**data, &page, map.pages.newest()).await?;
@@ -103,7 +101,41 @@ pub async fn open(
     };
     let newest = pair.newest();
     let current = (copy, pair.0[copy].newest().unwrap_or(newest), pair.0[0] == pair.0[1]);
-    Ok(Opened { page, current, newest, map, ranges, anchor, is_new: false })
+    Ok(Opened { page, current, newest, map, ranges, anchor, is_new: false, session })
+}
+
+/// The label of the data device is this volume's, and neither device has old contents. Returns the newest number of a
+/// session.
+async fn check_session(data: &dyn BlockDevice, page: &Super, pair: &Pair) -> Result<u64, IoError> {
+    let on_data = label_session(data, page.identity).await?;
+    let is_rotten = |copy: &CopyState| matches!(copy, CopyState::Rotten(..));
+    let on_flash = Found::of(page.session, pair.0.iter().any(is_rotten));
+    // Programs that know no sessions do not keep the number on flash.
+    let side = if page.session == 0 { None } else { session::old(on_flash, on_data) };
+    let key = match side {
+        None => return Ok(on_flash.most.max(on_data.most)),
+        Some(Side::First) => "flash",
+        Some(Side::Second) => "over",
+    };
+    let why = format!(
+        "{key}: found old contents, from before the last time that the volume was written, expected those that belong to \
+         the other device"
+    );
+    Err(failed(ErrorKind::Invalid, None, why))
+}
+
+/// The number of the last session in the label of the data device.
+///
+/// # Errors
+/// It is not that of this volume.
+pub async fn label_session(data: &dyn BlockDevice, identity: u128) -> Result<Found, IoError> {
+    let at = Extent::of_pages(0, LABEL_PAGES);
+    let (label, _) = region::read_damaged(data, at).await?;
+    if label.look(|bytes| format::is_label(bytes, identity)) {
+        return Ok(label.look(|bytes| format::session(bytes, identity)));
+    }
+    let why = "found a data device without this volume's label, expected the one that was created with the flash device";
+    Err(failed(ErrorKind::Invalid, Some(at), why.to_owned()))
 }
 
 /// Whether the devices are as large as the volume.
@@ -144,17 +176,17 @@ async fn new(
         (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1)
     };
     let how = Hints::default();
-    let label = Buffer::from_vec(format::encode_label(identity));
+    let label = Buffer::from_vec(format::encode_label(identity, FIRST));
     data.write(Extent::of_pages(0, LABEL_PAGES), label, how.clone()).await?;
     data.flush(how.clone()).await?;
     let ranges = Ranges::new(shape.range, shape.ranges, options.span, shape.reserved());
-    let page = Super { shape, identity, committed: 0, snapshots: Snapshots::default() };
+    let page = Super { shape, identity, committed: 0, session: FIRST, snapshots: Snapshots::default() };
     let (mut map, newest) = (Map::new(&shape), first_number());
     let anchor = if shape.copies { Some(new_anchor(&**data, &page, timing_only).await?) } else { None };
     if let Some((.., anchor)) = &anchor {
         map.pages.counted_up_to(anchor.covers[anchor.area]);
     }
-    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, anchor, is_new: true })
+    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, anchor, is_new: true, session: FIRST })
 }
 
 /// Reads the anchor of copies. Without one that is whole, all copies are written anew.

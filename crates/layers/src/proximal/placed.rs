@@ -29,6 +29,7 @@ use super::map::Map;
 use super::opening::Opened;
 use super::ranges::{Ranges, Run};
 use super::read::Part;
+use super::session::Session;
 use super::super_page::Snapshots;
 use crate::canary::Canary;
 use crate::join::join_all;
@@ -40,6 +41,7 @@ pub struct Placed {
     pub shape: Shape,
     pub identity: u128,
     pub(super) state: RefCell<State>,
+    pub(super) session: Session,
     /// Locks of pages, in all epochs.
     pub(super) locks: RangeLocks,
     /// Lock of commits.
@@ -200,6 +202,7 @@ impl Placed {
             shape,
             identity,
             state: RefCell::new(state),
+            session: Session::new(opened.session),
             locks: RangeLocks::new(),
             flushing: RangeLocks::new(),
             copying: RangeLocks::new(),

@@ -74,10 +74,19 @@ pub async fn flash_from_copies(
         }
     }
     flash.flush(how).await?;
-    let page = Super { committed: generation, ..anchor.page.clone() };
+    let session = opening::label_session(&**data, anchor.page.identity).await?;
+    let page = Super { committed: generation, session: session.number, ..anchor.page.clone() };
     let current = (0, generation, true);
-    let opened =
-        Opened { page: page.clone(), current, newest: generation, map, ranges, anchor: None, is_new: false };
+    let opened = Opened {
+        page: page.clone(),
+        current,
+        newest: generation,
+        map,
+        ranges,
+        anchor: None,
+        is_new: false,
+        session: session.number,
+    };
     let placed = Placed::open(data.clone(), flash.clone(), opened, options, false).await?;
     let staging = Extent::new(start, flash.geometry().sectors - start);
     let staging = Slice::new(flash.clone(), staging).map(Rc::new).ok_or_else(|| {

@@ -136,6 +136,8 @@ pub struct Super {
     pub identity: u128,
     /// The generation up to which pages count that were written in commits of several pages.
     pub committed: u64,
+    /// Number of the last session, on flash ([`super::session`]); 0 if there was none with a number.
+    pub session: u64,
     pub snapshots: Snapshots,
 }
 
@@ -159,13 +161,14 @@ impl Super {
 
     /// Its bytes, without seals.
     pub fn bytes(&self) -> Vec<u8> {
-        let Super { shape, identity, committed, snapshots } = self;
+        let Super { shape, identity, committed, session, snapshots } = self;
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 16, &identity.to_le_bytes());
         for (value, at) in [shape.range, shape.ranges, shape.pages].iter().zip((32..).step_by(8)) {
             put(&mut bytes, at, &value.to_le_bytes());
         }
+        put(&mut bytes, 88, &session.to_le_bytes());
         if shape.records > 0 {
             let clones = if snapshots.floor == u32::MAX { 0 } else { CLONES };
             let copies = if shape.copies { COPIES } else { 0 };
@@ -219,9 +222,10 @@ impl Super {
                 "{pages} pages in {ranges} ranges of {range} blocks, and {records} pages of records"
             ));
         }
-        let identity = u128_at(bytes, 16);
+        let (identity, session) = (u128_at(bytes, 16), u64_at(bytes, 88));
         if !has_records {
-            return Ok(Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() });
+            let snapshots = Snapshots::default();
+            return Ok(Super { shape, identity, committed: u64::MAX, session, snapshots });
         }
         let committed = u64_at(bytes, 64);
         if committed >= sector::LAST {
@@ -231,7 +235,7 @@ impl Super {
         if features & CLONES != 0 {
             decode_clones(bytes, &shape, &mut snapshots)?;
         }
-        Ok(Super { shape, identity, committed, snapshots })
+        Ok(Super { shape, identity, committed, session, snapshots })
     }
 }
 
@@ -309,6 +313,7 @@ mod tests {
             identity: u128,
             records in 0..1_000_u64,
             committed in 0..sector::LAST,
+            session: u64,
             snapshots in proptest::collection::btree_map(0..900_u32, ("[a-z0-9._-]{1,40}", any::<bool>()), 0..MOST),
             bases in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
             junk in proptest::collection::vec(any::<u8>(), PAGE),
@@ -320,11 +325,11 @@ mod tests {
             shape.copies &= shape.reserved() + pages < shape.blocks();
             let all = snapshots.into_iter().map(|(number, (name, deleted))| Snapshot { name, number, deleted });
             let written = if records == 0 {
-                Super { shape, identity, committed: u64::MAX, snapshots: Snapshots::default() }
+                Super { shape, identity, committed: u64::MAX, session, snapshots: Snapshots::default() }
             } else {
                 let mut snapshots = Snapshots { epoch: 900, all: all.collect(), ..Snapshots::default() };
                 add_clones(&mut snapshots, shape.epochs() as u32, &bases);
-                Super { shape, identity, committed, snapshots }
+                Super { shape, identity, committed, session, snapshots }
             };
             prop_assert_eq!(Super::decode(&written.encode(1, 7)), Ok(written));
             let mut changed = junk;
@@ -358,7 +363,7 @@ mod tests {
         let last = shape.epochs() as u32 - 1;
         let clones = vec![Cloned { name: "c".to_owned(), number: last, base: 5 }];
         let snapshots = Snapshots { epoch: 6, all, clones, floor: last };
-        let page = Super { shape, identity: 1, committed: 0, snapshots };
+        let page = Super { shape, identity: 1, committed: 0, session: 2, snapshots };
         let whole = page.encode(0, 1);
         assert_eq!(Super::decode(&whole), Ok(page));
         let at = places().nth(2).unwrap();
@@ -379,7 +384,7 @@ mod tests {
     #[test]
     fn a_volume_of_a_newer_version_is_refused() {
         let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2, copies: false };
-        let page = Super { shape, identity: 1, committed: 0, snapshots: Snapshots::default() };
+        let page = Super { shape, identity: 1, committed: 0, session: 2, snapshots: Snapshots::default() };
         let mut bytes = page.encode(0, 1);
         bytes[8] |= 8;
         assert!(Super::decode(&bytes).unwrap_err().contains("features 0x9"));

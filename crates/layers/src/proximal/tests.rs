@@ -13,6 +13,7 @@ mod clones;
 mod crashes;
 mod lost;
 mod mirrored;
+mod old;
 mod snapshots;
 
 /// Pages of the data device: eight ranges of 64 blocks.
@@ -174,7 +175,7 @@ fn a_write_that_fails_leaves_its_pages_and_a_failed_flush_fails_all_later_ones()
         assert!(write(&*volume, 0, 256, 2).await.is_err());
         assert_eq!(values(&*volume, Extent::new(0, 256)).await.unwrap(), [1; 256]);
         volume.stop().await.unwrap();
-        let failing = with_error(&both.0, "ops = ['flush']\nnth = 3\nfor_ever = true");
+        let failing = with_error(&both.0, "ops = ['flush']\nnth = 6\nfor_ever = true");
         let volume = open(&(failing, both.1.clone())).await.unwrap();
         let mut flushed = Vec::new();
         for value in 3..9 {

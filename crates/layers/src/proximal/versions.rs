@@ -206,6 +206,7 @@ impl Versions {
     }
 
     async fn stage(&self, clone: Option<u32>, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
+        self.placed.begin(&how).await?;
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
         let Some(_joining) = self.lock_joins(at, &how).await else {
@@ -231,6 +232,7 @@ impl Versions {
     }
 
     async fn discard_in(&self, clone: Option<u32>, at: Extent, how: Hints) -> Result<(), IoError> {
+        self.placed.begin(&how).await?;
         let _passed = self.gate.pass().await;
         let into = self.written(clone, at)?;
         // A write that joins a page would bring back what it read before.
@@ -278,6 +280,7 @@ impl Versions {
     }
 
     async fn end_epoch(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        self.placed.begin(how).await?;
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, 1)?;
         let _alone = self.gate.close().await;
@@ -293,6 +296,7 @@ impl Versions {
     }
 
     async fn begin_clone(&self, name: &str, from: Option<&str>, how: &Hints) -> Result<(), IoError> {
+        self.placed.begin(how).await?;
         let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
         self.placed.check_new(name, if from.is_some() { 1 } else { 2 })?;
         let from = from.map(|from| self.placed.cloned(from)).transpose()?;
@@ -321,6 +325,7 @@ impl Versions {
 
     /// Deletes a snapshot or clone, and destages the pages staged in its epoch: other snapshots may see some of them.
     pub async fn delete(&self, name: &str, how: &Hints) -> Result<(), IoError> {
+        self.placed.begin(how).await?;
         let staged = {
             let _changing = self.changing.exclusive(Extent::new(0, 1), how).await;
             if let Some(clone) = self.placed.clone_number(name) {

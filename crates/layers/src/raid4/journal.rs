@@ -3,8 +3,7 @@
 //! Before anything is written in place, the new data of a row and its parity are durable here. After a crash they are
 //! written again, in order: then all rows are consistent. Records that come together are written with one request.
 //!
-//! The device begins with a header in two copies, a sealed sector with the identity of the array; the rest are two
-//! halves, used in turn. Each use is an *epoch*. An epoch begins once all that the half held before is durable in place:
+//! The device begins with a header ([`super::head`]); the rest are two halves, used in turn. Each use is an *epoch*. An epoch begins once all that the half held before is durable in place:
 //! its writes have ended, and the members were flushed. Its first record names the epoch before and how many records that
 //! has; if the other half has fewer, they are being overwritten, and none of them is needed.
 //!
@@ -15,24 +14,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES,
-};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
 
 use super::done::Done;
-use super::geometry::{Layout, sectors};
+use super::geometry::Layout;
+use super::head::{self, Head};
 use super::members::Members;
 use super::options::LOG;
 pub use super::record::Item;
 use super::record::{self, Key, MOST};
-use crate::bytes::{put, u128_at};
 use crate::canary::Canary;
 use crate::durable::region;
-use crate::durable::sector::{Part, Sector};
 
-const MAGIC: [u8; 8] = *b"SKLRAIDJ";
-/// Pages of the header.
-const HEAD: u64 = 2;
 /// Pages of the largest record.
 const LARGEST: u64 = 1 + MOST as u64;
 /// Pages read at once at a start.
@@ -40,10 +33,11 @@ const WINDOW: u64 = 4 * LARGEST;
 
 /// The journal.
 pub struct Journal {
-    device: Rc<dyn BlockDevice>,
+    /// The header.
+    pub head: Rc<Head>,
     identity: u128,
     /// Pages of a half.
-    half: u64,
+    half: Cell<u64>,
     state: RefCell<State>,
     /// Records that wait to be written.
     queue: RefCell<Vec<Waiting>>,
@@ -102,38 +96,24 @@ impl Drop for Logged {
     }
 }
 
-fn part() -> Part {
-    Part::of(MAGIC, 0)
-}
-
 fn refused(kind: ErrorKind, why: String) -> IoError {
     IoError::new(kind, LOG, None, why)
 }
 
 impl Journal {
-    /// The journal of an array on this device.
+    /// The journal of an array.
     ///
     /// # Errors
-    /// It is too small: a half has to have room for all that is written to one group.
+    /// Its device is too small.
     pub fn new(
-        device: Rc<dyn BlockDevice>,
+        head: Rc<Head>,
         layout: &Layout,
         identity: u128,
         canary: Rc<Canary>,
     ) -> Result<Rc<Journal>, IoError> {
-        let pages = device.geometry().sectors / PAGE_SECTORS;
-        let half = pages.saturating_sub(HEAD) / 2;
-        let blocks = layout.rows() * layout.members() as u64;
-        let full = (MOST / layout.members() * layout.members()) as u64;
-        let least = blocks + blocks.div_ceil(full);
-        if half < least {
-            let least = (HEAD + 2 * least) * PAGE_BYTES / 1_024;
-            let why =
-                format!("found a log of {} KiB, expected {least} KiB at least", pages * PAGE_BYTES / 1_024);
-            return Err(refused(ErrorKind::Invalid, why));
-        }
+        let half = Cell::new(Journal::half_of(&*head.device(), layout)?);
         Ok(Rc::new(Journal {
-            device,
+            head,
             identity,
             half,
             state: RefCell::default(),
@@ -146,45 +126,52 @@ impl Journal {
         }))
     }
 
-    /// Writes the header of a new array.
-    pub async fn create(&self) -> Result<(), IoError> {
-        for copy in 0..HEAD {
-            let mut bytes = vec![0; SECTOR_BYTES as usize];
-            put(&mut bytes, 0, &MAGIC);
-            put(&mut bytes, 8, &self.identity.to_le_bytes());
-            part().seal(sectors(copy).start, 1, &mut bytes);
-            bytes.resize(PAGE_BYTES as usize, 0);
-            self.device.write(sectors(copy), Buffer::from_vec(bytes), Hints::default()).await?;
+    /// Pages of a half of a journal on this device.
+    ///
+    /// # Errors
+    /// It is too small: a half has to have room for all that is written to one group.
+    fn half_of(device: &dyn BlockDevice, layout: &Layout) -> Result<u64, IoError> {
+        let pages = device.geometry().sectors / PAGE_SECTORS;
+        let half = pages.saturating_sub(head::PAGES) / 2;
+        let blocks = layout.rows() * layout.members() as u64;
+        let full = (MOST / layout.members() * layout.members()) as u64;
+        let least = blocks + blocks.div_ceil(full);
+        if half < least {
+            let least = (head::PAGES + 2 * least) * PAGE_BYTES / 1_024;
+            let why =
+                format!("found a log of {} KiB, expected {least} KiB at least", pages * PAGE_BYTES / 1_024);
+            return Err(refused(ErrorKind::Invalid, why));
         }
-        self.device.flush(Hints::default()).await
+        Ok(half)
     }
 
-    /// Fails unless the device is the log of this array.
-    pub async fn check(&self) -> Result<(), IoError> {
-        let (mut found, mut error) = ("zeroes".to_owned(), None);
-        for copy in 0..HEAD {
-            let at = sectors(copy);
-            let bytes = match self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await {
-                Ok(read) => read.to_vec(),
-                Err(failed) => {
-                    error = Some(failed);
-                    continue;
-                }
-            };
-            let sector = &bytes[..SECTOR_BYTES as usize];
-            match part().look(at.start, sector) {
-                Sector::Whole(_) if u128_at(sector, 8) == self.identity => return Ok(()),
-                Sector::Whole(_) => found = format!("the log of array {:032x}", u128_at(sector, 8)),
-                Sector::Blank => {}
-                Sector::Rotten => "data that is no log".clone_into(&mut found),
-            }
+    /// Makes an empty journal, of an array that was written last in this session ([`Head::create`]).
+    pub async fn create(&self, session: u64, records_lost: bool) -> Result<(), IoError> {
+        let (device, how) = (self.head.device(), Hints::default());
+        for half in 0..2 {
+            // A copy of a log of this array may have lain here.
+            let at = self.at(half, 0, 1);
+            device.write(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
         }
-        let why = format!("found {found}, expected the log of array {:032x}", self.identity);
-        Err(error.unwrap_or_else(|| refused(ErrorKind::Invalid, why)))
+        device.flush(how).await?;
+        self.head.create(session, records_lost).await
+    }
+
+    /// Another journal of the same array, on this device, which takes this one's place in [`Journal::take`].
+    pub fn on(&self, device: Rc<dyn BlockDevice>, layout: &Layout) -> Result<Rc<Journal>, IoError> {
+        let head = Rc::new(Head::new(device, self.identity));
+        Journal::new(head, layout, self.identity, self.canary.clone())
+    }
+
+    /// Goes on in the journal that was made on another device; nothing is written meanwhile.
+    pub fn take(&self, other: &Journal) {
+        self.head.set_device(other.head.device());
+        self.half.set(other.half.get());
+        self.state.replace(State::default());
     }
 
     fn at(&self, which: usize, page: u64, pages: u64) -> Extent {
-        Extent::of_pages(HEAD + which as u64 * self.half + page, pages)
+        Extent::of_pages(head::PAGES + which as u64 * self.half.get() + page, pages)
     }
 
     /// Makes rows durable here, before they are written in place; the caller holds their group's lock.
@@ -277,7 +264,7 @@ impl Journal {
         }
         if let Err(error) = &result {
             edge("the log fails: the array refuses writes");
-            members.refuse(error);
+            members.refuse_for_log(error);
         }
         waiting[written..].iter().for_each(|waiting| waiting.done.set(result.clone()));
     }
@@ -285,7 +272,7 @@ impl Journal {
     /// Whether the half has no room for this many pages more.
     fn is_full(&self, open: &Open, pages: u64) -> bool {
         let state = self.state.borrow();
-        state.epoch == 0 || state.used + open.pages + pages > self.half
+        state.epoch == 0 || state.used + open.pages + pages > self.half.get()
     }
 
     /// Adds a record to those that are written next.
@@ -315,7 +302,7 @@ impl Journal {
         let fua = !self.canary.is("missing flush of the journal");
         let how = Hints { fua, ..how.clone() };
         // In order: of records, those before one that is durable are durable, too.
-        region::write(&*self.device, at, &Buffer::join(records), &how).await?;
+        region::write(&*self.head.device(), at, &Buffer::join(records), &how).await?;
         self.bytes.set(self.bytes.get() + at.bytes());
         self.state.borrow_mut().used += pages;
         Ok(())
@@ -367,7 +354,7 @@ impl Journal {
     pub async fn recover(&self, is_clean: bool) -> Result<Vec<Item>, IoError> {
         // A write in place may not depend on a record that is in the cache only.
         if !self.canary.is("unflushed opening") {
-            self.device.flush(Hints::default()).await?;
+            self.head.device().flush(Hints::default()).await?;
         }
         let most = if is_clean { 1 } else { u32::MAX };
         let [first, second] = [self.read_half(0, most).await?, self.read_half(1, most).await?];
@@ -392,12 +379,12 @@ impl Journal {
     async fn read_half(&self, which: usize, most: u32) -> Result<(Key, u32, Vec<Item>), IoError> {
         let (mut first, mut number, mut items) = (Key::default(), 0_u32, Vec::new());
         let (mut page, mut window, mut bytes) = (0, 0..0, Vec::new());
-        while page < self.half && number < most {
-            let end = (page + LARGEST).min(self.half);
+        while page < self.half.get() && number < most {
+            let end = (page + LARGEST).min(self.half.get());
             if end > window.end {
-                window = page..(page + WINDOW).min(self.half);
+                window = page..(page + WINDOW).min(self.half.get());
                 let at = self.at(which, page, window.end - page);
-                bytes = region::read(&*self.device, at).await?.to_vec();
+                bytes = region::read(&*self.head.device(), at).await?.to_vec();
             }
             let here = &bytes[((page - window.start) * PAGE_BYTES) as usize..];
             let Some((key, record)) = record::decode(here, self.identity) else { break };

@@ -17,13 +17,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, RangeLocks, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, IoFuture, RangeLocks, mutant};
 
 use super::geometry::{Layout, sectors};
+use super::head::Head;
+use super::journal::Journal;
 use super::options::NAME;
 use super::sums::{self, Place};
 use super::superblock::{State, Superblock};
 use crate::arrays::Trouble;
+use crate::durable::session;
 use crate::join::join_all;
 
 /// Generations that are reserved at a time.
@@ -55,9 +58,13 @@ pub struct Members {
     session: Cell<bool>,
     /// Next generation.
     generation: Cell<u64>,
+    /// The header of the log, if there is one.
+    head: Option<Rc<Head>>,
     /// Lock of superblocks.
     turn: RangeLocks,
     failed: RefCell<Option<IoError>>,
+    /// Whether writes are refused since the log failed.
+    log_fails: Cell<bool>,
     /// Why the member is out of service.
     trouble: Trouble,
     /// Commands to members, of reads and writes of data, parity and checksums.
@@ -71,6 +78,7 @@ impl Members {
     /// than their superblocks.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
+        head: Option<Rc<Head>>,
         recorded: Superblock,
         (out, rebuilt): (Option<usize>, u64),
         trouble: Trouble,
@@ -87,8 +95,10 @@ impl Members {
             rebuilds: Cell::new(false),
             session: Cell::new(false),
             generation: Cell::new(recorded.generations),
+            head,
             turn: RangeLocks::new(),
             failed: RefCell::default(),
+            log_fails: Cell::new(false),
             trouble,
             reads: Cell::new(0),
             writes: Cell::new(0),
@@ -171,9 +181,42 @@ impl Members {
         self.trouble.begins(member, error);
     }
 
-    /// Refuses all writes from now on, for an error of another device than a member.
-    pub fn refuse(&self, error: &IoError) {
-        self.refuse_for(error.clone());
+    /// Refuses writes from now on, until the log that failed is replaced.
+    pub fn refuse_for_log(&self, error: &IoError) -> IoError {
+        if self.check().is_ok() {
+            self.log_fails.set(true);
+        }
+        self.refuse_for(error.clone())
+    }
+
+    /// Has another log take the place of the journal's; the caller has seen to it that nothing is written in place. What
+    /// the old one has is durable there before `commit`.
+    pub async fn replace_log(
+        &self,
+        journal: &Journal,
+        other: &Journal,
+        commit: IoFuture<'_, ()>,
+    ) -> Result<(), IoError> {
+        if self.log_fails.get() {
+            self.failed.take();
+        }
+        self.check()?;
+        let replaced = async {
+            self.flush(&Hints::default()).await?;
+            let _turn = self.take_turn().await;
+            other.create(self.superblock().session, journal.head.has_lost_records()).await?;
+            commit.await?;
+            journal.take(other);
+            Ok(())
+        };
+        let replaced: Result<(), IoError> = replaced.await;
+        match &replaced {
+            // A write that was waiting may have failed on the old one.
+            Ok(()) if self.log_fails.replace(false) => drop(self.failed.take()),
+            Err(error) if self.log_fails.get() => drop(self.refuse_for(error.clone())),
+            _ => {}
+        }
+        replaced
     }
 
     fn refuse_for(&self, error: IoError) -> IoError {
@@ -256,6 +299,11 @@ impl Members {
             self.write_superblocks(&self.superblock()).await?;
             self.unsure.set(false);
         }
+        if let Some(head) = self.head.as_ref().filter(|_| next.session != self.superblock().session) {
+            if let Err(error) = head.write_session(next.session).await {
+                return Err(self.refuse_for_log(&error));
+            }
+        }
         loop {
             self.check()?;
             next.events = self.superblock().events + 1;
@@ -306,8 +354,16 @@ impl Members {
         if self.has_begun() {
             return self.check();
         }
+        if let Some(head) = self.head.as_ref().filter(|_| self.superblock().state == State::Clean) {
+            head.needs_no_records();
+        }
         let generations = self.generation.get() + RESERVED;
-        self.change(Superblock { state: State::Dirty, generations, ..self.superblock() }).await?;
+        // Two events, and with a log two numbers of the session.
+        for _ in 0..2 {
+            let (superblock, numbered) = (self.superblock(), self.head.is_some());
+            let session = if numbered { superblock.session.max(session::FIRST - 1) + 1 } else { 0 };
+            self.record(Superblock { state: State::Dirty, generations, session, ..superblock }).await?;
+        }
         self.session.set(true);
         Ok(())
     }

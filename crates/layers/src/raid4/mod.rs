@@ -16,8 +16,10 @@
 
 mod done;
 mod geometry;
+mod head;
 mod journal;
 mod load;
+mod log;
 mod members;
 mod opening;
 mod options;
@@ -48,6 +50,7 @@ use crate::durable::Quiet;
 use crate::join::join_all;
 use geometry::sectors;
 use journal::Journal;
+pub use log::RaidTools;
 use members::Members;
 pub use options::{CANARIES, EDGES, EDGES_OF_TESTS, LOG, Options, PARITY, Rotation};
 use resync::Unsettled;
@@ -274,6 +277,9 @@ impl Layer for Raid {
         overwrites: bool,
         commit: IoFuture<'a, ()>,
     ) -> IoFuture<'a, ()> {
+        if at.0 == LOG {
+            return io(self.replace_log(with, overwrites, commit));
+        }
         io(self.replace_member(at, with, overwrites, commit))
     }
 

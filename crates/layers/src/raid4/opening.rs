@@ -16,7 +16,9 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
 use super::Raid;
 use super::geometry::Layout;
+use super::head::Head;
 use super::journal::Journal;
+use super::log;
 use super::members::Members;
 use super::options::{LOG, NAME, Options, PARITY};
 use super::resync::Unsettled;
@@ -199,29 +201,31 @@ impl Raid {
     /// Opens an array; a new one on zeroes, if `below` says so.
     ///
     /// # Errors
-    /// See the file's header; and those of the devices.
+    /// See the file's header and [`log::check`]; and those of the devices.
     pub async fn open(below: &Below, options: &Options) -> Result<Rc<Raid>, IoError> {
         let (devices, layout) = (devices(below)?, layout(below, options)?);
         let log = below.devices.contains_key(LOG).then(|| below.device(LOG)).transpose()?;
         let canary = Rc::new(options.canary());
-        let array = assemble(&devices, &layout, log.is_some()).await?;
-        let (members, journal) = match array {
+        let journal = |log: Option<Rc<dyn BlockDevice>>, identity: u128| {
+            let head = log.map(|log| Rc::new(Head::new(log, identity)));
+            head.map(|head| Journal::new(head, &layout, identity, canary.clone())).transpose()
+        };
+        let (members, journal) = match assemble(&devices, &layout, log.is_some()).await? {
             Ok(Array { recorded, missing, rebuilt, why }) => {
                 let trouble = Trouble::of(missing.map(|member| (member, why)));
-                let members = Members::new(devices, recorded, (missing, rebuilt), trouble);
-                let journal = log
-                    .map(|log| Journal::new(log, &layout, recorded.identity, canary.clone()))
-                    .transpose()?;
+                let journal = journal(log, recorded.identity)?;
                 if let Some(journal) = &journal {
-                    journal.check().await?;
+                    log::check(journal, &recorded, missing).await?;
                 }
+                let head = journal.as_ref().map(|journal| journal.head.clone());
+                let members = Members::new(devices, head, recorded, (missing, rebuilt), trouble);
                 (members, journal)
             }
             Err(events) if below.create => {
                 let mut rng = runtime::rng("raid identity");
                 let identity = (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1);
-                let journal =
-                    log.map(|log| Journal::new(log, &layout, identity, canary.clone())).transpose()?;
+                let journal = journal(log, identity)?;
+                let head = journal.as_ref().map(|journal| journal.head.clone());
                 let recorded = Superblock {
                     identity,
                     layout,
@@ -231,22 +235,24 @@ impl Raid {
                     out: None,
                     rebuilt: 0,
                     generations: first_number(),
+                    session: 0,
                 };
-                let members = Members::new(devices, recorded, (None, 0), Trouble::default());
+                let members = Members::new(devices, head, recorded, (None, 0), Trouble::default());
                 members.form(State::Forming).await?;
                 if let Some(journal) = &journal {
-                    journal.create().await?;
+                    journal.create(0, false).await?;
                 }
                 members.form(State::Clean).await?;
                 (members, journal)
             }
-            Err(_) => {
-                let why = "found no array, expected one: seekless volume create creates it";
-                return Err(refused(why.to_owned()));
-            }
+            Err(_) => return Err(no_array()),
         };
-        let dirty = members.superblock().state == State::Dirty && journal.is_none();
-        let unsettled = if dirty { Unsettled::all(layout.groups()) } else { Unsettled::default() };
+        let lacks_records = journal.as_ref().is_none_or(|journal| journal.head.has_lost_records());
+        let unsettled = if members.superblock().state == State::Dirty && lacks_records {
+            Unsettled::all(layout.groups())
+        } else {
+            Unsettled::default()
+        };
         let raid = Raid::new(members, journal, unsettled, canary, below.timing_only);
         raid.replay().await?;
         raid.resync_in_background();
@@ -277,6 +283,16 @@ impl Raid {
         let raid = Raid::open(&Below { create: true, ..below }, options).await?;
         seekless_core::Layer::stop(&*raid).await
     }
+}
+
+fn no_array() -> IoError {
+    refused("found no array, expected one: seekless volume create creates it".to_owned())
+}
+
+/// What the superblocks of an array record, whose log is not looked at.
+pub async fn recorded(below: &Below, options: &Options) -> Result<Superblock, IoError> {
+    let array = assemble(&devices(below)?, &layout(below, options)?, below.devices.contains_key(LOG)).await?;
+    array.map(|array| array.recorded).map_err(|_| no_array())
 }
 
 /// Whether the members are of an array whose creation was cut short.

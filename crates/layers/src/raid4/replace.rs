@@ -11,7 +11,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Class, ErrorKind, Extent, Hints, IoError, IoFuture, Lba, Mode};
 
 use super::Raid;
-use super::options::{LOG, NAME, PARITY};
+use super::options::{NAME, PARITY};
 use crate::arrays;
 
 fn refused(found: &str, expected: &str) -> IoError {
@@ -25,11 +25,6 @@ impl Raid {
         match key {
             "over" if number < data => Ok(number),
             PARITY => Ok(data),
-            LOG => {
-                let why =
-                    "found the log, expected a member: stop the volume clean, and create it with another log";
-                Err(IoError::new(ErrorKind::Unsupported, NAME, None, why))
-            }
             _ => Err(refused(&format!("{key}, number {number}"), "a member")),
         }
     }

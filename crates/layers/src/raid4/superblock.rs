@@ -2,7 +2,8 @@
 //!
 //! One sealed sector, in two copies, each at the beginning of a block; the copies are written in turn. On disk: magic,
 //! version (four bytes), member, members with data (two each), unit, features (four each), identity (sixteen), stripes,
-//! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none).
+//! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none), session
+//! (eight; 0 before sessions were numbered).
 //!
 //! Every change of an array's state is an *event*, recorded on all members in service: the newest superblock of any
 //! member counts. Fault model: a crash between two members leaves some of them one event behind, and never more.
@@ -50,6 +51,8 @@ pub struct Superblock {
     pub rebuilt: u64,
     /// Generations below this may be in use.
     pub generations: u64,
+    /// Number of the last session of an array with a log, which that has too ([`super::head`]); 0 before the first one.
+    pub session: u64,
 }
 
 fn part() -> Part {
@@ -83,6 +86,7 @@ impl Superblock {
         };
         put(&mut bytes, 72, &state.to_le_bytes());
         put(&mut bytes, 74, &self.out.map_or(NONE, |out| out as u16).to_le_bytes());
+        put(&mut bytes, 76, &self.session.to_le_bytes());
         part().seal(sectors(copy).start, self.events, &mut bytes);
         bytes.resize(PAGE_BYTES as usize, 0);
         Buffer::from_vec(bytes)
@@ -107,8 +111,10 @@ impl Superblock {
         };
         let out = Some(u16_at(bytes, 74)).filter(|out| *out != NONE).map(usize::from);
         let (identity, has_log) = (u128_at(bytes, 24), features & LOG != 0);
-        let member = usize::from(u16_at(bytes, 12));
-        Some((member, Superblock { identity, layout, has_log, state, events, out, rebuilt, generations }))
+        let (member, session) = (usize::from(u16_at(bytes, 12)), u64_at(bytes, 76));
+        let superblock =
+            Superblock { identity, layout, has_log, state, events, out, rebuilt, generations, session };
+        Some((member, superblock))
     }
 
     /// The block of the copy that is written next: the other one than before.
@@ -174,9 +180,9 @@ mod tests {
         ) {
             let layout = Layout { data: 10, rotates, unit: 256, stripes: events / 3 };
             let state = [State::Forming, State::Clean, State::Dirty][state];
-            let (rebuilt, generations) = (events / 5, events * 2);
+            let (rebuilt, generations, session) = (events / 5, events * 2, events / 7);
             let written =
-                Superblock { identity, layout, has_log, state, events, out, rebuilt, generations };
+                Superblock { identity, layout, has_log, state, events, out, rebuilt, generations, session };
             let copy = written.copy();
             let mut bytes = written.encode(member, copy).to_vec();
             prop_assert_eq!(bytes.len(), 4_096);

@@ -2,6 +2,7 @@
 //! and what is refused.
 
 mod failed_writes;
+mod log;
 mod old;
 mod replaced;
 

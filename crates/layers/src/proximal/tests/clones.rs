@@ -168,7 +168,7 @@ fn a_record_of_a_clone_that_is_not_there_is_named() {
         let snapshots = volume.versions.placed.state.borrow().snapshots.clone();
         let committed = volume.versions.placed.state.borrow().committed;
         let without = super_page::Snapshots { clones: Vec::new(), ..snapshots };
-        let page = super_page::Super { shape, identity, committed, snapshots: without };
+        let page = super_page::Super { shape, identity, committed, session: 0, snapshots: without };
         opening::write_super(&*both.1, &page).await.unwrap();
         let error = open(&both).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

@@ -166,9 +166,10 @@ fn a_volume_from_before_there_were_snapshots_opens_and_has_none() {
             shape: old,
             identity,
             committed: u64::MAX,
+            session: 0,
             snapshots: super_page::Snapshots::default(),
         };
-        let label = Buffer::from_vec(format::encode_label(identity));
+        let label = Buffer::from_vec(format::encode_label(identity, 2));
         both.0.write(Extent::of_pages(0, 1), label, how()).await.unwrap();
         opening::write_super(&*both.1, &page).await.unwrap();
         let staging = Extent::of_pages(old.staging(), FLASH - old.staging());

@@ -143,7 +143,7 @@ fn a_device_that_does_not_fit_is_refused_and_the_member_stays() {
             (("over", 0), device(MEMBER + 8), "found a device of 160 sectors, expected 152"),
             (("over", 0), used.clone(), "found data, expected zeroes: --replace discards"),
             (("over", 2), device(MEMBER), "found over, number 2, expected a member"),
-            ((LOG, 0), device(LOG_SECTORS), "found the log, expected a member"),
+            (("flash", 0), device(LOG_SECTORS), "found flash, number 0, expected a member"),
         ] {
             let error = raid.replace_device(at, new, false, now_durable()).await.unwrap_err().to_string();
             let digits =
