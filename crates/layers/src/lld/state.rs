@@ -264,6 +264,8 @@ impl State {
             edge("no block of a segment is live any more");
             // The change that supersedes the last block of it is in the open record, or was sealed before.
             self.segments.emptied(number, self.log.sequence - u64::from(self.log.is_empty()));
+            // If that is durable, no later flush would free it.
+            self.now_durable(0);
         }
     }
 
