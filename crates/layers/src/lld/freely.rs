@@ -192,11 +192,13 @@ impl Lld {
     /// it is to be left there.
     async fn admitted_freely(&self, block: Block, was: Slot, how: &Hints) -> Result<Option<bool>, IoError> {
         loop {
-            if aborted(how) && self.cleaning.is_empty() {
-                return Ok(None);
-            }
             let admitted = {
                 let state = &mut *self.state.borrow_mut();
+                // The last free segments are for blocks of segments that the other cleaner has chosen: it has room for all
+                // of these, and for no others.
+                if aborted(how) && (self.cleaning.is_empty() || state.resting > 0) {
+                    return Ok(None);
+                }
                 if state.slots[block as usize] != was {
                     edge("a block is used while it is cleaned: it is not moved");
                     return Ok(Some(false));
