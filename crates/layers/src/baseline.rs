@@ -129,6 +129,10 @@ fn with_options<B: Baseline, T: 'static>(
 }
 
 impl<B: Baseline> Tools for BaselineTools<B> {
+    fn can_repair(&self) -> bool {
+        true
+    }
+
     fn dump(&self, below: Below, table: toml::Table) -> Work<toml::Table> {
         with_options::<B, _>(table, |all| BorgTools.dump(below, all))
     }

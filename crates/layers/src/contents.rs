@@ -34,6 +34,7 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a member of an array (raid4)", 0, b"SKLRAID1"),
     ("a member of an array (raid4)", 4_096, b"SKLRAID1"),
     ("the log of an array (raid4)", 0, b"SKLRAIDJ"),
+    ("the log of an array (raid4)", 0, b"SKLRAIDL"),
     ("a member of a mirror", 0, b"SKLMIRR1"),
     ("a member of a mirror", 4_096, b"SKLMIRR1"),
     ("a member of a mirror", 8_192, b"SKLMIRR1"),

@@ -17,6 +17,7 @@ mod destage;
 pub mod dispatcher;
 mod durable;
 pub mod fault;
+mod files;
 pub mod function;
 pub mod hot;
 pub mod hybrid;

@@ -30,16 +30,19 @@ pub enum Schedule {
     OnCommand,
 }
 
+/// The shortest interval of a schedule.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+
 /// What a schedule may be.
 pub const SCHEDULES: &str =
-    "\"when it pays\", \"idle\", \"every 42h\", \"4 times\" or the like, or \"on command\"";
+    "\"when it pays\", \"idle\", \"every 42h\" (1ms at least), \"4 times\" or the like, or \"on command\"";
 
 impl FromStr for Schedule {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Schedule, &'static str> {
         let times = |text: &str| text.strip_suffix(" times")?.parse().ok();
-        let every = |text: &str| text.strip_prefix("every ")?.parse().ok().filter(|time| *time > Nanos::ZERO);
+        let every = |text: &str| text.strip_prefix("every ")?.parse().ok().filter(|time| *time >= SHORTEST);
         match text {
             "when it pays" => Ok(Schedule::WhenItPays),
             "idle" => Ok(Schedule::Idle),

@@ -28,6 +28,11 @@ pub trait Tools: Sync {
         unsupported("repair")
     }
 
+    /// Whether [`Tools::repair`] is there.
+    fn can_repair(&self) -> bool {
+        false
+    }
+
     /// Kinds of damage, by name, each with its description.
     fn damages(&self) -> &'static [(&'static str, &'static str)] {
         &[]

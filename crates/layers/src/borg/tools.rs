@@ -27,6 +27,10 @@ fn refused(why: String) -> IoError {
 }
 
 impl Tools for BorgTools {
+    fn can_repair(&self) -> bool {
+        true
+    }
+
     fn dump(&self, below: Below, table: toml::Table) -> Work<toml::Table> {
         Box::pin(async move {
             let borg =

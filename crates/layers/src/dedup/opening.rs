@@ -42,13 +42,14 @@ pub async fn open(
     };
     let pair = Pair([state(0), state(1)]);
     let which = match pair.choose() {
-        Choice::Copy(which) => which as u64,
+        // Both super pages hold the same: they are written once.
+        Choice::Copy(which) | Choice::Refused(_, Some(which)) => which as u64,
         // Or sectors of a creation that did not end, and of this one, could make up a copy that seems whole.
         Choice::Blank if create => {
             return new_volume(below, options, timing_only, pair.newest() + 1).await;
         }
         Choice::Blank => return Err(not_created("dedup", format::super_at(0))),
-        Choice::Refused(..) | Choice::Neither => {
+        Choice::Refused(_, None) | Choice::Neither => {
             let why = "found no super page that is whole, expected one of two";
             return Err(failed(ErrorKind::Corrupt, Some(Extent::of_pages(0, 2)), why));
         }

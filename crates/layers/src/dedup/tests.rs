@@ -85,6 +85,25 @@ fn pages_with_the_same_content_are_stored_once() {
     });
 }
 
+/// Both super pages hold the same: either may be lost.
+#[test]
+fn a_super_page_that_is_lost_costs_nothing() {
+    for lost in 0..2 {
+        world(async || {
+            let device = device(40);
+            let volume = open(&device, "").await.unwrap();
+            write(&*volume, 0, 8, 7).await.unwrap();
+            volume.stop().await.unwrap();
+            write(&*device, 8 * lost, 8, 0xA5).await.unwrap();
+            let volume = open(&device, "").await.unwrap();
+            assert_eq!(values(&*volume, Extent::new(0, 8)).await.unwrap(), [7; 8]);
+            write(&*device, 8 * (1 - lost), 8, 0xA5).await.unwrap();
+            let error = open(&device, "").await.err().unwrap().to_string();
+            assert!(error.contains("found no super page that is whole"), "{error}");
+        });
+    }
+}
+
 #[test]
 fn a_volume_may_be_larger_than_its_device_until_that_is_full() {
     let ((), edges) = world(async || {

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "canaries")]
 use super::CANARIES;
 use super::extents::{MOST_BYTES, arranged, parse};
-use crate::Refused;
 use crate::canary::Canary;
 use crate::placed::{Shape, When, Zone, check_unit};
 use crate::units::{Bytes, time, time_in_ns};
+use crate::{Refused, files};
 
 /// Part of the device that is the zone, unless its size is given.
 const PART: u64 = 8;
@@ -89,16 +89,10 @@ impl Options {
     /// The units of fragmented files in the order of the map, as it is now.
     pub fn arranged(&self, shape: &Shape) -> Result<Vec<u32>, Refused> {
         let Some(file) = &self.extents else { return Ok(Vec::new()) };
-        let unreadable = |why: std::io::Error| Refused::new("extents", format!("'{file}': {why}"), "a file");
-        let bytes = std::fs::metadata(file).map_err(unreadable)?.len();
-        if bytes > MOST_BYTES {
-            return Err(Refused::new(
-                "extents",
-                format!("'{file}' of {bytes} bytes"),
-                format!("{MOST_BYTES} at most"),
-            ));
-        }
-        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        let expected = "a file with a map of extents";
+        let bytes = files::read("extents", file, MOST_BYTES, expected)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Refused::new("extents", format!("'{file}', which is no text"), expected))?;
         let [block, start] = [self.block, self.start].map(|Bytes(bytes)| bytes / SECTOR_BYTES);
         let files = parse(&text, shape.sectors().saturating_sub(start) / block)?;
         Ok(arranged(&files, (block, start, shape.unit_sectors()), shape.fast))

@@ -17,7 +17,7 @@ use wasmtime::{
 use super::abi::{ACTION_BYTES, Action, MOST_ACTIONS, REQUEST_BYTES, Request, VERSION, decode_all};
 use super::options::Options;
 use super::{Failure, Function};
-use crate::Refused;
+use crate::{Refused, files};
 
 /// Bytes of the largest module, which takes seconds to compile.
 const LARGEST: u64 = 4 << 20;
@@ -76,13 +76,7 @@ fn engine() -> Result<Engine, Refused> {
 /// The module of this file, compiled, with the exports that it should have.
 fn compiled(file: &str) -> Result<Module, Refused> {
     let expected = "a WebAssembly module";
-    let unreadable = |error: std::io::Error| Refused::new("module", format!("'{file}' ({error})"), expected);
-    let bytes = std::fs::metadata(file).map_err(unreadable)?.len();
-    if bytes > LARGEST {
-        let found = format!("'{file}' of {bytes} bytes");
-        return Err(Refused::new("module", found, format!("{LARGEST} bytes at most")));
-    }
-    let bytes = std::fs::read(file).map_err(unreadable)?;
+    let bytes = files::read("module", file, LARGEST, expected)?;
     of_bytes(&bytes)
         .map_err(|(found, expected)| Refused::new("module", format!("'{file}': {found}"), expected))
 }

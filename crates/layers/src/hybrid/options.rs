@@ -110,7 +110,8 @@ impl Options {
         let unit = shape.unit * PAGE_BYTES;
         let mut pinned = Vec::new();
         for Pinned { at: Bytes(at), size: Bytes(size) } in &self.pin {
-            let end = at.checked_add(*size).filter(|end| *end <= u64::from(shape.units()) * unit);
+            let end =
+                at.checked_add(*size).filter(|end| *size > 0 && *end <= u64::from(shape.units()) * unit);
             let refused = || {
                 let expected = format!("a part of a volume of {} bytes", u64::from(shape.units()) * unit);
                 Refused::new("pin", format!("{size} bytes at {at}"), expected)

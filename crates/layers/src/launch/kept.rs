@@ -6,7 +6,7 @@
 //!
 //! Fault model: a copy that is torn, rotten or cannot be read is ignored, and the other one, which may be older, is used; without one,
 //! learning begins anew. The same if none of the pages is as it was: then the area belongs to another volume of this
-//! size, or every program was replaced. An area of a volume of another size, or with other contents, is refused. A write
+//! size, or every program was replaced. An area of a volume of another size, or with other contents at either end, is refused. A write
 //! of the area that fails is repeated with the next ones.
 
 use std::rc::Rc;
@@ -18,6 +18,8 @@ use seekless_core::{
 };
 
 use crate::bytes::{put, u32_at, u64_at};
+use crate::contents;
+use crate::durable;
 use crate::durable::blob::{self, Head};
 use crate::durable::region;
 use crate::durable::sector::Part;
@@ -38,6 +40,8 @@ pub struct Kept {
     copy_sectors: u64,
     /// Copy and generation of the last write.
     last: (u64, u64),
+    /// Whether nothing there shows that the area is one of sequences.
+    is_blank: bool,
 }
 
 fn refused(why: String) -> IoError {
@@ -64,7 +68,7 @@ impl Kept {
             let found = area.geometry().sectors;
             return Err(refused(format!("found an area of {found} sectors, expected 16 or more")));
         }
-        let mut kept = Kept { area, copy_sectors, last: (1, 0) };
+        let mut kept = Kept { area, copy_sectors, last: (1, 0), is_blank: true };
         let Some(bytes) = kept.newest().await? else { return Ok((kept, None)) };
         if bytes.len() < HEADER || u32_at(&bytes, 0) != 0 {
             return Err(refused("found sequences of a later version, expected those of this one".to_owned()));
@@ -95,7 +99,7 @@ impl Kept {
             };
             let first = first.to_vec();
             let head = blob::head(MAGIC, part(), at.start, &first);
-            ours |= head != Head::Other;
+            ours |= head != Head::Other || durable::is_unfinished(&first);
             other |= first.iter().any(|byte| *byte != 0);
             let Head::Whole { generation, length } = head else { continue };
             self.last.1 = self.last.1.max(generation);
@@ -106,7 +110,10 @@ impl Kept {
             let open = |all: Buffer| all.look(|all| blob::open(part(), at.start, generation, all));
             found.extend(all.and_then(open).map(|bytes| (generation, copy, bytes)));
         }
-        if !ours && other {
+        let other =
+            !ours && (other || contents::found(&*self.area).await.map_or(true, |found| found.is_some()));
+        self.is_blank = !ours;
+        if other {
             let why = "found other data in the area of sequences, expected sequences or zeroes";
             return Err(refused(why.to_owned()));
         }
@@ -150,6 +157,13 @@ impl Kept {
         }
         bytes.extend(encoded);
         let (copy, generation) = (1 - self.last.0, self.last.1 + 1);
+        if self.is_blank {
+            // A crash may leave any part of a copy, without its head: this shows that the area is not another's.
+            let mark = Buffer::from_vec(durable::unfinished());
+            self.area.write(self.copy(1 - copy, 1), mark, how.clone()).await?;
+            self.area.flush(how.clone()).await?;
+            self.is_blank = false;
+        }
         let at = self.copy(copy, blob::sectors(bytes.len() as u64));
         let sectors = blob::seal(MAGIC, part(), at.start, generation, &bytes);
         // Its sectors are not reused, whether it succeeds or not.
@@ -160,14 +174,15 @@ impl Kept {
         Ok(())
     }
 
-    /// Gives the area up: nothing in it is found any more.
+    /// Gives the area up: nothing in it is found any more, but that it is one of sequences.
     ///
     /// # Errors
     /// Those of the device.
     pub async fn give_up(&self) -> Result<(), IoError> {
-        for copy in 0..2 {
-            let zeroes = Buffer::zeroed(SECTOR_BYTES);
-            self.area.write(self.copy(copy, 1), zeroes, Hints::default()).await?;
+        for (copy, sector) in
+            [Buffer::from_vec(durable::unfinished()), Buffer::zeroed(SECTOR_BYTES)].into_iter().enumerate()
+        {
+            self.area.write(self.copy(copy as u64, 1), sector, Hints::default()).await?;
         }
         self.area.flush(Hints::default()).await
     }

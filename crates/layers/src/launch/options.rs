@@ -82,6 +82,14 @@ impl Options {
         };
         size("size", self.size, 1 << 20, "1MiB or more in whole pages of 4KiB")?;
         size("least", self.least, PAGE_BYTES, "4KiB or more in whole pages of 4KiB")?;
+        if self.least.0 > self.size.0.min(self.learned.0) {
+            let found = format!("{} bytes", self.least.0);
+            return Err(Refused::new(
+                "least",
+                found,
+                "at most `size` and `learned`: larger starts are not learned",
+            ));
+        }
         size("learned", self.learned, 1 << 20, "1MiB or more in whole pages of 4KiB")?;
         if let Some(sweep) = self.sweep {
             size("sweep", sweep, PAGE_BYTES, "4KiB or more in whole pages of 4KiB")?;

@@ -300,6 +300,26 @@ fn sequences_that_are_damaged_or_of_another_volume_are_not_used() {
             files.write(Extent::of_pages(0, 1), Buffer::from_vec(vec![9; 4_096]), Hints::default()).await.unwrap();
             let error = keeping(&below, Some(&files), "", CDP).await.err().unwrap().to_string();
             assert!(error.contains("found other data in the area of sequences"), "{error}");
+            let marked = |at: u64, bytes: &[u8]| {
+                let mut page = vec![0; 4_096];
+                page[at as usize..][..bytes.len()].copy_from_slice(bytes);
+                Buffer::from_vec(page)
+            };
+            // The first sector of these has nothing.
+            for (page, at, mark) in [(0, 1_080, b"\x53\xef".as_slice()), (0, 512, b"LABELONE"), (16, 64, b"_BHRfS_M")] {
+                let files = disk(1 << 11);
+                files.write(Extent::of_pages(page, 1), marked(at, mark), Hints::default()).await.unwrap();
+                let error = keeping(&below, Some(&files), "", CDP).await.err().unwrap().to_string();
+                assert!(error.contains("found other data in the area of sequences"), "{error}");
+            }
+            // A first write that a crash cut short is no other data.
+            let torn = disk(1 << 11);
+            let layer = keeping(&below, Some(&torn), "least = '64KiB'", CDP).await.unwrap();
+            start(&*layer, &pages, 1).await;
+            layer.stop().await.unwrap();
+            torn.write(Extent::new(0, 1), Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap();
+            assert!(crate::contents::found(&*torn).await.unwrap().is_some(), "it was written");
+            assert_eq!(counted(&keeping(&below, Some(&torn), "", CDP).await.unwrap(), "sequences"), 0);
             let tiny = keeping(&below, Some(&disk(8)), "", CDP).await.err().unwrap().to_string();
             assert!(tiny.contains("found an area of 8 sectors, expected 16 or more"), "{tiny}");
         })

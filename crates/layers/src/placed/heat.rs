@@ -52,8 +52,8 @@ impl Heat {
     /// Counts an access to a unit.
     pub fn touch(&mut self, unit: u32, is_fast: bool) {
         let count = self.of(unit);
-        if count < MOST {
-            self.set(unit, count + 1, is_fast);
+        if count != PINNED {
+            self.set(unit, (count + 1).min(MOST), is_fast);
         }
         self.accesses += 1;
         if self.accesses >= AGED_AFTER * self.slots as u64 {
@@ -72,13 +72,16 @@ impl Heat {
         self.set(unit, self.of(unit), is_fast);
     }
 
-    /// A unit could not be moved: it is not tried again before it is hot again, or before the next opening if it is pinned.
+    /// A unit could not be moved: it is not tried again before it is accessed from a fast slot, or hot again from another
+    /// one, or before the next opening if it is pinned.
     pub fn cool(&mut self, unit: u32, is_fast: bool) {
-        if self.of(unit) == PINNED {
+        let count = self.of(unit);
+        if count == PINNED {
             self.hot.remove(&(PINNED, Reverse(unit)));
+        } else if is_fast {
+            self.cold.remove(&(count, unit));
         } else {
-            // From fast slots others are tried first.
-            self.set(unit, if is_fast { MOST } else { 0 }, is_fast);
+            self.set(unit, 0, is_fast);
         }
     }
 
@@ -178,6 +181,25 @@ mod tests {
             let (coldest, hottest) = (of.clone()(true).min().unwrap(), of(false).max().unwrap());
             prop_assert!(hottest < least || hottest <= coldest + 1, "{hottest} and {coldest}");
         }
+    }
+
+    /// Where no unit can leave, as the other device fails, tries end, though a pinned unit has to come; an access begins
+    /// them anew.
+    #[test]
+    fn units_that_cannot_leave_are_tried_once() {
+        let mut heat = Heat::new(8, 3, 1, &[7], |unit| unit < 3);
+        (0..300).for_each(|_| heat.touch(1, true));
+        for tries in [3, 0] {
+            let mut tried = 0;
+            while let Some(cold) = heat.colder(heat.hottest(0).unwrap().0) {
+                heat.cool(cold, true);
+                tried += 1;
+                assert!(tried <= tries, "{tried}");
+            }
+            assert_eq!(tried, tries);
+        }
+        heat.touch(1, true);
+        assert_eq!(heat.colder(PINNED), Some(1));
     }
 
     #[test]

@@ -28,6 +28,10 @@ use crate::tools::{Repaired, Tools};
 pub struct ProximalTools;
 
 impl Tools for ProximalTools {
+    fn can_repair(&self) -> bool {
+        true
+    }
+
     fn repair(&self, below: Below, options: toml::Table, to: Rc<dyn BlockDevice>) -> Work<Repaired> {
         Box::pin(async move {
             let options = registry::options("proximal", options, Options::check)?;

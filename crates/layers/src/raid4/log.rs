@@ -106,6 +106,10 @@ impl Raid {
 pub struct RaidTools;
 
 impl Tools for RaidTools {
+    fn can_repair(&self) -> bool {
+        true
+    }
+
     /// Makes another log in the place of a lost one, for members that are only read.
     fn repair(&self, below: Below, options: toml::Table, to: Rc<dyn BlockDevice>) -> Work<Repaired> {
         Box::pin(async move {

@@ -100,10 +100,12 @@ impl Running {
             let switch =
                 tree::build_with_seams(&description, top, components.clone(), &is_new, &mut seams).await;
             let switch = switch.map_err(|error| {
+                let can_repair = description.layers.values().any(|layer| layer.entry.tools.can_repair());
                 let hint = match error.kind() {
-                    ErrorKind::Corrupt => {
+                    ErrorKind::Corrupt if can_repair => {
                         "; seekless volume check tells more, seekless volume repair what can be saved"
                     }
+                    ErrorKind::Corrupt => "; seekless volume check tells more",
                     _ => "",
                 };
                 LiveError::new(format!("{}: {}: {error}{hint}", description.file, export.top))
