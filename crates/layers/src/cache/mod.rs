@@ -87,7 +87,8 @@ impl Cache {
 
     /// Drops clean data of these sectors, except of pages that a request uses just now.
     pub fn forget(&self, at: Extent) {
-        for page in at.pages() {
+        let here = self.state.borrow().here(at);
+        for page in here {
             let page = Extent::of_pages(page, 1);
             let held = self.locks.try_lock(page, Mode::Exclusive, Class::Free, None);
             if held.is_some() && self.knows(page) {

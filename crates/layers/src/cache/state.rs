@@ -138,9 +138,15 @@ impl State {
         self.pages.get(&page)
     }
 
-    /// Those of these pages that are cached; iterates over the smaller set.
+    /// Those of these pages that are cached, in ascending order; iterates over the smaller set.
     pub fn here(&self, at: Extent) -> Vec<u64> {
-        at.pages().filter(|page| self.pages.contains_key(page)).collect()
+        let pages = at.pages();
+        if (self.pages.len() as u64) >= at.page_count() {
+            return pages.filter(|page| self.pages.contains_key(page)).collect();
+        }
+        let mut here: Vec<u64> = self.pages.keys().copied().filter(|page| pages.contains(page)).collect();
+        here.sort_unstable();
+        here
     }
 
     /// Number of dirty pages, including those being written.

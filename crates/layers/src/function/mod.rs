@@ -78,6 +78,8 @@ pub fn start(options: &Options, sectors: u64) -> Result<Box<dyn Function>, Failu
 
 /// Largest fetch, in pages: 1 MiB.
 const RUN: u64 = 256;
+/// Most runs, as large as a fetch, that are looked at for the actions of a request.
+const MOST_LOOKED_AT: u64 = 1 << 16;
 
 /// The layer.
 pub struct Functional {
@@ -170,6 +172,7 @@ impl Functional {
     fn carry_out(&self, actions: &[Action], how: &Hints) {
         let mut runs = Vec::new();
         let mut of = Class::Free;
+        let mut left = MOST_LOOKED_AT;
         for action in actions {
             match action {
                 Action::Fetch { extent, class } => {
@@ -178,9 +181,12 @@ impl Functional {
                         self.fetch(std::mem::take(&mut runs), of, how);
                         of = class;
                     }
-                    self.runs(*extent, &mut runs);
+                    self.runs(*extent, &mut runs, &mut left);
                 }
                 Action::Drop { extent } => {
+                    let pages = extent.page_count().min(self.options.pages());
+                    let Some(rest) = left.checked_sub(pages.div_ceil(RUN)) else { continue };
+                    left = rest;
                     self.fetch(std::mem::take(&mut runs), of, how);
                     self.cache.forget(*extent);
                     self.count(|counted| counted.dropped += extent.page_count());
@@ -191,12 +197,22 @@ impl Functional {
     }
 
     /// Adds the runs of these sectors that are neither in memory nor on their way there, as far as there is room.
-    fn runs(&self, at: Extent, runs: &mut Vec<Extent>) {
+    /// It looks at `left` runs at most.
+    fn runs(&self, at: Extent, runs: &mut Vec<Extent>, left: &mut u64) {
         let pages = self.options.pages();
         let largest = self.cache.geometry().largest_sectors / PAGE_SECTORS;
         let most = RUN.min(pages / 8).min(largest).max(1);
         let mut planned: u64 = runs.iter().map(|run| run.page_count()).sum();
+        let (all, mut walked) = (at.page_count(), 0);
         for run in at.whole_pages().split(most * PAGE_SECTORS) {
+            if self.ahead.pages_in_flight() + planned >= pages || *left == 0 {
+                edge("memory is full of fetches: one is skipped");
+                // A function may ask for all of a volume.
+                self.count(|counted| counted.skipped += all - walked);
+                return;
+            }
+            walked += run.page_count();
+            *left -= 1;
             if self.cache.knows(run) || self.ahead.is_fetching(run, Class::Free) {
                 continue;
             }

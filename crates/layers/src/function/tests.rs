@@ -79,6 +79,18 @@ impl Function for Given {
     }
 }
 
+/// Fetches and drops all of a volume of so many sectors, many times for each request.
+struct Greedy(u64);
+
+impl Function for Greedy {
+    fn seen(&mut self, _: &Request, actions: &mut Vec<Action>) -> Result<(), Failure> {
+        let extent = Extent::new(0, self.0);
+        let both = [Action::Fetch { extent, class: Class::Free }, Action::Drop { extent }];
+        actions.extend((0..1_000).flat_map(|_| both.clone()));
+        Ok(())
+    }
+}
+
 /// Sectors of a volume whose last page is cut short.
 const SECTORS: u64 = 101;
 
@@ -129,6 +141,22 @@ fn fetches_beyond_memory_are_skipped() {
         layer.stop().await.unwrap();
     });
     assert!(reached(&edges, "memory is full of fetches: one is skipped"));
+}
+
+/// A function may ask for all of a volume, many times for one request: the rest is skipped without a look at each page.
+#[test]
+fn fetches_and_drops_of_a_whole_volume_end() {
+    world(async || {
+        let most = 1_u64 << 28;
+        let layer = Functional::with(disk(most), options("size = '1MiB'"), Box::new(Greedy(most)));
+        let read = layer.read(Extent::new(0, 8), Buffer::zeroed(4_096), Hints::default());
+        read.await.unwrap();
+        let pages = most / PAGE_SECTORS;
+        let [fetched, skipped] = ["pages_fetched", "pages_skipped"].map(|name| counted(&layer, name));
+        assert_eq!((fetched + skipped) % pages, 0, "{fetched} {skipped}");
+        assert!(fetched <= 256 * 1_000 && skipped > 900 * pages, "{fetched} {skipped}");
+        layer.stop().await.unwrap();
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use seekless_core::runtime::now;
 use seekless_core::{Counters, Extent, Hits, Nanos, ProcessId};
 
 use super::Options;
-use crate::pattern::{Lasts, Programs, Sequences, Touched};
+use crate::pattern::{Lasts, MOST_READS, Programs, Sequences, Touched};
 
 /// What the layer knows.
 pub struct State {
@@ -59,7 +59,8 @@ impl State {
     /// A read arrives. Returns the pages to fetch, in the order of reading, if it completes a trigger.
     pub fn arrived(&mut self, at: Extent, process: ProcessId, options: &Options) -> Vec<u64> {
         let ended = self.in_flight == 0 && now().since(self.last) >= options.quiet;
-        if ended || self.seen.len() as u64 >= options.pages() {
+        let most = options.pages();
+        if ended || self.seen.len() as u64 >= most || self.reads.len() as u64 > MOST_READS * most {
             self.end();
         }
         (self.in_flight, self.last) = (self.in_flight + 1, now());

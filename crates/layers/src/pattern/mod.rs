@@ -3,4 +3,4 @@
 
 mod sequences;
 
-pub use sequences::{Bounds, Lasts, Programs, Sequences, Touched};
+pub use sequences::{Bounds, Lasts, MOST_READS, Programs, Sequences, Touched};

@@ -6,8 +6,11 @@
 //! time, so that a program may change. Three consecutive reads of a process are a trigger: they name all sequences in
 //! which they were seen. What these have in common is certain to be read, whichever of them it is.
 //!
+//! Reads that touch the same pages again and again are no start: what a program has read is in its host's memory.
+//!
 //! Invariants: at most 64 sequences, a bit each; at most `pages` pages, and triggers, of all of them. When there are more,
-//! the sequences that were seen longest ago are forgotten.
+//! the sequences that were seen longest ago are forgotten, first those that were not seen often enough to be used: these
+//! take at most half of the bounds from the others.
 
 mod encoding;
 
@@ -18,6 +21,8 @@ use seekless_core::ProcessId;
 
 /// Most sequences: one bit each.
 const MOST: usize = 64;
+/// Most reads of a start for each page that it touches.
+pub const MOST_READS: u64 = 2;
 /// The number of starts at which counts are halved.
 const HALVED_AT: u32 = 16;
 
@@ -150,7 +155,8 @@ impl Sequences {
         let mut seen = FxHashSet::default();
         let pages: Vec<u64> =
             start.iter().flat_map(|read| read.first..read.end).filter(|page| seen.insert(*page)).collect();
-        if (pages.len() as u64) < self.bounds.least || pages.len() as u64 > self.bounds.pages {
+        let (reads, touched) = (start.len() as u64, pages.len() as u64);
+        if touched < self.bounds.least || touched > self.bounds.pages || reads > MOST_READS * touched {
             return false;
         }
         self.learned += 1;
@@ -190,16 +196,19 @@ impl Sequences {
             self.known.push(None);
             return self.known.len() - 1;
         }
-        let oldest = self.oldest(usize::MAX).unwrap_or(0);
+        let (_, oldest) = self.oldest(usize::MAX).unwrap_or_default();
         self.forget(oldest);
         oldest
     }
 
-    /// The sequence seen longest ago, except one.
-    fn oldest(&self, except: usize) -> Option<usize> {
+    /// The sequence to forget, except one: whether it is used, and its number.
+    fn oldest(&self, except: usize) -> Option<(bool, usize)> {
         let known = self.known.iter().enumerate().filter(|(number, _)| *number != except);
-        let known = known.filter_map(|(number, sequence)| Some((sequence.as_ref()?.last, number)));
-        known.min().map(|(_, number)| number)
+        let known = known.filter_map(|(number, sequence)| {
+            let sequence = sequence.as_ref()?;
+            Some((sequence.starts >= self.bounds.starts, sequence.last, number))
+        });
+        known.min().map(|(used, _, number)| (used, number))
     }
 
     /// Counts a start of a sequence.
@@ -252,13 +261,25 @@ impl Sequences {
         });
     }
 
-    /// Forgets sequences until the bound holds, but not the one that was just learned.
+    /// Pages of a sequence or its triggers, whichever are more.
+    fn size_of(&self, number: usize) -> u64 {
+        let triggers = self.triggers.values().filter(|named| *named >> number & 1 == 1).count();
+        self.known[number].as_ref().map_or(0, |sequence| sequence.pages.len().max(triggers) as u64)
+    }
+
+    /// Forgets sequences until the bound holds; the one that was just learned if it alone is too large, or others are used
+    /// and it is not yet and takes more than half.
     fn bound(&mut self, number: usize) {
         while self.size().1.max(self.size().2) > self.bounds.pages {
-            let Some(oldest) = self.oldest(number).or_else(|| (number < MOST).then_some(number)) else {
-                return;
+            let learned = self.known.get(number).and_then(Option::as_ref);
+            let is_new = learned.is_some_and(|sequence| sequence.starts < self.bounds.starts);
+            let forgotten = match self.oldest(number) {
+                Some((true, _)) if is_new && 2 * self.size_of(number) > self.bounds.pages => number,
+                Some((_, oldest)) => oldest,
+                None if learned.is_some() => number,
+                None => return,
             };
-            self.forget(oldest);
+            self.forget(forgotten);
         }
     }
 }

@@ -79,6 +79,32 @@ fn processes_do_not_disturb_each_other() {
     assert!(!sequences.triggered([176, 172, 168]).is_empty());
 }
 
+/// Reads at random, of a few pages again and again or of many pages once, are not learned in place of programs.
+#[test]
+fn noise_does_not_take_the_place_of_programs() {
+    let mut sequences = Sequences::new(bounds());
+    for base in [100, 1_000, 2_000].repeat(4) {
+        assert!(sequences.learn(&start(base)));
+    }
+    let again: Vec<Touched> = (0..5_000).map(|number| read(7, 9_000 + number * 7_919 % 97, 1)).collect();
+    assert!(!sequences.learn(&again));
+    for round in 1..200 {
+        let once: Vec<Touched> =
+            (0..7_000).map(|number| read(7, round << 32 | number * 7_919 % 1_000_003, 1)).collect();
+        sequences.learn(&once);
+        let known = sequences.size();
+        assert!(known.1 <= 10_000 && known.2 <= 10_000, "{known:?}");
+    }
+    for base in [100, 1_000, 2_000] {
+        assert_eq!(sequences.triggered([base + 76, base + 72, base + 68]).count(), 1, "{base}");
+    }
+    // A new program is learned all the same.
+    for _ in 0..2 {
+        assert!(sequences.learn(&start(7_000)));
+    }
+    assert_eq!(sequences.triggered([7_076, 7_072, 7_068]).count(), 1);
+}
+
 #[test]
 fn the_oldest_sequences_make_room() {
     let mut sequences = Sequences::new(Bounds { pages: 200, ..bounds() });
