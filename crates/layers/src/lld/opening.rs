@@ -183,27 +183,44 @@ async fn summary_at(
     let slot = key.segment * layout.segment + key.offset;
     let at = layout.extent(slot, 1);
     let decode = |bytes: &[u8]| Summary::decode(bytes, key, layout);
-    let bytes = read(below, layout, at).await?;
+    let (bytes, unreadable) = read(below, layout, at).await?;
     let summary = bytes.look(decode);
     if summary.is_some() || !layout.sealed {
         return Ok(summary);
     }
     let rest = layout.extent(slot, layout.segment - key.offset);
-    let bytes = read(below, layout, rest).await?;
+    let (bytes, _) = read(below, layout, rest).await?;
     let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
     else {
-        return Ok(None);
+        return may_be_lost(unreadable, options).map(|()| None);
     };
     made_whole(below, at, mended, options).await?;
     Ok(Some(summary))
 }
 
-/// Part of the log. In the first format what cannot be read is not told from what was never written.
-async fn read(below: &dyn BlockDevice, layout: &Layout, at: Extent) -> Result<Buffer, IoError> {
+/// Part of the log, and the error of what cannot be read of it. In the first format that is not told from what was never
+/// written.
+async fn read(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    at: Extent,
+) -> Result<(Buffer, Option<IoError>), IoError> {
     match region::read_damaged(below, at).await? {
         (_, Some(error)) if !layout.sealed => Err(error),
-        (bytes, _) => Ok(bytes),
+        read => Ok(read),
     }
+}
+
+/// Fails if the log seems to end where it cannot be read: what was flushed last may be there. A power failure leaves
+/// sectors that can be read.
+fn may_be_lost(unreadable: Option<IoError>, options: &Options) -> Result<(), IoError> {
+    let Some(error) = unreadable.filter(|_| !options.older) else { return Ok(()) };
+    edge("the log cannot be read where it seems to end");
+    let why = format!(
+        "found a part of the log that cannot be read ({error}), expected it to be: what was flushed last may be there; \
+         `older = true` opens what is before it, read-only"
+    );
+    Err(IoError::new(ErrorKind::Corrupt, "lld", error.extent(), why))
 }
 
 /// Writes what parity has repaired, unless opened read-only.
@@ -251,13 +268,13 @@ async fn is_whole(
     let sums: Vec<u32> = sums.collect();
     if layout.sealed {
         let at = layout.extent(slot, 1 + sums.len() as u32);
-        let record = read(below, layout, at).await?;
+        let (record, unreadable) = read(below, layout, at).await?;
         match record.look(|record| parity::page(record, &sums)) {
             Ok(None) => {}
             Ok(Some((page, bytes))) => {
                 made_whole(below, layout.extent(slot + 1 + page as u32, 1), bytes, options).await?;
             }
-            Err(()) => return Ok(false),
+            Err(()) => return may_be_lost(unreadable, options).map(|()| false),
         }
     } else if !holds(below, layout, slot + 1, &sums).await? {
         return Ok(false);
@@ -289,7 +306,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
         return Ok(true);
     }
     let at = layout.extent(first, sums.len() as u32);
-    let bytes = read(below, layout, at).await?;
+    let (bytes, _) = read(below, layout, at).await?;
     let blocks = at.split(seekless_core::PAGE_SECTORS);
     let sum = |part: Extent| sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors));
     Ok(blocks.zip(sums).all(|(part, expected)| sum(part) == *expected))

@@ -62,6 +62,7 @@ pub const EDGES: &[&str] = &[
     "zeroes where no checkpoint was written: a volume of zeroes",
     "records behind a checkpoint are replayed",
     "the log ends with an incomplete segment",
+    "the log cannot be read where it seems to end",
     "a segment could not be written, and there is no room: it is written again",
     "nothing can be written any more",
     "a segment could not be written: its blocks join the next one",

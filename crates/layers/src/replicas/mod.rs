@@ -49,6 +49,7 @@ const EDGES: &[&str] = &[
     "a write updates copies",
     "an update of a copy failed",
     "a copy cannot be read: another one is",
+    "a unit's own place cannot be read: a copy is, and it is written again",
     "all free places are in use",
     "a sequence goes on: its copies are removed",
     "the map is made void",

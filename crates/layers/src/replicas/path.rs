@@ -102,8 +102,9 @@ impl Replicas {
         in_flight
     }
 
-    /// The place from which a read begins first, of those that have not failed: copies as bits, of the bands.
-    fn nearest(&self, at: Extent, how: &Hints, failed: u8) -> Nearest {
+    /// The place from which a read begins first, of those that have not failed: copies as bits, of the bands; with
+    /// `own_fails`, of the copies, if there are any.
+    fn nearest(&self, at: Extent, how: &Hints, failed: u8, own_fails: bool) -> Nearest {
         let run = self.copies.borrow().run(self.units(at));
         let Some(run) = run.filter(|run| run.bands & !failed != 0) else { return Nearest::Own };
         let shape = self.copies.borrow().shape;
@@ -113,7 +114,8 @@ impl Replicas {
             (Nearest::Copy { band, there: Extent { start, ..at }, run }, Extent { start, ..at })
         };
         let bands = (0..shape.bands).filter(|band| run.bands & !failed & 1 << band != 0);
-        let own = self.pieces(at).into_iter().next().map(|piece| (Nearest::Own, piece.there));
+        let own = self.pieces(at).into_iter().next().filter(|_| !own_fails);
+        let own = own.map(|piece| (Nearest::Own, piece.there));
         let all: Vec<(Nearest, Extent)> = own.into_iter().chain(bands.map(copy)).collect();
         let estimates = all.iter().map(|(_, there)| self.below.estimate(Op::Read, *there, how));
         let costs: Option<Vec<u64>> = estimates.map(|estimate| estimate.map(|Nanos(time)| time)).collect();
@@ -125,11 +127,22 @@ impl Replicas {
         nearest.map_or(Nearest::Own, |(_, (nearest, _))| *nearest)
     }
 
-    /// Reads from the nearest place; if that fails, from another one.
+    /// Reads from the nearest place; if that fails, from another one: a unit's own place that fails is repaired from a copy.
     async fn read_nearest(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
-        let mut failed = 0;
-        // Chosen anew each time: meanwhile other copies may have been removed.
-        while let Nearest::Copy { band, there, run } = self.nearest(at, &how, failed) {
+        let (mut failed, mut own_error) = (0, None);
+        loop {
+            // Chosen anew each time: meanwhile other copies may have been removed.
+            let Nearest::Copy { band, there, run } = self.nearest(at, &how, failed, own_error.is_some())
+            else {
+                if let Some(error) = own_error {
+                    return Err(error);
+                }
+                match self.read_own(at, into.clone(), &how).await {
+                    Err(error) if error.kind() != ErrorKind::Aborted => own_error = Some(error),
+                    read => return read,
+                }
+                continue;
+            };
             let _in_use = self.in_use(run);
             self.head.set(there.end());
             let read = self.below.read(there, into.clone(), how.clone()).await;
@@ -141,14 +154,32 @@ impl Replicas {
                 }
                 read => {
                     self.reads_of_copies.set(self.reads_of_copies.get() + u64::from(read.is_ok()));
+                    if let (Ok(bytes), Some(_)) = (&read, &own_error) {
+                        edge("a unit's own place cannot be read: a copy is, and it is written again");
+                        self.repair(at, bytes, &how).await;
+                    }
                     return read;
                 }
             }
         }
+    }
+
+    /// Writes a unit's own place again, with what is there; it may fail. The caller holds the lock of a reader.
+    async fn repair(&self, at: Extent, bytes: &Buffer, how: &Hints) {
+        let how = &Hints { fua: false, ..how.clone() };
+        let writes = self.pieces(at).into_iter().map(|piece| {
+            let part = bytes.cut_sectors(piece.here.start.0 - at.start.0, piece.here.sectors);
+            self.below.write(piece.there, part, how.clone())
+        });
+        join_all(writes).await;
+    }
+
+    /// Reads from the units' own places.
+    async fn read_own(&self, at: Extent, into: Buffer, how: &Hints) -> Result<Buffer, IoError> {
         let pieces = self.pieces(at);
         if let [piece] = &pieces[..] {
             self.head.set(piece.there.end());
-            return self.below.read(piece.there, into, how).await;
+            return self.below.read(piece.there, into, how.clone()).await;
         }
         let reads = pieces.iter().map(|piece| {
             let part = into.cut_sectors(piece.here.start.0 - at.start.0, piece.here.sectors);
@@ -348,7 +379,7 @@ impl BlockDevice for Replicas {
     }
 
     fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
-        let nearest = if op == Op::Read { self.nearest(at, how, 0) } else { Nearest::Own };
+        let nearest = if op == Op::Read { self.nearest(at, how, 0, false) } else { Nearest::Own };
         let there = match nearest {
             Nearest::Copy { there, .. } => there,
             Nearest::Own => self.pieces(at).first()?.there,

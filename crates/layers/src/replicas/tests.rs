@@ -158,6 +158,36 @@ fn the_copy_is_read_that_the_head_reaches_first() {
     });
 }
 
+/// A unit's own place that cannot be read is written again from a copy.
+#[test]
+fn a_copy_makes_up_for_the_own_place() {
+    in_a_world(async {
+        let device = device(DISK);
+        let volume = open(&device, "").await.unwrap();
+        fill(&volume).await;
+        heat(&volume, &[1, 2]).await;
+        let own = volume.slot(volume.copies.borrow().shape.first_slot(1), Extent::of_pages(0, 1));
+        volume.stop().await.unwrap();
+        let options = format!("until_written = true\nat = '{}KiB'\nsize = '4KiB'", own.start.0 / 2);
+        let bad = with_error(&device, &options);
+        let volume = open(&bad, "").await.unwrap();
+        let whole = |volume: &Rc<Replicas>| {
+            let volume = volume.clone();
+            async move { values(&*volume, Extent::of_pages(1, 1)).await }
+        };
+        bad.read(own, filled(0, 8), Hints::default()).await.unwrap_err();
+        for page in (3..40).rev() {
+            read(&volume, page).await;
+            assert_eq!(whole(&volume).await.unwrap(), [1; 8]);
+        }
+        bad.read(own, filled(0, 8), Hints::default()).await.unwrap();
+        // Without copies it is an error.
+        let plain = open(&with_error(&device, &options), "").await.unwrap();
+        plain.copies.borrow_mut().remove(1);
+        whole(&plain).await.unwrap_err();
+    });
+}
+
 #[test]
 fn slots_that_fail_are_not_used_again() {
     in_a_world(async {

@@ -295,3 +295,42 @@ fn a_block_that_rots_is_an_error_and_is_not_moved() {
             .unwrap();
     }
 }
+
+/// A part of the log that cannot be read where it seems to end is no end: what was flushed is there, or the volume is
+/// refused.
+#[test]
+fn a_log_that_cannot_be_read_is_not_cut_short() {
+    let mut refused = 0;
+    for page in 0..30 {
+        world(async || {
+            let below = disk(14, 4);
+            let lld = open(&below).await.unwrap();
+            write(&*lld, 0, 40, 1).await.unwrap();
+            flush(&*lld).await.unwrap();
+            write(&*lld, 16, 24, 2).await.unwrap();
+            flush(&*lld).await.unwrap();
+            // No clean stop.
+            drop(lld);
+            let expected = [[1; 16].as_slice(), &[2; 24]].concat();
+            for pages in 1..3 {
+                let bad = format!("until_written = true\nat = '{}KiB'\nsize = '{}KiB'", 4 * page, 4 * pages);
+                let bad = with_error(&below, &bad);
+                match open(&bad).await {
+                    Ok(lld) => {
+                        // Its blocks may be what cannot be read.
+                        if let Ok(found) = values(&*lld, Extent::new(0, 40)).await {
+                            assert_eq!(found, expected, "{page} {pages}");
+                        }
+                    }
+                    Err(error) => {
+                        refused += 1;
+                        assert!(open_with(&bad, "older = true").await.is_ok() || page < 2, "{error}");
+                        let error = error.to_string();
+                        assert!(error.contains("cannot be read") || page < 2, "{error}");
+                    }
+                }
+            }
+        });
+    }
+    assert!(refused > 0, "{refused}");
+}
