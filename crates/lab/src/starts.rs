@@ -131,8 +131,12 @@ impl Sums {
     }
 }
 
-/// The factor of the programs' own time with which warm starts take this share of the time of cold ones: what a drive adds
-/// to a start does not depend on it.
+/// Most rounds in which a factor is found, and how near the share is then.
+const ROUNDS: usize = 8;
+const NEAR: f64 = 0.001;
+
+/// The factor of the programs' own time with which warm starts take this share of the time of cold ones. What a drive adds
+/// to a start depends on it little, so that a few rounds find it.
 ///
 /// # Errors
 /// As of [`Starts::new`] and [`Starts::on`].
@@ -143,10 +147,17 @@ pub fn think_for(
     bare: &Description,
     seed: u64,
 ) -> Result<f64, LabError> {
-    let recorded = Starts::new(trace, starts, 1.0)?;
     let sum = |timed: Vec<Timed>| timed.iter().map(|start| start.took).sum::<Nanos>().seconds();
-    let (cold, warm) = (sum(recorded.on(bare, seed)?), sum(recorded.warm(seed)?));
-    Ok(share / (1.0 - share) * (cold - warm) / warm.max(1e-9))
+    let mut think = 1.0;
+    for _ in 0..ROUNDS {
+        let recorded = Starts::new(trace, starts, think)?;
+        let (cold, warm) = (sum(recorded.on(bare, seed)?), sum(recorded.warm(seed)?));
+        if (warm / cold.max(1e-9) - share).abs() < NEAR {
+            break;
+        }
+        think *= share / (1.0 - share) * (cold - warm) / warm.max(1e-9);
+    }
+    Ok(think)
 }
 
 /// Devices that starts are played on.
