@@ -20,7 +20,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// The number of the last session, as found on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Number {
     /// The newest; 0 if there is none.
     pub number: u64,
     /// The newest that it may have had, if a sector is lost.
@@ -34,26 +34,26 @@ pub enum Side {
     Second,
 }
 
-impl Found {
+impl Number {
     /// This number, or perhaps the next one.
-    pub fn of(number: u64, lost: bool) -> Found {
-        Found { number, most: number.saturating_add(u64::from(lost)) }
+    pub fn of(number: u64, lost: bool) -> Number {
+        Number { number, most: number.saturating_add(u64::from(lost)) }
     }
 
     /// The generation of a structure in two copies that is written with each number.
-    pub fn of_pair(pair: &Pair) -> Found {
-        Found::of(pair.newest(), pair.0.iter().any(|copy| matches!(copy, CopyState::Rotten(..))))
+    pub fn of_pair(pair: &Pair) -> Number {
+        Number::of(pair.newest(), pair.0.iter().any(|copy| matches!(copy, CopyState::Rotten(..))))
     }
 
     /// The numbers in a page.
-    pub fn in_page(part: Part, page: &[u8]) -> Found {
+    pub fn in_page(part: Part, page: &[u8]) -> Number {
         let number = |at: usize| match part.look(Lba(at as u64), &page[at * SECTOR..(at + 1) * SECTOR]) {
             Sector::Whole(number) => number,
             _ => 0,
         };
         let [even, odd] = [0, 1].map(|number_of| sectors(number_of).map(number).max().unwrap_or(0));
         let newest = Some(even.max(odd)).filter(|number| *number >= FIRST);
-        Found::of(newest.unwrap_or(0), even == 0 || odd == 0)
+        Number::of(newest.unwrap_or(0), even == 0 || odd == 0)
     }
 }
 
@@ -72,7 +72,7 @@ pub fn put(part: Part, page: &mut [u8], number: u64) {
 }
 
 /// Which of two devices has old contents, if either: where the second has no number, nothing is known.
-pub fn old(first: Found, second: Found) -> Option<Side> {
+pub fn old(first: Number, second: Number) -> Option<Side> {
     if second.number == 0 {
         None
     } else if first.most + 1 < second.number {

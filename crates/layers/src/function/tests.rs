@@ -79,14 +79,14 @@ impl Function for Given {
     }
 }
 
-/// Fetches and drops all of a volume of so many sectors, many times for each request.
+/// Fetches and drops all of a volume, a thousand times for each request; has its sectors.
 struct Greedy(u64);
 
 impl Function for Greedy {
     fn seen(&mut self, _: &Request, actions: &mut Vec<Action>) -> Result<(), Failure> {
         let extent = Extent::new(0, self.0);
         let both = [Action::Fetch { extent, class: Class::Free }, Action::Drop { extent }];
-        actions.extend((0..1_000).flat_map(|_| both.clone()));
+        actions.extend((0..1_000).flat_map(|_| both));
         Ok(())
     }
 }

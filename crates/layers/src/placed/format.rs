@@ -243,7 +243,7 @@ pub fn is_label(label: [u8; 8], bytes: &[u8], identity: u128) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::durable::session::Found;
+    use crate::durable::session::Number;
     use proptest::prelude::*;
 
     use super::*;
@@ -277,10 +277,10 @@ mod tests {
             if let Some(label) = kind.label {
                 let mut page = encode_label(label, identity, number);
                 prop_assert!(is_label(label, &page, identity) && !is_label(label, &page, identity ^ 1));
-                prop_assert_eq!(Found::in_page(Part::of(label, identity), &page), Found::of(number, false));
+                prop_assert_eq!(Number::in_page(Part::of(label, identity), &page), Number::of(number, false));
                 page[rotten * SECTOR] ^= 1;
                 prop_assert!(is_label(label, &page, identity));
-                prop_assert_eq!(Found::in_page(Part::of(label, identity), &page), Found::of(number, false));
+                prop_assert_eq!(Number::in_page(Part::of(label, identity), &page), Number::of(number, false));
             }
         }
 

@@ -10,7 +10,7 @@ use super::{Devices, Kind, session};
 use crate::Refused;
 use crate::canary::Canary;
 use crate::durable::sector::Part;
-use crate::durable::session::{FIRST, Found};
+use crate::durable::session::{FIRST, Number};
 use crate::durable::table::{self, Table};
 use crate::durable::{Choice, CopyState, Pair, not_created, region};
 
@@ -71,7 +71,7 @@ impl Opening<'_> {
                 self.failed(ErrorKind::Corrupt, Some(format::super_at(which)), why)
             })?;
         let second = self.check_devices(devices, &shape, identity).await?;
-        let session = session::LastSession { first: Found::of_pair(&pair), second };
+        let session = session::LastSession { first: Number::of_pair(&pair), second };
         if let Some(key) = session.old() {
             let why = format!(
                 "{key}: found old contents, from before the last time that the volume was written, expected those that \
@@ -89,7 +89,7 @@ impl Opening<'_> {
         devices: &Devices,
         shape: &Shape,
         identity: u128,
-    ) -> Result<Found, IoError> {
+    ) -> Result<Number, IoError> {
         let keys = if devices.second.is_some() { ["fast", "over"] } else { ["over", ""] };
         let each = [Some(&devices.first), devices.second.as_ref()];
         for ((key, device), expected) in keys.into_iter().zip(each).zip(shape.least_sectors()) {
@@ -106,9 +106,9 @@ impl Opening<'_> {
                            device";
                 return Err(self.failed(ErrorKind::Invalid, Some(Extent::of_pages(0, 1)), why));
             }
-            return Ok(found.look(|bytes| Found::in_page(Part::of(label, identity), bytes)));
+            return Ok(found.look(|bytes| Number::in_page(Part::of(label, identity), bytes)));
         }
-        Ok(Found::of(0, false))
+        Ok(Number::of(0, false))
     }
 
     /// Creates a volume: the label, the map in both copies, and last the super page.

@@ -11,19 +11,19 @@ use seekless_core::{Buffer, Extent, Hints, IoError, RangeLocks};
 
 use super::Placed;
 use super::format;
-use crate::durable::session::{self, Found, Side};
+use crate::durable::session::{self, Number, Side};
 
 /// Numbers of the last session, as found on the devices.
 #[derive(Clone, Copy, Debug)]
 pub struct LastSession {
-    pub first: Found,
-    pub second: Found,
+    pub first: Number,
+    pub second: Number,
 }
 
 impl LastSession {
     /// Numbers of a new volume.
     pub fn of_new(number: u64) -> LastSession {
-        LastSession { first: Found::of(number, false), second: Found::of(number, false) }
+        LastSession { first: Number::of(number, false), second: Number::of(number, false) }
     }
 
     /// Of which device the contents are old, if of any: `fast` or `over`.

@@ -13,7 +13,7 @@ use seekless_core::{Extent, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use crate::bytes::{put, u32_at};
 use crate::durable::sector::{self, Part, Sector};
-use crate::durable::session::{self, Found};
+use crate::durable::session::{self, Number};
 
 const PAGE: usize = PAGE_BYTES as usize;
 const MAP: [u8; 8] = *b"SKLPROXM";
@@ -197,8 +197,8 @@ pub fn encode_label(identity: u128, session: u64) -> Vec<u8> {
 }
 
 /// The number of the last session in the label's page.
-pub fn session(bytes: &[u8], identity: u128) -> Found {
-    Found::in_page(Part::of(LABEL, identity), bytes)
+pub fn session(bytes: &[u8], identity: u128) -> Number {
+    Number::in_page(Part::of(LABEL, identity), bytes)
 }
 
 /// Whether this is the label of the volume with this identity, or a sector of it is.

@@ -16,7 +16,7 @@ use super::pairs::counted;
 use super::ranges::Ranges;
 use super::super_page::{self, Snapshots, Super};
 use crate::canary::Canary;
-use crate::durable::session::{self, FIRST, Found, Side};
+use crate::durable::session::{self, FIRST, Number, Side};
 use crate::durable::{Choice, CopyState, Pair, region};
 
 /// Pages of the map that are read at once: 4 MiB.
@@ -109,7 +109,7 @@ pub async fn open(
 async fn check_session(data: &dyn BlockDevice, page: &Super, pair: &Pair) -> Result<u64, IoError> {
     let on_data = label_session(data, page.identity).await?;
     let is_rotten = |copy: &CopyState| matches!(copy, CopyState::Rotten(..));
-    let on_flash = Found::of(page.session, pair.0.iter().any(is_rotten));
+    let on_flash = Number::of(page.session, pair.0.iter().any(is_rotten));
     // Programs that know no sessions do not keep the number on flash.
     let side = if page.session == 0 { None } else { session::old(on_flash, on_data) };
     let key = match side {
@@ -128,7 +128,7 @@ async fn check_session(data: &dyn BlockDevice, page: &Super, pair: &Pair) -> Res
 ///
 /// # Errors
 /// It is not that of this volume.
-pub async fn label_session(data: &dyn BlockDevice, identity: u128) -> Result<Found, IoError> {
+pub async fn label_session(data: &dyn BlockDevice, identity: u128) -> Result<Number, IoError> {
     let at = Extent::of_pages(0, LABEL_PAGES);
     let (label, _) = region::read_damaged(data, at).await?;
     if label.look(|bytes| format::is_label(bytes, identity)) {

@@ -16,7 +16,7 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_BYTES, SEC
 use super::geometry::sectors;
 use crate::bytes::{put, u128_at};
 use crate::durable::sector::{Part, Sector};
-use crate::durable::session::{self, Found};
+use crate::durable::session::{self, Number};
 
 const MAGIC: [u8; 8] = *b"SKLRAIDJ";
 /// Of a log in the place of one that was lost with records.
@@ -40,7 +40,7 @@ pub struct Head {
 pub enum Probed {
     Blank,
     /// The log of this array, last written in this session.
-    Log(Found),
+    Log(Number),
     /// Something else, in words.
     Other(String),
 }
@@ -120,7 +120,7 @@ impl Head {
                 [Sector::Blank, _] => {}
                 [Sector::Whole(_), _] | [_, Sector::Whole(_)] if u128_at(sector, 8) == self.identity => {
                     self.records_lost.set(matches!(states[1], Sector::Whole(_)));
-                    known.push(Found::in_page(self.sessions(), &page));
+                    known.push(Number::in_page(self.sessions(), &page));
                 }
                 [Sector::Whole(_), _] | [_, Sector::Whole(_)] => {
                     found = Probed::Other(format!("the log of array {:032x}", u128_at(sector, 8)));
@@ -130,7 +130,7 @@ impl Head {
         }
         let lost = known.iter().all(|found| found.most > found.number);
         match (known.iter().map(|found| found.number).max(), found, error) {
-            (Some(number), ..) => Ok(Probed::Log(Found::of(number, lost))),
+            (Some(number), ..) => Ok(Probed::Log(Number::of(number, lost))),
             (None, Probed::Blank, Some(error)) => Err(error),
             (None, found, _) => Ok(found),
         }

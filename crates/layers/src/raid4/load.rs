@@ -10,8 +10,8 @@ use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, Hints, IoError, PAGE_BYTES, mutant};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::geometry::sectors;
-use super::members::Blocks;
 use super::options::NAME;
 use super::rows::{Row, Solved};
 use super::sums::{ENTRY, Entry, Sums};

@@ -22,7 +22,7 @@ use super::options::{LOG, NAME, Options};
 use super::superblock::{State, Superblock};
 use crate::arrays;
 use crate::contents::{self, New};
-use crate::durable::session::{self, Found, Side};
+use crate::durable::session::{self, Number, Side};
 use crate::registry::{self, Below, Work};
 use crate::tools::{Repaired, Tools};
 
@@ -55,7 +55,7 @@ pub async fn check(journal: &Journal, recorded: &Superblock, missing: Option<usi
             journal.create(recorded.session, false).await
         }
         Probed::Blank => dirty("zeroes"),
-        Probed::Log(found) => match session::old(found, Found::of(recorded.session, false)) {
+        Probed::Log(found) => match session::old(found, Number::of(recorded.session, false)) {
             Some(Side::First) if is_clean => {
                 edge("an old log of a clean array");
                 journal.create(recorded.session, false).await

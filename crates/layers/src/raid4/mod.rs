@@ -14,6 +14,7 @@
 //! lose, tear or misdirect writes, or rot, in each row; one may be missing, also at the start after a crash if there is a
 //! log. A sector of the log may rot. More than that yields errors. Callers do not drop requests before they complete.
 
+mod blocks;
 mod done;
 mod geometry;
 mod head;

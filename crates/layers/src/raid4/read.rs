@@ -9,9 +9,9 @@ use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::geometry::At;
 use super::load::Wanted;
-use super::members::Blocks;
 use super::sums::{Entry, Sums};
 
 use crate::join::join_all;

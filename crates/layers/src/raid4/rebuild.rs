@@ -10,8 +10,8 @@ use seekless_core::runtime::edge;
 use seekless_core::{ErrorKind, Extent, Hints, IoError, mutant};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::load::encoded;
-use super::members::Blocks;
 use super::options::NAME;
 use super::sums::Sums;
 use super::update::all_rows;

@@ -9,9 +9,9 @@ use seekless_core::runtime::edge;
 use seekless_core::{Hints, IoError};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::journal::Item;
 use super::load::Wanted;
-use super::members::Blocks;
 use super::sums::Sums;
 use super::superblock::State;
 

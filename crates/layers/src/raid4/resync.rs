@@ -20,9 +20,9 @@ use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, mutant};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::geometry::sectors;
 use super::load::{Loaded, encoded};
-use super::members::Blocks;
 use super::options::NAME;
 use super::rows;
 use super::sums::{Entry, Sums};

@@ -15,11 +15,11 @@ use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Ticket, mutant};
 
 use super::Raid;
+use super::blocks::Blocks;
 use super::done::Done;
 use super::geometry::{At, sectors};
 use super::journal::Item;
 use super::load::{Loaded, Wanted, encoded};
-use super::members::Blocks;
 use super::options::NAME;
 use super::rows;
 use super::sums::{Entry, MOST_DATA, Sums};

@@ -100,14 +100,7 @@ impl Running {
             let switch =
                 tree::build_with_seams(&description, top, components.clone(), &is_new, &mut seams).await;
             let switch = switch.map_err(|error| {
-                let can_repair = description.layers.values().any(|layer| layer.entry.tools.can_repair());
-                let hint = match error.kind() {
-                    ErrorKind::Corrupt if can_repair => {
-                        "; seekless volume check tells more, seekless volume repair what can be saved"
-                    }
-                    ErrorKind::Corrupt => "; seekless volume check tells more",
-                    _ => "",
-                };
+                let hint = hint(&error, &description);
                 LiveError::new(format!("{}: {}: {error}{hint}", description.file, export.top))
             })?;
             tops.insert(export.top.clone(), Rc::new(Top::over(switch)) as Rc<dyn BlockDevice>);
@@ -369,4 +362,16 @@ pub(super) fn counter(layer: &dyn Layer, name: &str) -> u64 {
 /// Number of pages whose only current version the layer holds.
 pub(super) fn dirty_pages(layer: &dyn Layer) -> u64 {
     counter(layer, "pages_dirty")
+}
+
+/// What helps where a layer does not open.
+fn hint(error: &IoError, description: &Description<Live>) -> &'static str {
+    let can_repair = description.layers.values().any(|layer| layer.entry.tools.can_repair());
+    match error.kind() {
+        ErrorKind::Corrupt if can_repair => {
+            "; seekless volume check tells more, seekless volume repair what can be saved"
+        }
+        ErrorKind::Corrupt => "; seekless volume check tells more",
+        _ => "",
+    }
 }

@@ -296,8 +296,8 @@ fn a_block_that_rots_is_an_error_and_is_not_moved() {
     }
 }
 
-/// A part of the log that cannot be read where it seems to end is no end: what was flushed is there, or the volume is
-/// refused.
+/// A part of the log that cannot be read where it seems to end is no end: either all flushed writes are there, or
+/// the volume is refused.
 #[test]
 fn a_log_that_cannot_be_read_is_not_cut_short() {
     let mut refused = 0;

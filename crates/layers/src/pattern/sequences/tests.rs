@@ -90,7 +90,7 @@ fn noise_does_not_take_the_place_of_programs() {
     assert!(!sequences.learn(&again));
     for round in 1..200 {
         let once: Vec<Touched> =
-            (0..7_000).map(|number| read(7, round << 32 | number * 7_919 % 1_000_003, 1)).collect();
+            (0..7_000).map(|number| read(7, (round << 32) + number * 7_919 % 1_000_003, 1)).collect();
         sequences.learn(&once);
         let known = sequences.size();
         assert!(known.1 <= 10_000 && known.2 <= 10_000, "{known:?}");

@@ -6,7 +6,7 @@ use seekless_core::runtime::spawn;
 use seekless_core::{ErrorKind, Nanos, runtime};
 
 use super::*;
-use crate::durable::session::{self, Found};
+use crate::durable::session::{self, Number};
 use crate::raid4::head::{Head, Probed};
 use crate::tools::Tools;
 use crate::under_test::reached;
@@ -64,7 +64,7 @@ proptest! {
             assert!(matches!(other, Probed::Other(words) if words.starts_with("the log of array")));
             write(&*device, rotten, 1, 0x5A).await.unwrap();
             let found = Head::new(device.clone(), identity);
-            assert_eq!(found.find().await.unwrap(), Probed::Log(Found::of(number, number == 0)));
+            assert_eq!(found.find().await.unwrap(), Probed::Log(Number::of(number, number == 0)));
             assert_eq!(found.has_lost_records(), lost);
         });
     }
