@@ -106,9 +106,10 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 	@scripts/clients
 	cargo build --release --locked -p seekless
-	cargo build --release --locked -p seekless-serve --example nbd_bench --example sums_bench --example file_bench --example allocations
+	cargo build --release --locked -p seekless-serve --example nbd_bench --example fio_bench --example sums_bench --example file_bench --example allocations
 	"$(CARGO_TARGET_DIR)/release/examples/allocations"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/nbd_bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/fio_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/sums_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"

@@ -39,6 +39,33 @@ impl Drop for Loop {
     }
 }
 
+/// While a device is served, its file system cannot be checked or mounted beside it; afterwards it can.
+#[test]
+fn the_file_system_of_a_served_device_is_not_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(device) = Loop::over(&folder.join("disk.img")) else { return };
+    let Some(made) = client("mkfs.ext4", &["-q", "-F", &device.0]) else { return };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let cached = format!("[component.disk]\nfile = \"{}\"\n[layer.cache]\nover = \"disk\"\n", device.0);
+    volume(folder, &cached, &[("cache", "")]);
+    let check = || {
+        let checked = client("e2fsck", &["-f", "-p", &device.0]).unwrap();
+        let said = [checked.stdout, checked.stderr].concat();
+        (checked.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    for kind in KINDS {
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let (code, said) = check();
+        assert!(code == Some(8) && said.contains("in use"), "{kind}: {code:?} {said}");
+        let mounted = client("mount", &[&device.0, &folder.display().to_string()]).unwrap();
+        assert!(!mounted.status.success(), "{kind}");
+        server.stop();
+        let (code, said) = check();
+        assert_eq!(code, Some(0), "{kind}: {said}");
+    }
+}
+
 #[test]
 fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
     for kind in KINDS {

@@ -12,7 +12,7 @@ use crate::sparse;
 fn array(log: bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    for (name, mib) in [("d0", 8), ("d1", 10), ("p", 8), ("ssd", 4), ("new", 8), ("large", 10)] {
+    for (name, mib) in [("d0", 8), ("d1", 10), ("p", 8), ("ssd", 4), ("new", 8), ("large", 10), ("log", 4)] {
         sparse(&at.join(format!("{name}.img")), mib << 20);
     }
     let of = |name: &str| format!("[component.{name}]\nfile = \"{name}.img\" # {name}\n");
@@ -55,7 +55,12 @@ fn members_are_replaced_under_load_and_hold_what_the_old_ones_did() {
         let folder = array(log);
         let folder = folder.path();
         let mut known: Known = vec![(0, 0); PAGES as usize];
-        for (round, (member, new)) in (1..).zip([("p", "new.img"), ("d1", "large.img"), ("d0", "p.img")]) {
+        for (round, (member, new)) in
+            (1..).zip([("p", "new.img"), ("d1", "large.img"), ("d0", "p.img"), ("ssd", "log.img")])
+        {
+            if member == "ssd" && !log {
+                continue;
+            }
             let Some(server) = Server::start(folder, kind) else { return };
             look(&server, "array", &mut known);
             under_load(server, "array", round, &mut known, |folder| {
@@ -99,7 +104,8 @@ fn a_server_that_is_killed_while_it_replaces_a_member_opens_the_array() {
     use crate::killed::load;
 
     let steps = seekless_volume::live::STEPS.iter().filter(|step| step.starts_with("replace"));
-    for (number, step) in steps.enumerate() {
+    let cases = steps.flat_map(|step| [("d0", "new.img"), ("ssd", "log.img")].map(|case| (step, case)));
+    for (number, (step, (component, new))) in cases.enumerate() {
         let kind = KINDS[number % 2];
         let folder = array(true);
         let folder = folder.path();
@@ -111,7 +117,7 @@ fn a_server_that_is_killed_while_it_replaces_a_member_opens_the_array() {
         std::thread::scope(|scope| {
             let load = scope.spawn(|| load(folder, "array", 1, &mut known, &started));
             waits.recv_timeout(Duration::from_secs(30)).unwrap();
-            let mut change = command(folder, &["replace", "d0", "new.img"]).spawn().unwrap();
+            let mut change = command(folder, &["replace", component, new]).spawn().unwrap();
             while server.line() != format!("halted at {step}") {}
             server.kill();
             assert!(!change.wait().unwrap().success());
@@ -120,11 +126,11 @@ fn a_server_that_is_killed_while_it_replaces_a_member_opens_the_array() {
         let Some(server) = Server::start(folder, kind) else { continue };
         look(&server, "array", &mut known);
         // An interrupted command is given again, unless the file names the new device.
-        if file(folder).contains("new.img") {
+        if !file(folder).contains(new) {
+            done(folder, &["replace", component, new, "--replace"]);
+        } else if component == "d0" {
             assert_eq!(missing(folder), 1);
             done(folder, &["tell", "raid4", "rebuild"]);
-        } else {
-            done(folder, &["replace", "d0", "new.img", "--replace"]);
         }
         assert_eq!(missing(folder), 0, "{step}");
         look(&server, "array", &mut known);
@@ -142,7 +148,8 @@ fn what_cannot_be_replaced_is_refused_with_what_to_do() {
     refused(folder, &["replace", "d0", "none.img"], &["none.img", "No such file"]);
     refused(folder, &["replace", "d0", "large.img"], &["sectors", "slices make them equal"]);
     refused(folder, &["replace", "d0", "p.img"], &["in use"]);
-    refused(folder, &["replace", "ssd", "new.img"], &["the log, expected a member"]);
+    sparse(&folder.join("tiny.img"), 64 << 10);
+    refused(folder, &["replace", "ssd", "tiny.img"], &["found a log of 64 KiB", "at least"]);
     sparse(&folder.join("small.img"), 4 << 20);
     refused(folder, &["replace", "d1", "small.img"], &["slice.second"]);
     assert_eq!(missing(folder), 0);

@@ -21,6 +21,7 @@ mod fsx;
 mod full;
 mod gains;
 mod guest;
+mod interop;
 mod killed;
 #[cfg(feature = "vhost")]
 mod machine;

@@ -91,8 +91,8 @@ impl Options {
         let Some(file) = &self.extents else { return Ok(Vec::new()) };
         let expected = "a file with a map of extents";
         let bytes = files::read("extents", file, MOST_BYTES, expected)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Refused::new("extents", format!("'{file}', which is no text"), expected))?;
+        // Names of files may be any bytes, and do not matter.
+        let text = String::from_utf8_lossy(&bytes);
         let [block, start] = [self.block, self.start].map(|Bytes(bytes)| bytes / SECTOR_BYTES);
         let files = parse(&text, shape.sectors().saturating_sub(start) / block)?;
         Ok(arranged(&files, (block, start, shape.unit_sectors()), shape.fast))

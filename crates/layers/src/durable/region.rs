@@ -22,6 +22,12 @@ pub async fn readable(device: &dyn BlockDevice, at: Extent) -> Result<Option<Buf
 /// What sectors that cannot be read are taken to hold: no structure begins so, and no checksum matches.
 const UNREADABLE: u8 = 0xdb;
 
+/// Whether more than one of these sectors could not be read.
+pub fn are_lost(bytes: &[u8]) -> bool {
+    let sectors = bytes.chunks(SECTOR_BYTES as usize);
+    sectors.filter(|sector| sector.iter().all(|byte| *byte == UNREADABLE)).count() > 1
+}
+
 /// As [`read`], but sectors that cannot be read count as rotten: a structure with two copies, or with parity, is repaired
 /// from what is left, and a drive replaces such a sector when it is written. Also returns the first error.
 pub async fn read_damaged(

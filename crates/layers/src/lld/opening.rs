@@ -192,7 +192,9 @@ async fn summary_at(
     let (bytes, _) = read(below, layout, rest).await?;
     let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
     else {
-        return may_be_lost(unreadable, options).map(|()| None);
+        // One sector of a record would follow from the others.
+        let lost = bytes.look(region::are_lost);
+        return may_be_lost(unreadable.filter(|_| lost), options).map(|()| None);
     };
     made_whole(below, at, mended, options).await?;
     Ok(Some(summary))
@@ -274,7 +276,10 @@ async fn is_whole(
             Ok(Some((page, bytes))) => {
                 made_whole(below, layout.extent(slot + 1 + page as u32, 1), bytes, options).await?;
             }
-            Err(()) => return may_be_lost(unreadable, options).map(|()| false),
+            Err(()) => {
+                let lost = record.look(region::are_lost);
+                return may_be_lost(unreadable.filter(|_| lost), options).map(|()| false);
+            }
         }
     } else if !holds(below, layout, slot + 1, &sums).await? {
         return Ok(false);

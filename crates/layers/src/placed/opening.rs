@@ -102,8 +102,8 @@ impl Opening<'_> {
         if let (Some(second), Some(label)) = (&devices.second, self.kind.label) {
             let (found, _) = region::read_damaged(&**second, Extent::of_pages(0, 1)).await?;
             if !found.look(|bytes| format::is_label(label, bytes, identity)) {
-                let why = "found a device without this volume's label, expected the one that was created with the fast \
-                           device";
+                let why = "over: found a device without this volume's label, expected the one that was created with the \
+                           fast device";
                 return Err(self.failed(ErrorKind::Invalid, Some(Extent::of_pages(0, 1)), why));
             }
             return Ok(found.look(|bytes| Number::in_page(Part::of(label, identity), bytes)));

@@ -134,7 +134,8 @@ pub async fn label_session(data: &dyn BlockDevice, identity: u128) -> Result<Num
     if label.look(|bytes| format::is_label(bytes, identity)) {
         return Ok(label.look(|bytes| format::session(bytes, identity)));
     }
-    let why = "found a data device without this volume's label, expected the one that was created with the flash device";
+    let why = "over: found a data device without this volume's label, expected the one that was created with the \
+               flash device";
     Err(failed(ErrorKind::Invalid, Some(at), why.to_owned()))
 }
 

@@ -43,7 +43,7 @@ pub async fn check(journal: &Journal, recorded: &Superblock, missing: Option<usi
     let dirty = |found: &str| {
         let expected = format!("the log of array {:032x} as it was last", recorded.identity);
         Err(refused(format!(
-            "found {found} and the array dirty, expected {expected}; if that is lost: {REPAIR}"
+            "found {found}, but the array was not stopped, expected {expected}; if that is lost: {REPAIR}"
         )))
     };
     match head.find().await? {
@@ -60,7 +60,7 @@ pub async fn check(journal: &Journal, recorded: &Superblock, missing: Option<usi
                 edge("an old log of a clean array");
                 journal.create(recorded.session, false).await
             }
-            Some(Side::First) => dirty("an old copy of the log, from before the array was written last"),
+            Some(Side::First) => dirty("a copy of the log from before the array was written last"),
             Some(Side::Second) => Err(refused(
                 "found the log newer than the members, expected members that are not from before it was written last"
                     .to_owned(),
@@ -126,7 +126,7 @@ impl Tools for RaidTools {
                 (Rc::new(Head::new(to.clone(), recorded.identity)), Rc::new(options.canary()));
             let journal = Journal::new(head, &recorded.layout, recorded.identity, canary)?;
             journal.create(recorded.session, records_lost).await?;
-            let words = "what was answered since the members were flushed last is as it is there: any of it may be lost";
+            let words = "writes that were answered after the members were flushed last: each of them may be lost, in part or whole";
             let given_up = records_lost.then(|| words.to_owned());
             Ok(Repaired { pages: 0, given_up: given_up.into_iter().collect() })
         })

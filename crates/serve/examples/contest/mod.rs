@@ -30,7 +30,7 @@ pub struct Load {
 /// A server under measurement.
 pub struct Contender {
     pub name: &'static str,
-    child: Child,
+    pub child: Child,
     pub socket: PathBuf,
     pub export: &'static str,
     /// Seconds and CPU seconds of each round, per load; medians are printed.
@@ -88,8 +88,21 @@ pub fn program() -> Result<PathBuf, Box<dyn Error>> {
     std::env::args().nth(1).map(PathBuf::from).or(beside).ok_or_else(|| "where is the program?".into())
 }
 
-/// Runs the contenders in turn at each load, and prints the medians of the rounds.
+/// Seconds, and CPU seconds of the server, for a load.
+pub type Measure = fn(&Contender, &Load) -> Result<(f64, f64), Box<dyn Error>>;
+
+/// Runs the contenders in turn at each load, by our own client, and prints the medians of the rounds.
 pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> Result<(), Box<dyn Error>> {
+    contest_by(measure, contenders, loads, rounds)
+}
+
+/// As [`contest`], by another client.
+pub fn contest_by(
+    measure: Measure,
+    contenders: &mut [Contender],
+    loads: &[Load],
+    rounds: usize,
+) -> Result<(), Box<dyn Error>> {
     for contender in &mut *contenders {
         contender.seen = vec![Vec::new(); loads.len()];
     }
@@ -122,7 +135,6 @@ pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> R
     Ok(())
 }
 
-/// Seconds, and CPU seconds of the server, for a load.
 fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Error>> {
     let Load { command, bytes, depth, requests, .. } = *load;
     let mut socket = UnixStream::connect(&contender.socket)?;
@@ -168,7 +180,7 @@ fn now() -> Instant {
 }
 
 /// CPU seconds of all threads of a process.
-fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
+pub fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
     let mut sum = 0.0;
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may end meanwhile.

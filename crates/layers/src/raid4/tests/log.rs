@@ -103,7 +103,10 @@ fn an_old_copy_of_the_log_is_not_replayed() {
                 return;
             }
             let error = refusal(&with_old).await;
-            assert!(error.contains("an old copy of the log") && error.contains("volume repair"), "{error}");
+            assert!(
+                error.contains("a copy of the log from before") && error.contains("volume repair"),
+                "{error}"
+            );
             let raid = devices.open().await.unwrap();
             assert_eq!(content(&raid).await, [9; ALL], "the right one");
         });
@@ -170,11 +173,11 @@ fn a_blank_log_is_taken_by_a_clean_array_only() {
         write(&*raid, 0, SECTORS, 2).await.unwrap();
         let error = refusal(&with_log(&devices, &device(LOG_SECTORS))).await;
         assert!(
-            error.contains("found zeroes and the array dirty") && error.contains("volume repair"),
+            error.contains("found zeroes, but the array was not stopped") && error.contains("volume repair"),
             "{error}"
         );
         let error = refusal(&devices).await;
-        assert!(error.contains("an old copy of the log"), "{error}");
+        assert!(error.contains("a copy of the log from before"), "{error}");
         check_whole(&new, &[2; ALL]).await;
     });
     assert!(reached(&edges, "a blank log of a clean array"));
@@ -208,9 +211,9 @@ proptest! {
                 return Ok(());
             }
             let error = refusal(&with_log(&devices, &device(LOG_SECTORS))).await;
-            assert!(error.contains("the array dirty"), "{error}");
+            assert!(error.contains("the array was not stopped"), "{error}");
             let (new, given_up) = repaired(&devices).await.unwrap();
-            assert!(given_up[0].contains("since the members were flushed last"), "{given_up:?}");
+            assert!(given_up[0].contains("after the members were flushed last"), "{given_up:?}");
             let error = refusal(&new.without(1)).await;
             assert!(error.contains("a member missing, expected all members"), "{error}");
             let raid = new.open().await.unwrap();
