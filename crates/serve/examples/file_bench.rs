@@ -17,6 +17,7 @@ use seekless_serve::nbd;
 
 mod client;
 mod contest;
+mod own;
 
 use contest::{Contender, Load, contender, contest, program, served};
 
@@ -75,7 +76,7 @@ fn measure(kind: &str, program: &Path, folder: &Path, data: &Path) -> Result<(),
         structured: true,
     };
     print!("{kind}, ");
-    contest(&mut contenders, &[load], ROUNDS)
+    contest(own::measure, &mut contenders, &[load], ROUNDS)
 }
 
 fn theirs(name: &'static str, cache: &str, folder: &Path, data: &Path) -> Result<Contender, Box<dyn Error>> {

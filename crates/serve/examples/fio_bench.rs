@@ -6,10 +6,9 @@ use std::process::Command;
 
 use seekless_serve::nbd;
 
-mod client;
 mod contest;
 
-use contest::{Contender, Load, contender, contest_by, cpu_seconds, program, served};
+use contest::{Contender, Load, contender, contest, cpu_seconds, program, served};
 
 const ROUNDS: usize = 5;
 const BYTES: u64 = 64 << 20;
@@ -49,11 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         within: BYTES,
         structured: true,
     });
-    contest_by(by_fio, &mut contenders, &loads, ROUNDS)
+    contest(by_fio, &mut contenders, &loads, ROUNDS)
 }
 
 /// Seconds, and CPU seconds of the server, for a load.
 fn by_fio(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Error>> {
+    if !load.structured {
+        return Err("fio's client asks for structured replies".into());
+    }
     let reads = load.command == nbd::Command::Read;
     let process = contender.child.id();
     let before = cpu_seconds(process)?;

@@ -13,6 +13,7 @@ use seekless_serve::nbd;
 
 mod client;
 mod contest;
+mod own;
 
 use contest::{Contender, Load, contender, contest, program, served};
 
@@ -64,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         within: BYTES,
         structured: false,
     });
-    contest(&mut contenders, &loads, ROUNDS)
+    contest(own::measure, &mut contenders, &loads, ROUNDS)
 }
 
 fn ours(program: &Path, folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {

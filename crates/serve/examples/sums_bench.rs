@@ -14,6 +14,7 @@ use seekless_serve::nbd;
 
 mod client;
 mod contest;
+mod own;
 
 use contest::{Contender, Load, contest, program, served};
 
@@ -60,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         within: BYTES,
         structured: false,
     });
-    contest(&mut contenders, &loads, ROUNDS)
+    contest(own::measure, &mut contenders, &loads, ROUNDS)
 }
 
 /// Writes an export from its beginning, with bytes that are not zeroes, and flushes it.

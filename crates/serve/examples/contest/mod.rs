@@ -1,15 +1,12 @@
 //! A benchmark of several servers, for the examples that compare them: contenders, and a load on one of them.
 
 use std::error::Error;
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use seekless_serve::nbd;
-
-use super::client;
 
 /// A load.
 pub struct Load {
@@ -91,13 +88,8 @@ pub fn program() -> Result<PathBuf, Box<dyn Error>> {
 /// Seconds, and CPU seconds of the server, for a load.
 pub type Measure = fn(&Contender, &Load) -> Result<(f64, f64), Box<dyn Error>>;
 
-/// Runs the contenders in turn at each load, by our own client, and prints the medians of the rounds.
-pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> Result<(), Box<dyn Error>> {
-    contest_by(measure, contenders, loads, rounds)
-}
-
-/// As [`contest`], by another client.
-pub fn contest_by(
+/// Runs the contenders in turn at each load, and prints the medians of the rounds.
+pub fn contest(
     measure: Measure,
     contenders: &mut [Contender],
     loads: &[Load],
@@ -135,47 +127,8 @@ pub fn contest_by(
     Ok(())
 }
 
-fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Error>> {
-    let Load { command, bytes, depth, requests, .. } = *load;
-    let mut socket = UnixStream::connect(&contender.socket)?;
-    client::agree(&mut socket, contender.export, load.structured)?;
-    let (data, mut state) = (vec![7; bytes as usize], 1_u64);
-    let mut request = |out: &mut Vec<u8>| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let offset = (state >> 33) % (load.within / u64::from(bytes)) * u64::from(bytes);
-        client::request(out, command, state, offset, &data);
-    };
-    // A chunk of a read also has an offset; all data of a request comes in one chunk.
-    let reads = command == nbd::Command::Read;
-    let header = if !load.structured {
-        16
-    } else if reads {
-        28
-    } else {
-        20
-    };
-    let reply = header + if reads { bytes as usize } else { 0 };
-    let (mut out, mut input) = (Vec::new(), vec![0; (reply * depth).max(1 << 16)]);
-    let (began, cpu) = (now(), cpu_seconds(contender.child.id())?);
-    let (mut sent, mut done, mut got) = (0, 0, 0);
-    while done < requests {
-        out.clear();
-        while sent < requests && sent - done < depth {
-            request(&mut out);
-            sent += 1;
-        }
-        socket.write_all(&out)?;
-        got += socket.read(&mut input[got..])?;
-        done += got / reply;
-        // Whole replies are dropped, a partial one is kept.
-        input.copy_within(got / reply * reply..got, 0);
-        got %= reply;
-    }
-    Ok(((now() - began).as_secs_f64(), cpu_seconds(contender.child.id())? - cpu))
-}
-
 #[allow(clippy::disallowed_methods)] // a program that measures other programs
-fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 
