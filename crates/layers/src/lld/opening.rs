@@ -190,13 +190,15 @@ async fn summary_at(
     }
     let rest = layout.extent(slot, layout.segment - key.offset);
     let (bytes, _) = read(below, layout, rest).await?;
-    let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
-    else {
+    let Some((summary, mended)) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode)) else {
         // One sector of a record would follow from the others.
         let lost = bytes.look(region::are_lost);
         return may_be_lost(unreadable.filter(|_| lost), options).map(|()| None);
     };
-    made_whole(below, at, mended, options).await?;
+    // A drive may read at the second try what it could not at the first.
+    if let Some(mended) = mended {
+        made_whole(below, at, mended, options).await?;
+    }
     Ok(Some(summary))
 }
 
