@@ -131,14 +131,3 @@ pub fn contest(
 pub fn now() -> Instant {
     Instant::now()
 }
-
-/// CPU seconds of all threads of a process.
-pub fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
-    let mut sum = 0.0;
-    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread may end meanwhile.
-        let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-        sum += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
-    }
-    Ok(sum)
-}

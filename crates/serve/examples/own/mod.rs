@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use seekless_serve::nbd;
 
 use super::client;
-use super::contest::{Contender, Load, cpu_seconds, now};
+use super::contest::{Contender, Load, now};
 
 /// Seconds, and CPU seconds of the server, for a load.
 pub fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Error>> {
@@ -47,4 +47,15 @@ pub fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn
         got %= reply;
     }
     Ok(((now() - began).as_secs_f64(), cpu_seconds(contender.child.id())? - cpu))
+}
+
+/// CPU seconds of all threads of a process.
+fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
+    let mut sum = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end meanwhile.
+        let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+        sum += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
+    }
+    Ok(sum)
 }
