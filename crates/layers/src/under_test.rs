@@ -37,6 +37,14 @@ pub async fn flush(device: &dyn BlockDevice) -> Result<(), IoError> {
     device.flush(Hints::default()).await
 }
 
+/// Copies all that a device holds to another one; returns that.
+pub async fn copied(of: &Rc<dyn BlockDevice>, to: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+    let all = Extent::new(0, of.geometry().sectors);
+    let bytes = of.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
+    to.write(all, bytes, Hints::default()).await.unwrap();
+    to
+}
+
 /// What each sector holds, which is the same all over.
 pub async fn values(device: &dyn BlockDevice, at: Extent) -> Result<Vec<u8>, IoError> {
     let read = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?.to_vec();

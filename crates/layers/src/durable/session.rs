@@ -7,7 +7,9 @@
 //! On a device the numbers may lie in a page that has something else in its first four sectors: the others have the last
 //! two numbers, each in two sectors, of which any one may rot.
 
-use seekless_core::{Lba, SECTOR_BYTES};
+use std::cell::Cell;
+
+use seekless_core::{Class, Extent, Hints, IoError, Lba, RangeLocks, SECTOR_BYTES};
 
 use super::sector::{Part, Sector};
 use super::{CopyState, Pair};
@@ -51,7 +53,7 @@ impl Number {
             Sector::Whole(number) => number,
             _ => 0,
         };
-        let [even, odd] = [0, 1].map(|number_of| sectors(number_of).map(number).max().unwrap_or(0));
+        let [even, odd] = [0, 1].map(|slot| sectors(slot).map(number).max().unwrap_or(0));
         let newest = Some(even.max(odd)).filter(|number| *number >= FIRST);
         Number::of(newest.unwrap_or(0), even == 0 || odd == 0)
     }
@@ -81,5 +83,57 @@ pub fn old(first: Number, second: Number) -> Option<Side> {
         Some(Side::Second)
     } else {
         None
+    }
+}
+
+/// The session of a volume that is open.
+pub struct Session {
+    /// The number that was written last, maybe not to both devices.
+    number: Cell<u64>,
+    begun: Cell<bool>,
+    beginning: RangeLocks,
+}
+
+impl Session {
+    /// That of a volume of which this is the newest number on either device.
+    pub fn new(newest: u64) -> Session {
+        Session {
+            number: Cell::new(newest.max(FIRST)),
+            begun: Cell::new(false),
+            beginning: RangeLocks::new(),
+        }
+    }
+
+    /// The number that was written last.
+    pub fn number(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// Begins it, unless it has begun: `write` makes its present number durable on both devices, first on the first one.
+    ///
+    /// # Errors
+    /// Those of `write`; then the next change tries again.
+    pub async fn begin(
+        &self,
+        how: &Hints,
+        write: impl AsyncFn(u64, &Hints) -> Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        if self.begun.get() {
+            return Ok(());
+        }
+        let _turn = self.beginning.exclusive(Extent::new(0, 1), how).await;
+        if self.begun.get() {
+            return Ok(());
+        }
+        // Other requests may wait for it.
+        let how = Hints { class: how.class.min(Class::Foreground), account: how.account, ..Hints::default() };
+        // The number before is written again: it may be on one device only, or in a cache.
+        let last = self.number();
+        for number in [last, last + 1, last + 2] {
+            self.number.set(number);
+            write(number, &how).await?;
+        }
+        self.begun.set(true);
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use seekless_core::{Buffer, Class, ErrorKind, Hints, Nanos, PAGE_SECTORS, SECTOR
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
-use crate::under_test::{PAGES, SECTORS, Step, Versions, filled, steps, values, with_error, write};
+use crate::under_test::{PAGES, SECTORS, Step, Versions, copied, filled, steps, values, with_error, write};
 
 type Devices = (Rc<dyn BlockDevice>, Rc<dyn BlockDevice>);
 
@@ -182,11 +182,7 @@ fn a_volume_is_opened_with_both_of_its_devices_or_refused() {
 
 /// A device with the same contents.
 async fn copy_of(device: &Rc<dyn BlockDevice>, number: u32) -> Rc<dyn BlockDevice> {
-    let all = Extent::new(0, device.geometry().sectors);
-    let copy = self::device(number, all.sectors / PAGE_SECTORS);
-    let bytes = device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
-    copy.write(all, bytes, Hints::default()).await.unwrap();
-    copy
+    copied(device, self::device(number, device.geometry().sectors / PAGE_SECTORS)).await
 }
 
 /// A copy of either device from before a session is refused, also if it was the first one or was cut short, and a session

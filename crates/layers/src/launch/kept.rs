@@ -110,8 +110,7 @@ impl Kept {
             let open = |all: Buffer| all.look(|all| blob::open(part(), at.start, generation, all));
             found.extend(all.and_then(open).map(|bytes| (generation, copy, bytes)));
         }
-        let other =
-            !ours && (other || contents::found(&*self.area).await.map_or(true, |found| found.is_some()));
+        let other = !ours && (other || contents::found(&*self.area).await?.is_some());
         self.is_blank = !ours;
         if other {
             let why = "found other data in the area of sequences, expected sequences or zeroes";

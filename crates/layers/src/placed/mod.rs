@@ -30,6 +30,7 @@ use seekless_core::{
 
 use crate::Refused;
 use crate::canary::Canary;
+use crate::durable::session::Session;
 use crate::join::join_all;
 pub use clients::{Access, Clients, InFlight};
 pub use format::{Shape, check_unit};
@@ -39,7 +40,6 @@ pub use map::{beside, there};
 pub use mover::{Left, in_steps};
 pub use opening::{NONE, Opening};
 use order::Order;
-use session::Session;
 pub use zone::{When, Zone};
 
 /// A kind of such volumes.
@@ -194,7 +194,8 @@ impl Placed {
     ) -> Result<Rc<Placed>, IoError> {
         let kind = opening.kind;
         let opened = opening.open(&devices, &canary).await?;
-        let (identity, shape, session) = (opened.identity, opened.shape, Session::new(opened.session));
+        let (identity, shape, session) =
+            (opened.identity, opened.shape, Session::new(opened.session.newest()));
         let moves = moves(&shape).map_err(|why| {
             IoError::new(seekless_core::ErrorKind::Invalid, kind.name, None, why.to_string())
         })?;

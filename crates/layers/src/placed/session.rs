@@ -5,9 +5,7 @@
 //! Fault model: as of the volume; of the label's page any one sector may rot. A device that was never written in such a
 //! session has no number, and is accepted.
 
-use std::cell::Cell;
-
-use seekless_core::{Buffer, Extent, Hints, IoError, RangeLocks};
+use seekless_core::{Buffer, Extent, Hints, IoError};
 
 use super::Placed;
 use super::format;
@@ -26,28 +24,17 @@ impl LastSession {
         LastSession { first: Number::of(number, false), second: Number::of(number, false) }
     }
 
+    /// The newest number on either device.
+    pub fn newest(&self) -> u64 {
+        self.first.most.max(self.second.most)
+    }
+
     /// Of which device the contents are old, if of any: `fast` or `over`.
     pub fn old(&self) -> Option<&'static str> {
         session::old(self.first, self.second).map(|side| match side {
             Side::First => "fast",
             Side::Second => "over",
         })
-    }
-}
-
-/// The session of a volume that is open.
-pub struct Session {
-    /// The number that was written last, maybe not to both devices.
-    number: Cell<u64>,
-    begun: Cell<bool>,
-    beginning: RangeLocks,
-}
-
-impl Session {
-    /// That of a volume whose devices have these numbers.
-    pub fn new(found: LastSession) -> Session {
-        let number = Cell::new(found.first.most.max(found.second.most).max(session::FIRST));
-        Session { number, begun: Cell::new(false), beginning: RangeLocks::new() }
     }
 }
 
@@ -58,25 +45,16 @@ impl Placed {
     /// Those of the devices; then the next change tries again.
     pub(super) async fn begin(&self, how: &Hints) -> Result<(), IoError> {
         let (Some(second), Some(label)) = (&self.devices.second, self.kind.label) else { return Ok(()) };
-        if self.timing_only || self.session.begun.get() {
+        if self.timing_only {
             return Ok(());
         }
-        let _turn = self.session.beginning.exclusive(Extent::new(0, 1), how).await;
-        if self.session.begun.get() {
-            return Ok(());
-        }
-        // The number before is written again: it may be on one device only, or in a cache.
-        let last = self.session.number.get();
-        for number in [last, last + 1, last + 2] {
-            self.session.number.set(number);
-            let how = Hints { class: how.class, account: how.account, ..Hints::default() };
-            self.write_number(number, &how).await?;
+        let write = async |number: u64, how: &Hints| {
+            self.write_number(number, how).await?;
             let page = format::encode_label(label, self.identity, number);
             second.write(Extent::of_pages(0, 1), Buffer::from_vec(page), how.clone()).await?;
-            second.flush(how).await?;
-        }
-        self.session.begun.set(true);
-        Ok(())
+            second.flush(how.clone()).await
+        };
+        self.session.begin(how, write).await
     }
 
     /// Writes the super page with the number of a session, durably.

@@ -29,9 +29,9 @@ use super::map::Map;
 use super::opening::Opened;
 use super::ranges::{Ranges, Run};
 use super::read::Part;
-use super::session::Session;
 use super::super_page::Snapshots;
 use crate::canary::Canary;
+use crate::durable::session::Session;
 use crate::join::join_all;
 
 /// Pages of a volume, in blocks of the data device.

@@ -6,37 +6,10 @@
 //!
 //! Fault model: as of `placed`; a volume that was never written in such a session has no number, and is accepted.
 
-use std::cell::Cell;
-
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, RangeLocks};
+use seekless_core::{Buffer, Extent, Hints, IoError};
 
 use super::format;
 use super::placed::Placed;
-use crate::durable::session::FIRST;
-
-/// The session of a volume that is open.
-pub struct Session {
-    /// The number that was written last, maybe not to both devices.
-    number: Cell<u64>,
-    begun: Cell<bool>,
-    beginning: RangeLocks,
-}
-
-impl Session {
-    /// That of a volume of which this is the newest number on either device.
-    pub fn new(newest: u64) -> Session {
-        Session {
-            number: Cell::new(newest.max(FIRST)),
-            begun: Cell::new(false),
-            beginning: RangeLocks::new(),
-        }
-    }
-
-    /// The number that was written last.
-    pub fn number(&self) -> u64 {
-        self.number.get()
-    }
-}
 
 impl Placed {
     /// Begins the session, before the first change. Runs that only measure time have none.
@@ -44,26 +17,16 @@ impl Placed {
     /// # Errors
     /// Those of the devices.
     pub async fn begin(&self, how: &Hints) -> Result<(), IoError> {
-        let session = &self.session;
-        if self.timing_only || session.begun.get() {
+        if self.timing_only {
             return Ok(());
         }
-        let _turn = session.beginning.exclusive(Extent::new(0, 1), how).await;
-        if session.begun.get() {
-            return Ok(());
-        }
-        let how = Hints { class: how.class.min(Class::Foreground), account: how.account, ..Hints::default() };
-        // The number before is written again: it may be on one device only, or in a cache.
-        let last = session.number.get();
-        for number in [last, last + 1, last + 2] {
-            session.number.set(number);
-            self.write_number(&how).await?;
+        let write = async |number: u64, how: &Hints| {
+            self.write_number(how).await?;
             let label = Buffer::from_vec(format::encode_label(self.identity, number));
             self.data.write(Extent::of_pages(0, format::LABEL_PAGES), label, how.clone()).await?;
-            self.data.flush(how.clone()).await?;
-        }
-        session.begun.set(true);
-        Ok(())
+            self.data.flush(how.clone()).await
+        };
+        self.session.begin(how, write).await
     }
 
     /// Writes the super page with the number of the session, durably.

@@ -223,6 +223,9 @@ impl Super {
             ));
         }
         let (identity, session) = (u128_at(bytes, 16), u64_at(bytes, 88));
+        if session >= sector::LAST {
+            return Err(format!("session {session}"));
+        }
         if !has_records {
             let snapshots = Snapshots::default();
             return Ok(Super { shape, identity, committed: u64::MAX, session, snapshots });
@@ -313,7 +316,7 @@ mod tests {
             identity: u128,
             records in 0..1_000_u64,
             committed in 0..sector::LAST,
-            session: u64,
+            session in 0..sector::LAST,
             snapshots in proptest::collection::btree_map(0..900_u32, ("[a-z0-9._-]{1,40}", any::<bool>()), 0..MOST),
             bases in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
             junk in proptest::collection::vec(any::<u8>(), PAGE),

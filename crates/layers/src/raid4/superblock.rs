@@ -13,7 +13,7 @@ use seekless_core::{BlockDevice, Buffer, Hints, IoError, Lba, PAGE_BYTES, SECTOR
 use super::geometry::{Layout, sectors};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::is_unfinished;
-use crate::durable::sector::{Part, Sector};
+use crate::durable::sector::{self, Part, Sector};
 
 const MAGIC: [u8; 8] = *b"SKLRAID1";
 const VERSION: u32 = 1;
@@ -112,6 +112,9 @@ impl Superblock {
         let out = Some(u16_at(bytes, 74)).filter(|out| *out != NONE).map(usize::from);
         let (identity, has_log) = (u128_at(bytes, 24), features & LOG != 0);
         let (member, session) = (usize::from(u16_at(bytes, 12)), u64_at(bytes, 76));
+        if session >= sector::LAST {
+            return None;
+        }
         let superblock =
             Superblock { identity, layout, has_log, state, events, out, rebuilt, generations, session };
         Some((member, superblock))

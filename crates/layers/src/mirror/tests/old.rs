@@ -1,14 +1,12 @@
 //! A copy from before is in the place of a member.
 
 use super::*;
+use crate::under_test::copied;
 
 const ALL: usize = SECTORS as usize;
 
 async fn copy(of: &Device) -> Device {
-    let (all, copy) = (Extent::new(0, MEMBER), device(MEMBER));
-    let content = of.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
-    copy.write(all, content, Hints::default()).await.unwrap();
-    copy
+    copied(of, device(MEMBER)).await
 }
 
 /// Writes everything again and again, with pauses in which regions become clean.

@@ -1,15 +1,12 @@
 //! A device with old contents is in the place of the right one: a copy from before a session, or one that was replaced.
 
 use super::*;
+use crate::under_test::copied;
 
 type Devices = (Rc<dyn BlockDevice>, Rc<dyn BlockDevice>);
 
 async fn copy_of(device: &Rc<dyn BlockDevice>, number: u32) -> Rc<dyn BlockDevice> {
-    let all = Extent::new(0, device.geometry().sectors);
-    let copy = self::device(number, all.sectors / PAGE_SECTORS);
-    let bytes = device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
-    copy.write(all, bytes, Hints::default()).await.unwrap();
-    copy
+    copied(device, self::device(number, device.geometry().sectors / PAGE_SECTORS)).await
 }
 
 async fn open_with(devices: &Devices, copies: bool) -> Result<Rc<Proximal>, IoError> {

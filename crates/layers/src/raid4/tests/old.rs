@@ -3,13 +3,10 @@
 use std::future::ready;
 
 use super::*;
-use crate::under_test::reached;
+use crate::under_test::{copied, reached};
 
 async fn copy(of: &Device) -> Device {
-    let (all, copy) = (Extent::new(0, MEMBER), device(MEMBER));
-    let content = of.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap();
-    copy.write(all, content, Hints::default()).await.unwrap();
-    copy
+    copied(of, device(MEMBER)).await
 }
 
 fn with(devices: &Devices, member: usize, other: &Device) -> Devices {
