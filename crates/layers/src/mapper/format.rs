@@ -23,12 +23,13 @@ pub enum Format {
 }
 
 impl Format {
-    /// Reads the current map, and its format; new ones are sealed.
+    /// Reads the current map, and its format; new ones are sealed. Last, whether the map is on disk as it is: one that is
+    /// not has to be written in a later generation before anything else.
     pub async fn read(
         below: &dyn BlockDevice,
         options: &Options,
         canary: &Canary,
-    ) -> Result<(Format, Map), IoError> {
+    ) -> Result<(Format, Map, bool), IoError> {
         let sectors = below.geometry().sectors;
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
@@ -36,10 +37,12 @@ impl Format {
             return Ok((
                 Format::Sealed { copy: found.copy, copied: found.copied, is_new: found.is_new },
                 found.map,
+                !found.is_later,
             ));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
-        Ok((Format::Old, table::read(below, pages, slots, canary).await?))
+        // The first format does not tell.
+        Ok((Format::Old, table::read(below, pages, slots, canary).await?, false))
     }
 
     /// Whether no map was ever written.

@@ -73,7 +73,7 @@ impl Mapper {
         create: bool,
     ) -> Result<Rc<Mapper>, IoError> {
         let canary = options.canary();
-        let (format, map) = Format::read(&*below, options, &canary).await?;
+        let (format, map, is_on_disk) = Format::read(&*below, options, &canary).await?;
         if format.is_new() && !create {
             return Err(not_created("mapper", format.copies(map.slots.len() as u64)));
         }
@@ -85,7 +85,7 @@ impl Mapper {
         let pages = map.slots.len() as u64;
         let spare =
             map.free.len() as u64 + map.slots.iter().filter(|&&slot| slot != NONE).count() as u64 - pages;
-        let state = State { map, format, changed: false, released: Vec::new(), failed: None };
+        let state = State { map, format, changed: !is_on_disk, released: Vec::new(), failed: None };
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Mapper {
             below,
@@ -194,7 +194,8 @@ impl Mapper {
     }
 
     /// Makes earlier writes durable: the slots, then the map; then the slots released before are free.
-    async fn commit(&self, how: &Hints, needed: impl Fn(&State) -> bool) -> Result<(), IoError> {
+    /// False if that was not needed.
+    async fn commit(&self, how: &Hints, needed: impl Fn(&State) -> bool) -> Result<bool, IoError> {
         if !self.flushing.is_empty() {
             edge("a second flush waits for the first");
         }
@@ -206,7 +207,7 @@ impl Mapper {
                 return Err(error.clone());
             }
             if !needed(&state) {
-                return Ok(());
+                return Ok(false);
             }
             state.map.generation += 1;
             state.changed = false;
@@ -236,7 +237,7 @@ impl Mapper {
             Err(_) if mutant::is("mapper: a failed flush is forgotten") => {}
             Err(error) => state.failed = Some(error.clone()),
         }
-        done
+        done.map(|()| true)
     }
 
     /// Updates the other copy of the map after a while without writes.
@@ -332,7 +333,13 @@ impl BlockDevice for Mapper {
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { if self.older { Ok(()) } else { self.commit(&how, |_| true).await } })
+        io(async move {
+            if self.older || self.commit(&how, |state| state.changed).await? {
+                return Ok(());
+            }
+            edge("nothing has changed since the last map: a flush writes none");
+            self.below.flush(how).await
+        })
     }
 
     /// Whole pages read as zeroes afterwards; partly discarded pages are unchanged.

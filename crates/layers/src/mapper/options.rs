@@ -33,6 +33,7 @@ pub const EDGES: &[&str] = &[
     "a write failed: its slot is the last to be tried again",
     "a flush failed: all later ones fail",
     "the map is written to its other copy too",
+    "nothing has changed since the last map: a flush writes none",
 ];
 
 /// Canaries of the layer.

@@ -31,6 +31,8 @@ pub struct StoredMap {
     pub copied: bool,
     /// Whether there is none: a map of zeroes.
     pub is_new: bool,
+    /// Whether its generation is a later one than its copy has: that of sectors of a torn one.
+    pub is_later: bool,
 }
 
 fn part() -> Part {
@@ -187,13 +189,14 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true }));
+        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true, is_later: true }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
     let copied = read.pair.0[0] == read.pair.0[1];
-    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false }))
+    let is_later = read.pair.0[which].newest() != Some(newest);
+    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false, is_later }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {

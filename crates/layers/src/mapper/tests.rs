@@ -245,6 +245,35 @@ async fn sector_at(below: &Rc<dyn BlockDevice>, at: Extent) -> Buffer {
     below.read(at, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap()
 }
 
+/// Also if the top is flushed again after the stop, as a server does: then each of the copies may rot.
+#[test]
+fn a_flush_without_a_change_writes_no_map() {
+    world(async || {
+        let below = disk(2 * PAGES).await;
+        let all = Options::of_pages(ALL);
+        let opened = || Mapper::open(below.clone(), &all, true);
+        let mapper = opened().await.unwrap();
+        for flushes in 0..3 {
+            write(&*mapper, 8 * (FIRST + flushes), 8, 1).await.unwrap();
+            mapper.flush(Hints::default()).await.unwrap();
+        }
+        mapper.stop().await.unwrap();
+        mapper.flush(Hints::default()).await.unwrap();
+        drop(mapper);
+        for copy in 0..2 {
+            let sector = Extent::new(sealed::copy(copy, ALL).start.0, 1);
+            let before = sector_at(&below, sector).await;
+            let mut rotten = before.to_vec();
+            rotten[40] ^= 1;
+            below.write(sector, Buffer::from_vec(rotten), Hints::default()).await.unwrap();
+            let mapper = opened().await.unwrap_or_else(|error| panic!("copy {copy}: {error}"));
+            assert_eq!(values(&*mapper, Extent::new(8 * (FIRST + 2), 1)).await.unwrap(), [1]);
+            drop(mapper);
+            below.write(sector, before, Hints::default()).await.unwrap();
+        }
+    });
+}
+
 /// The map that a crash tore would be made whole by the next one, torn too, if both had one generation.
 #[test]
 fn two_torn_maps_do_not_make_a_whole_one() {
