@@ -6,7 +6,9 @@
 //!
 //! On disk: magic, version (four bytes), member, members, members out of service as bits, state (two each), features (four
 //! bytes), identity (sixteen), pages of data, pages of a region, events (eight each), for each of four members the event
-//! of its introduction (eight each) and that of its return into service (eight each), and a bit for each of 2,816 regions.
+//! of its introduction (eight each) and that of its return into service (eight each), the event that all members in service
+//! had reached before this one (eight), and a bit for each of 2,816 regions. Programs that do not know the last number
+//! leave it zero.
 //!
 //! Every change is an *event*, recorded on all members in service: the newest label of any member counts. Fault model: a
 //! crash between two members leaves some of them one event behind; any one sector rots.
@@ -115,6 +117,9 @@ pub struct Label {
     pub joined: [u64; MOST],
     /// For each member, the event with which it came back into service, or with which it left.
     pub served: [u64; MOST],
+    /// The event that all members in service had recorded before this one: one that has not is a device from before. Zero
+    /// if that is unknown.
+    pub reached: u64,
     /// Regions of which copies may differ: they are being written, or a member out of service lacks something of them.
     pub differ: Bits,
 }
@@ -154,8 +159,8 @@ impl Label {
             put(&mut bytes, at, &number.to_le_bytes());
         }
         put(&mut bytes, 24, &self.identity.to_le_bytes());
-        let numbers =
-            [self.pages, self.region, self.events].into_iter().chain(self.joined).chain(self.served);
+        let sizes = [self.pages, self.region, self.events].into_iter();
+        let numbers = sizes.chain(self.joined).chain(self.served).chain([self.reached]);
         for (number, at) in numbers.zip((40..).step_by(8)) {
             put(&mut bytes, at, &number.to_le_bytes());
         }
@@ -197,6 +202,7 @@ impl Label {
             out,
             joined: [64, 72, 80, 88].map(|at| u64_at(bytes, at)),
             served: [96, 104, 112, 120].map(|at| u64_at(bytes, at)),
+            reached: u64_at(bytes, 128),
             differ,
         };
         let sized = (1..=1 << 50).contains(&pages) && region > 0 && label.regions() <= REGIONS;
@@ -278,7 +284,7 @@ mod tests {
         fn a_label_is_read_as_it_was_written(
             identity: u128, members in 2..=MOST, member in 0..MOST, formed: bool, out: u16,
             (pages, region) in (1..1_u64 << 40, 1..1_u64 << 40), events in 1..1_u64 << 61,
-            numbers: [u64; 8], regions in proptest::collection::vec(0..REGIONS, 0..40), flip in 0..4_096_usize,
+            numbers: [u64; 9], regions in proptest::collection::vec(0..REGIONS, 0..40), flip in 0..4_096_usize,
         ) {
             let (member, out) = (member % members, out % (1 << members));
             let region = region.max(pages.div_ceil(REGIONS));
@@ -286,10 +292,11 @@ mod tests {
             for region in regions {
                 differ.set(region);
             }
-            let [a, b, c, d, e, f, g, h] = numbers;
+            let [a, b, c, d, e, f, g, h, reached] = numbers;
             let state = if formed { State::Formed } else { State::Forming };
             let (joined, served) = ([a, b, c, d], [e, f, g, h]);
-            let written = Label { identity, members, pages, region, state, events, out, joined, served, differ };
+            let written =
+                Label { identity, members, pages, region, state, events, out, joined, served, reached, differ };
             let at = written.slot().next().unwrap().start;
             let mut bytes = written.encode(member, at).to_vec();
             prop_assert_eq!(bytes.len(), 4_096);

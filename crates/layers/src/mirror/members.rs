@@ -18,7 +18,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, RangeLocks, mutant};
 
 use super::label::{Bits, HEAD, Label, State};
-use super::options::NAME;
+use super::options::{MOST, NAME};
 use crate::arrays::Trouble;
 use crate::canary::Canary;
 use crate::join::join_all;
@@ -29,6 +29,9 @@ pub struct Members {
     /// The label that was written last.
     recorded: Cell<Label>,
     unsure: Cell<bool>,
+    /// The event that each member has recorded durably, at least; and as it was when the mirror was opened.
+    events: Cell<[u64; MOST]>,
+    events_at_start: [u64; MOST],
     /// Members out of service, as bits.
     out: Cell<u16>,
     /// Those of them whose differences from the others the labels list: other devices get everything.
@@ -72,10 +75,12 @@ impl Drop for Active {
 }
 
 impl Members {
-    /// The members of a mirror with this label; those out of service may be more than it says.
+    /// The members of a mirror with this label, and the events that they have recorded; those out of service may be more
+    /// than it says.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: &Label,
+        events: [u64; MOST],
         (out, known): (u16, u16),
         trouble: Trouble,
         canary: Canary,
@@ -84,6 +89,8 @@ impl Members {
             devices: RefCell::new(devices),
             recorded: Cell::new(*recorded),
             unsure: Cell::new(false),
+            events: Cell::new(events),
+            events_at_start: events,
             out: Cell::new(out),
             known: Cell::new(known),
             target: Cell::new(None),
@@ -136,6 +143,14 @@ impl Members {
     /// The members in service, which have everything.
     pub fn serving(&self) -> Vec<usize> {
         (0..self.count()).filter(|member| !self.is_out(*member)).collect()
+    }
+
+    /// As `serving`, first those that had recorded most when the mirror was opened: in one that had recorded less nothing
+    /// was written since, or it is a device from before.
+    pub fn newest_first(&self) -> Vec<usize> {
+        let mut members = self.serving();
+        members.sort_by_key(|member| std::cmp::Reverse(self.events_at_start[*member]));
+        members
     }
 
     /// Whether several members are in service.
@@ -216,6 +231,10 @@ impl Members {
             for member in (0..self.count()).filter(|member| changed >> member & 1 == 1) {
                 next.served[member] = next.events;
             }
+            let events = self.events.get();
+            let all = !mutant::is("mirror: a label does not say what all members have recorded");
+            let reached = self.serving().into_iter().filter(|_| all).map(|member| events[member]).min();
+            next.reached = reached.unwrap_or(0);
             self.active.borrow().keys().for_each(|region| next.differ.set(*region));
             change(&mut next);
             // If it fails, the number is not used again.
@@ -228,12 +247,16 @@ impl Members {
             });
             let mut failed = None;
             for (member, written) in join_all(written).await {
-                if let Err(error) = written {
-                    if !self.fail(member, &error) {
-                        return Err(error);
-                    }
-                    failed = Some(error);
+                let Err(error) = written else {
+                    let mut events = self.events.get();
+                    events[member] = next.events;
+                    self.events.set(events);
+                    continue;
+                };
+                if !self.fail(member, &error) {
+                    return Err(error);
                 }
+                failed = Some(error);
             }
             // A member may have failed meanwhile in another way.
             if failed.is_none() && self.out.get() & !next.out == 0 {

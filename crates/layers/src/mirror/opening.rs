@@ -1,8 +1,8 @@
 //! Opening a mirror, and creating one.
 //!
 //! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A member
-//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that is many
-//! events behind: a crash costs one, and its contents are old. It gets everything. Refused are members of another
+//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that has not
+//! recorded what all had reached before the newest label: its contents are old. It gets everything. Refused are members of another
 //! mirror or at another place; members out of service alone, which lack what was written since; and members of which each
 //! says that the other one is out of service, since both were written without the other.
 //!
@@ -30,13 +30,16 @@ fn refused(found: &str, expected: &str) -> IoError {
     arrays::refused(NAME, found, expected)
 }
 
-/// Events that a member in service may be behind. A crash between two labels costs one, and more crashes each time before
-/// the next label is on all members a few; a copy from before a session with more changes is further behind.
+/// Events that a member in service may be behind where the newest label does not say which one all had reached, as it was
+/// written by an older program, and that a member may be behind which left. A crash between two labels costs one, and
+/// more crashes each time before the next label is on all members a few.
 const BEHIND: u64 = 16;
 
 /// What the labels say of a mirror.
 struct Assembled {
     label: Label,
+    /// The event that each member has recorded.
+    events: [u64; MOST],
     /// Members out of service, and missing ones.
     out: u16,
     /// Those of them that are there, with what the labels know.
@@ -89,11 +92,7 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     check_members(&members, &label, devices)?;
     check_apart(&members)?;
     let label_of = |number: usize| members.iter().find(|(there, ..)| *there == number).map(|(.., of)| of);
-    let is_old = |number: usize| {
-        // One that is out of service has what it had when it left.
-        let last = if label.is_out(number) { label.served[number] } else { label.events };
-        label_of(number).is_some_and(|of| of.events.saturating_add(BEHIND) < last)
-    };
+    let is_old = |number: usize| label_of(number).is_some_and(|of| of.events < least_events(&label, number));
     let is_there =
         |number: usize| label_of(number).is_some_and(|of| of.joined[number] == label.joined[number]);
     let belongs = |number: usize| is_there(number) && !is_old(number);
@@ -114,7 +113,18 @@ async fn assemble(devices: &[Rc<dyn BlockDevice>]) -> Result<Result<Assembled, u
     }
     let why = |number: usize| why(&found[number], is_there(number), is_old(number));
     let why = numbers().filter(|number| out >> number & 1 == 1).map(|number| (number, why(number))).collect();
-    Ok(Ok(Assembled { label, out, known, why }))
+    let events = std::array::from_fn(|number| label_of(number).map_or(0, |of| of.events));
+    Ok(Ok(Assembled { label, events, out, known, why }))
+}
+
+/// The event that a member has recorded, unless its contents are old.
+fn least_events(label: &Label, member: usize) -> u64 {
+    match label.is_out(member) {
+        // It has what it had when it left.
+        true => label.served[member].saturating_sub(BEHIND),
+        false if label.reached > 0 => label.reached,
+        false => label.events.saturating_sub(BEHIND),
+    }
 }
 
 /// Why a member is out of service.
@@ -205,9 +215,9 @@ impl Mirror {
             options.layout(&sizes).map_err(|why| refused_as(&why))?;
         }
         let (members, is_new) = match assemble(&devices).await? {
-            Ok(Assembled { label, out, known, why }) => {
+            Ok(Assembled { label, events, out, known, why }) => {
                 let trouble = Trouble::of(why);
-                (Members::new(devices, &label, (out, known), trouble, options.canary()), false)
+                (Members::new(devices, &label, events, (out, known), trouble, options.canary()), false)
             }
             Err(events) if below.create => {
                 let layout = options.layout(&sizes).map_err(|why| refused_as(&why))?;
@@ -223,9 +233,11 @@ impl Mirror {
                     out: 0,
                     joined: [0; MOST],
                     served: [0; MOST],
+                    reached: 0,
                     differ: Bits::NONE,
                 };
-                let members = Members::new(devices, &label, (0, 0), Trouble::default(), options.canary());
+                let members =
+                    Members::new(devices, &label, [0; MOST], (0, 0), Trouble::default(), options.canary());
                 members.form(State::Forming).await?;
                 members.form(State::Formed).await?;
                 (members, true)

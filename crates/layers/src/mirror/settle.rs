@@ -130,9 +130,9 @@ impl Mirror {
         at.split(PAGE_SECTORS).filter(|page| !same(page)).collect()
     }
 
-    /// Pages as the first member in service has them, each page from the first one that can read it.
+    /// Pages as the first member in service has them, of those with the newest label, each page from the first one that can read it.
     pub(super) async fn read_any(&self, at: Extent, how: &Hints) -> Result<Buffer, IoError> {
-        let Some(first) = self.members.serving().first().copied() else { return Ok(self.buffer(at)) };
+        let Some(first) = self.members.newest_first().first().copied() else { return Ok(self.buffer(at)) };
         if let Ok(read) = self.read_member(first, at, self.buffer(at), how).await {
             return Ok(read);
         }
@@ -146,7 +146,7 @@ impl Mirror {
     /// Sectors from the first member in service that can read them.
     pub(super) async fn read_first(&self, at: Extent, how: &Hints) -> Result<Buffer, IoError> {
         let mut failed = None;
-        for member in self.members.serving() {
+        for member in self.members.newest_first() {
             match self.read_member(member, at, self.buffer(at), how).await {
                 Ok(read) => return Ok(read),
                 Err(error) => failed = Some(error),

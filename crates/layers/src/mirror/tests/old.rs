@@ -52,6 +52,33 @@ fn a_copy_from_before_the_last_session_is_not_read() {
     }
 }
 
+/// A session of one write. If it was stopped, the copy is out of service; if it was killed, a crash could have left the
+/// member so, and what was being written comes from the other one.
+#[test]
+fn a_copy_from_before_a_short_session_is_not_read() {
+    for case in 0..8 {
+        let (member, three, stops) = (case % 2, case / 2 % 2, case / 4 == 1);
+        world(async || {
+            let devices = Devices::new(2 + three);
+            let mirror = devices.open().await.unwrap();
+            write(&*mirror, 0, SECTORS, 1).await.unwrap();
+            mirror.stop().await.unwrap();
+            drop(mirror);
+            let old = devices.with(member, &copy(&devices.0[member]).await);
+            let mirror = devices.open().await.unwrap();
+            write(&*mirror, 0, SECTORS, 2).await.unwrap();
+            mirror.flush(Hints::default()).await.unwrap();
+            if stops {
+                mirror.stop().await.unwrap();
+            }
+            drop(mirror);
+            let mirror = old.open().await.unwrap();
+            assert_eq!(mirror.members.first_out(), stops.then_some(member), "case {case}");
+            assert_eq!(content(&mirror).await, [2; ALL], "case {case}");
+        });
+    }
+}
+
 /// A member is gone for a session. The copy was made long before that, and has none of what was written in between.
 #[test]
 fn a_copy_from_long_before_a_member_left_gets_everything() {
