@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, Mark, check, io};
 use seekless_core::{
     BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Limits, Nanos,
-    RangeLocks, SECTOR_BYTES, Zeroes, limit::Permit, mutant, runtime,
+    RangeLocks, SECTOR_BYTES, Size, Zeroes, limit::Permit, mutant, runtime,
 };
 
 use super::error::kind_of;
@@ -58,6 +58,8 @@ pub struct FileComponent {
     cached: bool,
     /// Whether a flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
+    /// Sectors of the file when it was found smaller than it was: what was behind them is gone.
+    cut: Cell<Option<u64>>,
     /// Held by a flush, and with the page cache by a FUA write: one at a time, since the system reports an error of
     /// write-back to one caller only.
     syncing: RangeLocks,
@@ -94,6 +96,7 @@ impl FileComponent {
             read_only: probe.read_only,
             cached: !probe.direct,
             lost: Cell::new(false),
+            cut: Cell::new(None),
             syncing: RangeLocks::new(),
             syncs: Cell::new(0),
             synced: Cell::new(0),
@@ -159,6 +162,8 @@ impl FileComponent {
             return Ok(());
         }
         self.lost.set(true);
+        let left = found / SECTOR_BYTES;
+        self.cut.set(Some(self.cut.get().map_or(left, |before| before.min(left))));
         let why = format!("found {found} bytes, expected {expected}: it was made smaller while in use");
         Err(self.error(ErrorKind::Gone, at, why))
     }
@@ -329,6 +334,14 @@ impl BlockDevice for FileComponent {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             self.check(at, false)?;
+            // It may have grown again since, with zeroes.
+            if let Some(left) = self.cut.get().filter(|left| at.end().0 > *left) {
+                let why = format!(
+                    "was once cut to {} while in use: what was behind is lost",
+                    Size(left * SECTOR_BYTES)
+                );
+                return Err(self.error(ErrorKind::Gone, Some(at), why));
+            }
             let _permit = self.admitted(at, &how).await;
             let memory = self.memory(at.bytes() as usize);
             let memory = self.transfer(at, memory, Op::Read).await?;

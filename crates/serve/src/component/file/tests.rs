@@ -96,6 +96,12 @@ fn a_file_that_was_cut_and_grew_again_fails_its_flushes() {
         assert!(file.metadata().unwrap().len() < 1 << 20);
         assert!(flush(&component).await.is_some());
         assert!(flush(&component).await.is_some(), "none succeeds after that");
+        // Also where it is long enough again.
+        file.set_len(1 << 20).unwrap();
+        let read =
+            async |at| component.read(Extent::new(at, 8), Buffer::zeroed(4_096), Hints::default()).await;
+        assert_eq!(read(1024).await.err().map(|error| error.kind()), Some(ErrorKind::Gone));
+        assert!(read(504).await.is_ok(), "the rest can be read");
     });
 }
 
