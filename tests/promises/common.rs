@@ -23,7 +23,7 @@ pub const FEW_CUTS: u64 = 20;
 pub const SNAPSHOTS: u64 = 8;
 
 /// The volumes of the promises.
-pub const VOLUMES: [&str; 27] = [
+pub const VOLUMES: [&str; 28] = [
     "borg",
     "borg-paper",
     "borg-weak",
@@ -39,6 +39,7 @@ pub const VOLUMES: [&str; 27] = [
     "launch",
     "lld",
     "lld-free",
+    "lld-holes",
     "mapper",
     "mirror",
     "mirror-weak",

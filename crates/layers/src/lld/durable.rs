@@ -148,6 +148,12 @@ impl Lld {
     }
 
     /// Makes everything acknowledged durable.
+    pub(super) async fn sync_all(&self, how: &Hints) -> Result<(), IoError> {
+        self.log_staged(how).await?;
+        self.sync(how).await
+    }
+
+    /// As `sync_all`, without the blocks that are staged.
     pub(super) async fn sync(&self, how: &Hints) -> Result<(), IoError> {
         let asked = self.state.borrow().requested;
         self.make_durable(asked, how).await
@@ -156,7 +162,7 @@ impl Lld {
     /// As `make_durable`, and covered by a checkpoint.
     pub(super) async fn settle(&self) -> Result<(), IoError> {
         let how = Hints::default();
-        self.sync(&how).await?;
+        self.sync_all(&how).await?;
         let stale = {
             let state = self.state.borrow();
             state.session_begun && state.disk.sequence + 1 < state.log.sequence
@@ -222,7 +228,7 @@ impl Lld {
         }
         let (segment, first, identity, epoch) = {
             let state = &mut *self.state.borrow_mut();
-            let Some(segment) = state.segments.take() else { return Err(no_room()) };
+            let Some(segment) = state.take_segment() else { return Err(no_room()) };
             let identity = Some(state.disk.identity).filter(|identity| *identity != 0);
             let identity = identity.unwrap_or_else(|| {
                 let mut rng = runtime::rng("lld identity");
@@ -242,7 +248,11 @@ impl Lld {
                 return Err(error);
             }
         }
-        self.state.borrow_mut().session_begun = true;
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.session_begun = true;
+            state.find_holes();
+        }
         self.changed();
         Ok(())
     }

@@ -118,6 +118,12 @@ impl Log {
         }
     }
 
+    /// Whether the open record holds a block, which has this slot, or deletes it.
+    pub fn names(&self, block: Block, slot: Slot) -> bool {
+        let deletes = |&(first, blocks): &(Block, u32)| (first..first + blocks).contains(&block);
+        (slot != NONE && self.gathered(slot).is_some()) || self.deleted.iter().any(deletes)
+    }
+
     /// Adds the record of a block written elsewhere.
     pub fn moved(&mut self, moved: Moved) {
         self.moved.push(moved);

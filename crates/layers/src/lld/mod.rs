@@ -14,11 +14,13 @@ mod checkpoint;
 mod cleaner;
 mod durable;
 mod freely;
+mod holes;
 mod layout;
 mod log;
 mod opening;
 mod options;
 mod path;
+mod plug;
 mod sealed;
 mod segments;
 mod state;
@@ -39,7 +41,7 @@ use seekless_core::{
 use crate::canary::Canary;
 use crate::contents::{self, New};
 use crate::durable::{Quiet, not_created, writable};
-use layout::{Layout, NONE};
+use layout::{Block, Layout, NONE};
 pub use options::{CANARIES, Cleaner, EDGES, Moved, Options};
 use state::State;
 
@@ -149,14 +151,14 @@ impl BlockDevice for Lld {
             writable("lld", self.options.older)?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
-            self.write_blocks(at, &from, &how).await?;
+            self.write_blocks(at, &from, !fua, &how).await?;
             drop(held);
             if fua { self.sync(&how).await } else { Ok(()) }
         })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { if self.options.older { Ok(()) } else { self.sync(&how).await } })
+        io(async move { if self.options.older { Ok(()) } else { self.sync_all(&how).await } })
     }
 
     /// Whole blocks read as zeroes afterwards; partly discarded blocks are unchanged.
@@ -187,7 +189,8 @@ impl BlockDevice for Lld {
             let state = self.state.borrow();
             let mut found: Vec<ExtentState> = Vec::new();
             for part in at.split(PAGE_SECTORS) {
-                let nowhere = state.slots[part.start.page() as usize] == NONE;
+                let block = part.start.page() as Block;
+                let nowhere = state.slots[block as usize] == NONE && state.holes.staged(block).is_none();
                 let content = if nowhere { Content::Hole } else { Content::Data };
                 match found.last_mut() {
                     Some(last) if last.content == content => last.extent.sectors += part.sectors,
@@ -201,8 +204,11 @@ impl BlockDevice for Lld {
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
         let state = self.state.borrow();
         for part in at.split(PAGE_SECTORS) {
-            let slot = state.slots[part.start.page() as usize];
-            if slot == NONE {
+            let block = part.start.page() as Block;
+            let slot = state.slots[block as usize];
+            if state.holes.staged(block).is_some() {
+                each(part, Place::Unknown);
+            } else if slot == NONE {
                 each(part, Place::Nowhere);
             } else if state.log.held(slot).is_some() {
                 each(part, Place::Unknown);
@@ -229,7 +235,7 @@ impl Layer for Lld {
     fn counters(&self) -> Counters {
         let state = self.state.borrow();
         let counted = state.counted;
-        let (live, all) = (state.live(), u64::from(self.layout.segments) * u64::from(self.layout.room()));
+        let (live, all) = (state.live, u64::from(self.layout.segments) * u64::from(self.layout.room()));
         vec![
             ("segments", u64::from(self.layout.segments)),
             ("free_segments", u64::from(state.segments.free())),
@@ -242,6 +248,10 @@ impl Layer for Lld {
             ("blocks_moved_free", counted.moved_free),
             ("blocks_moved_apart", counted.moved_apart),
             ("blocks_withdrawn", counted.aborted),
+            ("blocks_plugged", state.holes.plugged),
+            ("plugs_withdrawn", state.holes.unplugged),
+            ("blocks_staged", state.holes.numbers().0),
+            ("holes", state.holes.numbers().1),
             ("cleaner_read_bytes", counted.read),
             ("waits_for_the_cleaner", counted.waits),
             ("waited_for_the_cleaner_us", counted.waited_ns / 1_000),
@@ -260,10 +270,12 @@ impl Layer for Lld {
         io(async move {
             self.state.borrow_mut().resting += 1;
             self.take_over_all().await;
+            self.rest_plugs().await;
             let stopped = self.settle().await;
             let stopped =
                 if stopped.is_ok() { self.copy_checkpoint(&Hints::default()).await } else { stopped };
             self.state.borrow_mut().resting -= 1;
+            self.resume_plugs();
             stopped
         })
     }

@@ -12,9 +12,10 @@
 use std::collections::BTreeMap;
 
 use seekless_core::runtime::{edge, first_number};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, mutant};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, mutant};
 
 use super::checkpoint::{self, Checkpoint, Head, Recovered};
+use super::holes::Holes;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::Log;
 use super::segments::{Segment, Segments};
@@ -63,15 +64,7 @@ pub async fn open(
     });
     let log = follow(below, &layout, &checkpoint.head, options, canary).await?;
     let reached = log.last().map_or(checkpoint.head.sequence, |summary| summary.key.sequence);
-    if let Some(torn) = found.torn.filter(|torn| torn.reached > reached) {
-        let why = format!(
-            "found a checkpoint that is damaged, and after the one before it a log up to sequence {reached}, \
-             expected one \
-             up to {}",
-            torn.reached
-        );
-        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.copy(torn.generation)), why));
-    }
+    reaches(found.torn, reached, &layout)?;
     let mut state = State {
         layout,
         owners: owners(&checkpoint.slots, &layout),
@@ -95,6 +88,8 @@ pub async fn open(
         apart: None,
         counted: Counted::default(),
         sums: Sums::new(&layout),
+        live: 0,
+        holes: Holes::new((options.plug.0 / PAGE_BYTES) as usize),
     };
     let mut written = checkpoint.written;
     for summary in &log {
@@ -109,12 +104,24 @@ pub async fn open(
         written.into_iter().map(|written| Segment { written, ..Segment::default() }).collect();
     for &slot in state.slots.iter().filter(|&&slot| slot != NONE) {
         each[layout.segment_of(slot) as usize].live += 1;
+        state.live += 1;
     }
     state.segments = Segments::new(each);
     if !canary.is("unflushed opening") && !options.older {
         below.flush(Hints::default()).await?;
     }
     Ok(state)
+}
+
+/// Fails if a damaged checkpoint says that the log reaches further than it does.
+fn reaches(damaged: Option<Head>, reached: u64, layout: &Layout) -> Result<(), IoError> {
+    let Some(torn) = damaged.filter(|torn| torn.reached > reached) else { return Ok(()) };
+    let why = format!(
+        "found a checkpoint that is damaged, and after the one before it a log up to sequence {reached}, expected one up \
+         to {}",
+        torn.reached
+    );
+    Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.copy(torn.generation)), why))
 }
 
 /// State of a volume of zeroes.

@@ -8,6 +8,9 @@ use crate::Refused;
 use crate::canary::Canary;
 use crate::units::Bytes;
 
+/// The largest size of what waits for holes, in bytes.
+const MOST_STAGED: u64 = 1 << 30;
+
 /// The options of the log-structured logical disk.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,6 +27,9 @@ pub struct Options {
     pub free_threshold: u32,
     /// Where the freeblock cleaner writes moved blocks.
     pub moved: Moved,
+    /// Memory for blocks that wait to be written to dead slots near the head's way, in class `Free`, whole blocks of
+    /// 4 KiB: hole plugging. With the freeblock cleaner only; 0: none.
+    pub plug: Bytes,
     /// Segments cleaned together, at least 1.
     pub at_once: u32,
     /// Opens the checkpoint before the newest, read-only, if a sector of the newest has rotted. Blocks written since
@@ -92,6 +98,11 @@ pub const EDGES: &[&str] = &[
     "a segment cannot be read at once: block by block",
     "the freeblock cleaner is taken over",
     "the freeblock cleaner waits for a free segment",
+    "a block is staged for a hole",
+    "a block is used while it is written to a hole",
+    "a block in a hole was in the open record before",
+    "a flush puts a staged block into the log",
+    "a checkpoint makes holes of dead slots",
 ];
 
 /// Canaries of the layer.
@@ -118,6 +129,14 @@ impl Options {
         if self.cleaner == Cleaner::Freeblock && self.free_threshold <= self.threshold {
             let expected = format!("more than the threshold of {}", self.threshold);
             return Err(Refused::new("free_threshold", self.free_threshold.to_string(), expected));
+        }
+        if self.plug.0 % PAGE_BYTES != 0 || self.plug.0 > MOST_STAGED {
+            let expected = "whole blocks of 4 KiB, at most 1 GiB of them";
+            return Err(Refused::new("plug", format!("{} bytes", self.plug.0), expected));
+        }
+        if self.plug.0 > 0 && self.cleaner == Cleaner::Original {
+            let expected = "0 with the cleaner \"original\"; with \"freeblock\" more";
+            return Err(Refused::new("plug", format!("{} bytes", self.plug.0), expected));
         }
         if self.at_once == 0 {
             return Err(Refused::new("at_once", "0", "at least 1"));
@@ -171,6 +190,7 @@ impl Default for Options {
             threshold: THRESHOLD,
             free_threshold: 16,
             moved: Moved::Apart,
+            plug: Bytes(0),
             at_once: 8,
             older: false,
             #[cfg(feature = "canaries")]

@@ -85,13 +85,17 @@ impl Lld {
         let state = self.state.borrow();
         let mut runs: Vec<Run> = Vec::new();
         for (part, piece) in into.split(at, PAGE_SECTORS) {
+            let skip = part.start.0 % PAGE_SECTORS;
+            if let Some(staged) = state.holes.staged(part.start.page() as Block) {
+                staged.cut_sectors(skip, part.sectors).look(|bytes| piece.put(0, bytes));
+                continue;
+            }
             let slot = state.slots[part.start.page() as usize];
             if slot == NONE {
                 edge("a block that has no place");
                 piece.put(0, &[0; PAGE_BYTES as usize][..piece.len()]);
                 continue;
             }
-            let skip = part.start.0 % PAGE_SECTORS;
             if let Some(held) = state.log.held(slot) {
                 edge("a block is read from memory");
                 held.cut_sectors(skip, part.sectors).look(|bytes| piece.put(0, bytes));
@@ -135,7 +139,14 @@ impl Lld {
         }
     }
 
-    pub(super) async fn write_blocks(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+    /// Writes blocks; if `may_wait`, they may be staged in memory until the next flush.
+    pub(super) async fn write_blocks(
+        &self,
+        at: Extent,
+        from: &Buffer,
+        may_wait: bool,
+        how: &Hints,
+    ) -> Result<(), IoError> {
         for (part, piece) in from.split(at, PAGE_SECTORS) {
             let whole = part.whole_pages();
             let data = if part == whole {
@@ -148,16 +159,21 @@ impl Lld {
                 }
                 old.with_sectors(part.start.0 - whole.start.0, piece)
             };
-            self.put(part.start.page() as Block, owned(data), how).await?;
+            self.put(part.start.page() as Block, owned(data), may_wait, how).await?;
         }
         Ok(())
     }
 
-    /// Adds a client's block to the open segment.
-    async fn put(&self, block: Block, data: Buffer, how: &Hints) -> Result<(), IoError> {
+    /// Adds a client's block to the open segment, or stages it.
+    async fn put(&self, block: Block, data: Buffer, may_wait: bool, how: &Hints) -> Result<(), IoError> {
         self.admitted(how).await?;
+        if may_wait && self.stage(block, &data) {
+            self.state.borrow_mut().counted.blocks += 1;
+            return Ok(());
+        }
         {
             let state = &mut *self.state.borrow_mut();
+            state.holes.unstage(block);
             state.put(block, data);
             state.requested = state.log.sequence;
             state.counted.blocks += 1;
@@ -167,7 +183,7 @@ impl Lld {
     }
 
     /// Waits until the open record accepts something of a client, immediately afterwards.
-    async fn admitted(&self, how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn admitted(&self, how: &Hints) -> Result<(), IoError> {
         loop {
             let admitted = self.state.borrow_mut().admit(Who::Client, self.options.threshold);
             match admitted {
@@ -218,14 +234,17 @@ impl Lld {
     pub(super) async fn delete_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
         for block in whole.map(|part| part.start.page() as Block) {
-            if self.state.borrow().slots[block as usize] == NONE {
+            let nowhere = {
+                let state = self.state.borrow();
+                state.slots[block as usize] == NONE && state.holes.staged(block).is_none()
+            };
+            if nowhere {
                 continue;
             }
             self.admitted(how).await?;
             {
                 let state = &mut *self.state.borrow_mut();
-                state.delete(block);
-                if !mutant::is("lld: a flush does not cover deletions") {
+                if state.delete(block) && !mutant::is("lld: a flush does not cover deletions") {
                     state.requested = state.log.sequence;
                 }
             }
@@ -237,7 +256,7 @@ impl Lld {
     /// Writes zeroes to the partial blocks at both ends, and deletes the others.
     pub(super) async fn zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         for part in at.split(PAGE_SECTORS).filter(|part| part.sectors < PAGE_SECTORS) {
-            self.write_blocks(part, &Buffer::zeroed(part.bytes()), how).await?;
+            self.write_blocks(part, &Buffer::zeroed(part.bytes()), true, how).await?;
         }
         self.delete_blocks(at, how).await
     }

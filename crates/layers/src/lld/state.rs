@@ -10,6 +10,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, IoError, Ticket, invariant, mutant};
 
 use super::checkpoint::{Head, Place};
+use super::holes::Holes;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::{Log, Sealed};
 use super::segments::Segments;
@@ -61,6 +62,9 @@ pub struct State {
     pub apart: Option<Place>,
     pub counted: Counted,
     pub sums: Sums,
+    /// Number of live blocks.
+    pub live: u64,
+    pub holes: Holes,
 }
 
 /// Counters.
@@ -132,7 +136,7 @@ impl State {
             return Admitted::InFlight;
         }
         if self.log.place.is_none() {
-            let Some(segment) = self.segments.take() else {
+            let Some(segment) = self.take_segment() else {
                 return Admitted::No(no_room());
             };
             edge("the log continues where only a checkpoint can lead");
@@ -169,15 +173,18 @@ impl State {
         let was = std::mem::replace(&mut self.owners[slot as usize], block);
         invariant!("a slot has one block", was == NONE);
         self.segments.get_mut(self.layout.segment_of(slot)).live += 1;
+        self.live += 1;
     }
 
-    /// Deletes a block.
-    pub fn delete(&mut self, block: Block) {
+    /// Deletes a block; false if that needs no record.
+    pub fn delete(&mut self, block: Block) -> bool {
+        self.holes.unstage(block);
         let was = std::mem::replace(&mut self.slots[block as usize], NONE);
         if was != NONE {
             self.log.delete(block, was);
             self.vacate(was);
         }
+        was != NONE
     }
 
     /// Empties a slot, effective once the open record is durable.
@@ -186,11 +193,13 @@ impl State {
             return;
         }
         self.owners[slot as usize] = NONE;
+        self.holes.died(slot, self.log.sequence);
         let number = self.layout.segment_of(slot);
         let segment = self.segments.get_mut(number);
         let left = 1 + u32::from(mutant::is("lld: a block leaves its segment twice"));
         invariant!("a segment counts its live blocks", segment.live >= left);
         segment.live -= left;
+        self.live -= u64::from(left);
         let most = u32::from(mutant::is("lld: a segment is freed that holds a block"));
         let (empty, cleaning) = (segment.live <= most && segment.coming == 0, segment.cleaning);
         if empty && !self.is_filled_now(number) {
@@ -224,7 +233,7 @@ impl State {
     pub fn slot_apart(&mut self, threshold: u32) -> Option<Slot> {
         if self.apart.is_none() && self.segments.free() > threshold {
             // The first block is for a summary.
-            self.apart = self.segments.take().map(|segment| (segment, 1));
+            self.apart = self.take_segment().map(|segment| (segment, 1));
         }
         let (segment, offset) = self.apart?;
         self.segments.get_mut(segment).coming += 1;
@@ -287,7 +296,7 @@ impl State {
     pub fn seal(&mut self, forgets: bool) -> Option<Rc<Sealed>> {
         let (segment, _) = self.log.place.filter(|_| !self.log.is_empty())?;
         let fills = self.log.fills();
-        let next = if fills { self.segments.take() } else { None };
+        let next = if fills { self.take_segment() } else { None };
         self.segments.get_mut(segment).written = self.log.sequence;
         let more = u64::from(mutant::is("lld: one record more is committed than is durable"));
         let durable_before = (self.durable + more).min(self.log.sequence - 1);
@@ -314,11 +323,14 @@ impl State {
     pub fn now_durable(&mut self, sequence: u64) {
         self.durable = self.durable.max(sequence);
         self.segments.free_up(self.durable, self.disk.sequence);
+        self.holes.settle(self.disk.sequence);
     }
 
-    /// Number of live blocks.
-    pub fn live(&self) -> u64 {
-        self.segments.iter().map(|(_, segment)| u64::from(segment.live)).sum()
+    /// Takes a free segment to be filled.
+    pub fn take_segment(&mut self) -> Option<u32> {
+        let segment = self.segments.take()?;
+        self.holes.segment_taken(&self.layout.slots_of(segment));
+        Some(segment)
     }
 }
 

@@ -31,7 +31,11 @@ async fn overwrite(lld: &Lld, blocks: u64, writes: u64, seed: u64) {
 #[test]
 fn a_volume_as_full_as_can_be_never_stops() {
     for (segments, segment) in [(8, 4), (10, 4), (9, 8), (40, 4), (33, 8), (12, 64)] {
-        for cleaner in ["cleaner = 'original'", "cleaner = 'freeblock'\nfree_threshold = 4"] {
+        for cleaner in [
+            "cleaner = 'original'",
+            "cleaner = 'freeblock'\nfree_threshold = 4",
+            "cleaner = 'freeblock'\nfree_threshold = 4\nplug = '32KiB'",
+        ] {
             world(async || {
                 let blocks = (segments - 4) * (segment - 2);
                 let below = disk(segments, segment);
@@ -43,6 +47,57 @@ fn a_volume_as_full_as_can_be_never_stops() {
             });
         }
     }
+}
+
+/// Blocks go into holes, also into those of a volume that was opened; reads see them in memory and there; a flush covers
+/// those that wait; and their segments are not freed.
+#[test]
+fn dead_slots_are_filled_again() {
+    let plugs = "cleaner = 'freeblock'\nfree_threshold = 4\nplug = '64KiB'";
+    let plugged = |lld: &Lld| lld.state.borrow().holes.plugged;
+    world(async || {
+        let below = disk(40, 8);
+        let lld = Lld::open(below.clone(), options(200, 8, plugs), true).await.unwrap();
+        let mut rng = Rng::seeded(5);
+        write(&*lld, 0, 200 * 8, 1).await.unwrap();
+        for number in 0..400 {
+            write(&*lld, rng.below(200) * 8, 8, number as u8).await.unwrap();
+            // Without a pause no class below clients' has time on the drive.
+            runtime::sleep(seekless_core::Nanos::from_millis(20)).await;
+        }
+        assert!(plugged(&lld) > 200, "{}", plugged(&lld));
+        lld.stop().await.unwrap();
+        let again = Lld::open(below.clone(), options(200, 8, plugs), true).await.unwrap();
+        write(&*again, 0, 8, 7).await.unwrap();
+        // The first write begins a session, and is staged.
+        assert_eq!(
+            again.state.borrow().holes.staged(0).is_some(),
+            again.state.borrow().holes.numbers().1 > 0
+        );
+        assert_eq!(values(&*again, Extent::new(0, 8)).await.unwrap(), [7; 8]);
+        runtime::sleep(seekless_core::Nanos::from_millis(1_000)).await;
+        write(&*again, 8, 8, 8).await.unwrap();
+        runtime::sleep(seekless_core::Nanos::from_millis(1_000)).await;
+        assert!(plugged(&again) > 0, "the holes of an opened volume are used");
+        write(&*again, 16, 8, 9).await.unwrap();
+        flush(&*again).await.unwrap();
+        assert!(again.state.borrow().holes.all_staged().is_empty());
+        drop(again);
+        let last = Lld::open(below, options(200, 8, ""), true).await.unwrap();
+        for (block, value) in [7, 8, 9].into_iter().enumerate() {
+            let found = values(&*last, Extent::new(block as u64 * 8, 8)).await.unwrap();
+            assert_eq!(found, [value; 8]);
+        }
+    });
+}
+
+#[test]
+fn what_waits_for_holes_is_whole_blocks_and_of_the_freeblock_cleaner() {
+    let error = toml::from_str::<Options>("plug = '64KiB'").unwrap().check().unwrap_err();
+    assert_eq!((error.key, error.found.as_str()), ("plug", "65536 bytes"));
+    let error =
+        toml::from_str::<Options>("plug = '5KiB'\ncleaner = 'freeblock'").unwrap().check().unwrap_err();
+    assert_eq!(error.expected, "whole blocks of 4 KiB, at most 1 GiB of them");
 }
 
 /// Of two segments that are as full, the older one; of two that are as old, the emptier one; and a cold one that is
