@@ -17,9 +17,10 @@ Examples:
   seekless volume create home.toml
   seekless volume create home.toml --replace
 
-Initialises an empty BOPT for each layer borg of the file. The device below the layer is only read. \
+Initialises what the layers of the file keep on disk: the BOPT of borg, the cache of spindown, the members of a mirror \
+or an array and its log, flash and disk of proximal, the device of lld. The disk below borg is only read. \
 An existing BOPT, a file system, a partition table or any other data is refused, and so is a device whose newest pages \
-are in another BOPT. --replace overwrites them: pages that are in that BOPT alone are lost.";
+are in another BOPT. --replace overwrites them: what is on them, or in that BOPT alone, is lost.";
 
 /// Arguments of `volume create`.
 #[derive(Args)]
