@@ -77,6 +77,10 @@ fn cleaning_for_free_lies_between_cleaning_and_none() {
         }
     }
     assert!(column("cleaned_free").iter().sum::<f64>() > 40.0);
+    // Where most slots are dead no block is staged; where few are, holes save most of the cleaning.
+    let holes = column("holes_per_s");
+    assert!((0..5).all(|row| (holes[row] / apart[row] - 1.0).abs() < 0.02), "{holes:?}, {apart:?}");
+    assert!(holes[12] > 1.1 * apart[12], "{holes:?}, {apart:?}");
     assert!(column("utilisation_pct").is_sorted() && column("utilisation_pct")[12] > 88.0);
 }
 

@@ -172,7 +172,7 @@ const COLUMNS: [Column; 15] = [
 ];
 
 /// Where the blocks go that clients write while holes are plugged.
-const HOLES: [Column; 8] = [
+const HOLES: [Column; 10] = [
     numbers("utilisation_pct", "full %", 1),
     numbers("blocks", "blocks", 0),
     numbers("plugged_pct", "in holes %", 1),
@@ -181,11 +181,13 @@ const HOLES: [Column; 8] = [
     numbers("bound_pct", "bound %", 1),
     numbers("ideal_written_per_s", "reads free", 1),
     numbers("holes_of_ideal_written_pct", "holes %", 1),
+    numbers("cleaned", "cleaned", 0),
+    numbers("waited_s", "waited s", 1),
 ];
 
 /// A row of these: of the run that plugs holes, at this utilisation; `ideal` is the paper's time, in seconds, and
 /// `moved` are the blocks that the original cleaner moves.
-fn holes(job: &Job, run: &Run, ideal: f64, moved: f64) -> [Cell; 8] {
+fn holes(job: &Job, run: &Run, ideal: f64, moved: f64) -> [Cell; 10] {
     let blocks = run.grown("blocks_asked_for").max(1.0);
     let plugged = run.grown("blocks_plugged");
     // Blocks written without holes, but for summaries, checkpoints, and what the cleaner moved.
@@ -206,6 +208,8 @@ fn holes(job: &Job, run: &Run, ideal: f64, moved: f64) -> [Cell; 8] {
         of(bound).min(100.0).into(),
         written.into(),
         (100.0 * job.requests as f64 / run.seconds / written).into(),
+        run.grown("segments_cleaned").into(),
+        (run.grown("waited_for_the_cleaner_us") / 1e6).into(),
     ]
 }
 
@@ -240,8 +244,8 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
         }
         along.push(apart.full_pct());
         let cleaned =
-            ["segments_cleaned", "segments_cleaned_free", "blocks_moved"].map(|key| plugged.grown(key));
-        let waited = plugged.grown("waited_for_the_cleaner_us") / 1e6;
+            ["segments_cleaned", "segments_cleaned_free", "blocks_moved"].map(|key| apart.grown(key));
+        let waited = apart.grown("waited_for_the_cleaner_us") / 1e6;
         let numbers = [files as f64, apart.full_pct()].into_iter().chain(rates).chain(shares[..4].to_vec());
         let cells = numbers.chain(cleaned).chain([waited]).map(Cell::from);
         plugs.row(holes(job, &plugged, idle, original.grown("blocks_moved")));
@@ -263,7 +267,7 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
          segments of its own. Holes is apart, and blocks that clients write wait in 16 MiB of memory until the head \
          passes a dead slot of a segment in use.",
         "Full is the live share of the segments' capacity, at the end of the second round. Cleaned, moved and \
-         waited are those of the last one: segments, of which so many for free; blocks moved; seconds in which \
+         waited are those of apart: segments, of which so many for free; blocks moved; seconds in which \
          clients waited for the cleaner.",
         "In holes, appended and superseded (written or deleted again while in memory) are shares of the blocks that \
          clients write. The bound is what passes in the waits, times the share of slots that are dead. With reads \

@@ -144,8 +144,7 @@ impl Holes {
 
     /// Whether a checkpoint would turn enough dead slots into holes; `true` once until [`Holes::settled`].
     pub fn settles(&mut self) -> bool {
-        let due =
-            !self.settling && self.pending.len() > self.usable.len() / 2 + 8 && self.failures < FAILURES;
+        let due = !self.settling && self.pending.len() > self.usable.len() / 2 + 8;
         self.settling |= due;
         due
     }
@@ -168,17 +167,18 @@ impl Holes {
 }
 
 impl State {
+    /// Whether holes are in use: in a volume that is at least half full, unless writes to them fail.
+    pub fn plugs(&self) -> bool {
+        let half = u64::from(self.layout.segments) * u64::from(self.layout.room()) / 2;
+        self.holes.most > 0 && self.live >= half && self.holes.failures < FAILURES
+    }
+
     /// Stages a client's block, if holes are in use; false if it has to join the log.
     pub fn stage(&mut self, block: Block, data: &Buffer) -> bool {
-        let half = u64::from(self.layout.segments) * u64::from(self.layout.room()) / 2;
+        let in_use = self.plugs();
         let holes = &mut self.holes;
         let room = holes.staged.len() < holes.most || holes.staged.contains_key(&block);
-        if holes.most == 0
-            || !room
-            || self.live < half
-            || holes.usable.is_empty()
-            || holes.failures >= FAILURES
-        {
+        if !in_use || !room || holes.usable.is_empty() {
             holes.unstage(block);
             return false;
         }
