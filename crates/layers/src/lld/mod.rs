@@ -178,7 +178,7 @@ impl BlockDevice for Lld {
             writable("lld", self.options.older)?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
-            self.zero_blocks(at, &how).await?;
+            self.zero_blocks(at, !fua, &how).await?;
             drop(held);
             if fua { self.sync(&how).await } else { Ok(()) }
         })

@@ -253,10 +253,10 @@ impl Lld {
         Ok(())
     }
 
-    /// Writes zeroes to the partial blocks at both ends, and deletes the others.
-    pub(super) async fn zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+    /// Writes zeroes to the partial blocks at both ends, as `write_blocks`, and deletes the others.
+    pub(super) async fn zero_blocks(&self, at: Extent, may_wait: bool, how: &Hints) -> Result<(), IoError> {
         for part in at.split(PAGE_SECTORS).filter(|part| part.sectors < PAGE_SECTORS) {
-            self.write_blocks(part, &Buffer::zeroed(part.bytes()), true, how).await?;
+            self.write_blocks(part, &Buffer::zeroed(part.bytes()), may_wait, how).await?;
         }
         self.delete_blocks(at, how).await
     }

@@ -91,6 +91,33 @@ fn dead_slots_are_filled_again() {
     });
 }
 
+/// Neither a write nor zeroes, also of a part of a block.
+#[test]
+fn nothing_that_is_durable_when_answered_waits_for_a_hole() {
+    let plugs = "cleaner = 'freeblock'\nfree_threshold = 4\nplug = '64KiB'";
+    for zeroes in [false, true] {
+        world(async || {
+            let below = disk(40, 8);
+            let lld = Lld::open(below.clone(), options(200, 8, plugs), true).await.unwrap();
+            write(&*lld, 0, 200 * 8, 1).await.unwrap();
+            flush(&*lld).await.unwrap();
+            write(&*lld, 0, 50 * 8, 2).await.unwrap();
+            lld.settle().await.unwrap();
+            write(&*lld, 400, 8, 3).await.unwrap();
+            assert!(lld.state.borrow().holes.staged(50).is_some(), "holes are in use");
+            let (at, fua) = (Extent::new(802, 4), Hints { fua: true, ..Hints::default() });
+            if zeroes {
+                lld.write_zeroes(at, fua, Zeroes::default()).await.unwrap();
+            } else {
+                lld.write(at, Buffer::zeroed(at.bytes()), fua).await.unwrap();
+            }
+            // As after a crash: what is only in memory is gone.
+            let again = Lld::open(below, options(200, 8, plugs), true).await.unwrap();
+            assert_eq!(values(&*again, Extent::new(800, 8)).await.unwrap(), [1, 1, 0, 0, 0, 0, 1, 1]);
+        });
+    }
+}
+
 #[test]
 fn what_waits_for_holes_is_whole_blocks_and_of_the_freeblock_cleaner() {
     let error = toml::from_str::<Options>("plug = '64KiB'").unwrap().check().unwrap_err();
