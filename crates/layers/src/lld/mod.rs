@@ -270,12 +270,11 @@ impl Layer for Lld {
         io(async move {
             self.state.borrow_mut().resting += 1;
             self.take_over_all().await;
-            self.rest_plugs().await;
+            let _rest = self.rest_plugs().await;
             let stopped = self.settle().await;
             let stopped =
                 if stopped.is_ok() { self.copy_checkpoint(&Hints::default()).await } else { stopped };
             self.state.borrow_mut().resting -= 1;
-            self.resume_plugs();
             stopped
         })
     }

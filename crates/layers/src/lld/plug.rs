@@ -12,6 +12,16 @@ use super::Lld;
 use super::layout::Block;
 use super::state::State;
 
+/// No hole is plugged until it is dropped.
+pub(super) struct Rest<'a>(&'a Lld);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().holes.resume();
+        self.0.plug_holes();
+    }
+}
+
 impl Lld {
     /// Stages a client's block, if holes are in use; false if it has to join the log.
     pub(super) fn stage(&self, block: Block, data: &Buffer) -> bool {
@@ -46,16 +56,12 @@ impl Lld {
         }
     }
 
-    /// Aborts all writes to holes, and waits for them to end; none is started before [`Lld::resume_plugs`].
-    pub(super) async fn rest_plugs(&self) {
+    /// Aborts all writes to holes, and waits for them to end; none is started before the result is dropped.
+    pub(super) async fn rest_plugs(&self) -> Rest<'_> {
         self.state.borrow_mut().holes.rest();
+        let rest = Rest(self);
         self.until(|state| state.holes.at_rest()).await;
-    }
-
-    /// Holes are plugged again.
-    pub(super) fn resume_plugs(&self) {
-        self.state.borrow_mut().holes.resume();
-        self.plug_holes();
+        rest
     }
 
     /// Puts all staged blocks into the log.
