@@ -23,6 +23,8 @@ pub const COMPONENTS: &str = "
     [layer.borg]
     over = \"home\"
     bopt = \"bopt\"
+    # Or all reads of a round may go to the origin, to measure the gain.
+    measure_share = 0
 ";
 /// Pages of the pattern.
 const PAGES: u64 = 400;
