@@ -181,7 +181,7 @@ impl FromStr for Case {
                 (_, None) => return invalid((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
-                let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
+                let expected = "read, write, discard or write zeroes SECTOR+SECTORS (all but a read perhaps with fua), flush, fill, \
                                 meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
@@ -281,7 +281,7 @@ fn request(words: &[&str]) -> Option<Request> {
     };
     let (at, fua) = match rest {
         [at] => (at, false),
-        [at, "fua"] if matches!(op, Op::Write | Op::WriteZeroes) => (at, true),
+        [at, "fua"] if op != Op::Read => (at, true),
         _ => return None,
     };
     let (start, sectors) = span(at)?;

@@ -23,6 +23,8 @@ pub const ENTRY: Entry = Entry {
         Opt { key: "fua", default: "6%", what: "writes with FUA" },
         Opt { key: "discards", default: "5%", what: "discards" },
         Opt { key: "zeroes", default: "5%", what: "write zeroes" },
+        Opt { key: "fua_zeroes", default: "0%", what: "write zeroes with FUA" },
+        Opt { key: "fua_discards", default: "0%", what: "discards with FUA" },
         Opt { key: "hot", default: "50%", what: "requests to the first sixteenth" },
         Opt {
             key: "meets",
@@ -41,7 +43,7 @@ struct Churn {
     meets: Share,
     /// Extent of the previous request.
     last: Cell<Extent>,
-    kinds: [(Share, Op, Flags); 5],
+    kinds: [(Share, Op, Flags); 7],
     outstanding: u64,
 }
 
@@ -53,6 +55,8 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
         (keys.share("fua")?, Op::Write, Flags::FUA),
         (keys.share("discards")?, Op::Discard, none),
         (keys.share("zeroes")?, Op::WriteZeroes, none),
+        (keys.share("fua_zeroes")?, Op::WriteZeroes, Flags::FUA),
+        (keys.share("fua_discards")?, Op::Discard, Flags::FUA),
     ];
     Ok(Rc::new(Churn {
         sectors: keys.sectors("size", SECTOR_BYTES..=LARGEST)?,
