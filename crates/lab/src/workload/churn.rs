@@ -164,7 +164,7 @@ mod tests {
             hot: Share { part: 0, whole: 1 },
             meets: Share { part: 1, whole: 1 },
             last: Cell::default(),
-            kinds: [(); 5].map(|()| (Share { part: 0, whole: 1 }, Op::Read, Flags::default())),
+            kinds: [(); 7].map(|()| (Share { part: 0, whole: 1 }, Op::Read, Flags::default())),
             outstanding: 1,
         };
         let mut rng = Rng::seeded(1);
