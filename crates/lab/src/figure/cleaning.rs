@@ -236,8 +236,8 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
         let rate = |seconds: f64| job.requests as f64 / seconds.max(1e-9);
         let idle = original.seconds - original.grown("waited_for_the_cleaner_us") / 1e6;
         let ideal = rate(idle);
-        let rates = [&original, &free, &apart, &plugged].map(|run| rate(run.seconds));
-        let rates = [rates[0], rates[1], rates[2], rates[3], ideal];
+        let [a, b, c, d] = [&original, &free, &apart, &plugged].map(|run| rate(run.seconds));
+        let rates = [a, b, c, d, ideal];
         let shares = rates.map(|rate| 100.0 * rate / ideal);
         for (values, rate) in values.iter_mut().zip(rates) {
             values.push(Some(rate));

@@ -168,18 +168,17 @@ impl Holes {
 
 impl State {
     /// Whether holes are in use: in a volume that is at least half full, unless writes to them fail.
-    pub fn plugs(&self) -> bool {
+    pub fn uses_holes(&self) -> bool {
         let half = u64::from(self.layout.segments) * u64::from(self.layout.room()) / 2;
         self.holes.most > 0 && self.live >= half && self.holes.failures < FAILURES
     }
 
-    /// Stages a client's block, if holes are in use; false if it has to join the log.
+    /// Stages a client's block, if holes are in use; false if it has to join the log, and an earlier one is to be unstaged.
     pub fn stage(&mut self, block: Block, data: &Buffer) -> bool {
-        let in_use = self.plugs();
+        let in_use = self.uses_holes();
         let holes = &mut self.holes;
         let room = holes.staged.len() < holes.most || holes.staged.contains_key(&block);
         if !in_use || !room || holes.usable.is_empty() {
-            holes.unstage(block);
             return false;
         }
         let was = holes.staged.insert(block, Staged { data: data.clone(), hole: None });

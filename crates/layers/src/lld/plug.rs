@@ -92,7 +92,7 @@ impl Lld {
     fn settle_holes(&self) {
         let due = {
             let state = &mut *self.state.borrow_mut();
-            state.plugs() && state.session_begun && state.failed.is_none() && state.holes.settles()
+            state.uses_holes() && state.session_begun && state.failed.is_none() && state.holes.settles()
         };
         let Some(lld) = self.me.upgrade().filter(|_| due) else { return };
         runtime::spawn(async move {

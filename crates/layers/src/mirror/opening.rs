@@ -2,9 +2,9 @@
 //!
 //! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A member
 //! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that has not
-//! recorded what all had reached before the newest label: its contents are old. It gets everything. Refused are members of another
-//! mirror or at another place; members out of service alone, which lack what was written since; and members of which each
-//! says that the other one is out of service, since both were written without the other.
+//! recorded what all had reached before the newest label: its contents are old. It gets everything. Refused are members
+//! of another mirror or at another place; members out of service alone, which lack what was written since; and members of
+//! which each says that the other one is out of service, since both were written without the other.
 //!
 //! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and formed. So
 //! blank members beside others of a mirror are missing, and never new.

@@ -130,7 +130,8 @@ impl Mirror {
         at.split(PAGE_SECTORS).filter(|page| !same(page)).collect()
     }
 
-    /// Pages as the first member in service has them, of those with the newest label, each page from the first one that can read it.
+    /// Pages as the first member in service has them, of those with the newest label; each page from the first one that
+    /// can read it.
     pub(super) async fn read_any(&self, at: Extent, how: &Hints) -> Result<Buffer, IoError> {
         let Some(first) = self.members.newest_first().first().copied() else { return Ok(self.buffer(at)) };
         if let Ok(read) = self.read_member(first, at, self.buffer(at), how).await {

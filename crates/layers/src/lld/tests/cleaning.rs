@@ -111,7 +111,7 @@ fn nothing_that_is_durable_when_answered_waits_for_a_hole() {
             } else {
                 lld.write(at, Buffer::zeroed(at.bytes()), fua).await.unwrap();
             }
-            // As after a crash: what is only in memory is gone.
+            // A crash would lose the blocks that are in memory alone.
             let again = Lld::open(below, options(200, 8, plugs), true).await.unwrap();
             assert_eq!(values(&*again, Extent::new(800, 8)).await.unwrap(), [1, 1, 0, 0, 0, 0, 1, 1]);
         });
