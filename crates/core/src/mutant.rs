@@ -110,6 +110,7 @@ pub const ALL: &[&str] = &[
     "mirror: FUA is dropped",
     "durable: a sector is sealed in no generation",
     "durable: a head reaches into its parity",
+    "durable: zeroed sectors of a rewritten pair count as torn",
     "dedup: a failed flush is forgotten",
     "dedup: part of a page is merged with zeroes",
     "dedup: parts of pages are read without their fingerprints",

@@ -1,5 +1,5 @@
-//! A rotten sector: after a power cut one of its bits is flipped. Of metadata; and of data, if all layers compare what
-//! they read with a checksum.
+//! A rotten sector: after a power cut one of its bits is flipped, or all of them are zero, as in a sector that a drive
+//! replaced, or that was discarded. Of metadata; and of data, if all layers compare what they read with a checksum.
 //!
 //! Fault model: one sector in a state. A layer has to return everything that was durable, or to refuse: it may not
 //! return something else, as if the sector had never been written.
@@ -23,14 +23,29 @@ const RECENT: usize = 16;
 /// Bytes other than zero at the end of a sector that rot more often than others.
 const LAST: usize = 16;
 
-/// A flipped bit of a component.
+/// Of a hundred rotten sectors, those that become zeroes.
+const ZEROED: u64 = 25;
+
+/// A rotten sector of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rot {
     /// Number of the component.
     component: u32,
     sector: u64,
-    bit: u64,
+    change: Change,
 }
+
+/// What becomes of a rotten sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// This bit is flipped.
+    Bit(u64),
+    /// All of it is zeroes.
+    Zeroes,
+}
+
+/// A sector of zeroes, in scripts.
+const ZEROES: &str = "zeroes";
 
 /// Which sectors rot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +73,10 @@ impl Rots {
 }
 
 impl Rot {
-    /// A random bit of the metadata on components, if there is any: as often of the last writes as of all. Half of the
-    /// bits are in bytes other than zero, and half of these in the last ones of their sector: a checksum may end too
-    /// early. Every other time it may be of data, if that rots.
+    /// A random sector of the metadata on components, if there is any: as often of the last writes as of all. One in
+    /// four becomes zeroes, of the others a bit is flipped. Half of the bits are in bytes other than zero, and half of
+    /// these in the last ones of their sector: a checksum may end too early. Every other time it may be of data, if that
+    /// rots.
     pub fn drawn(images: &[Image], log: &Log, rots: Rots, rng: &mut Rng) -> Option<Rot> {
         let data = rots == Rots::Data && rng.chance(1, 2);
         let mut some = Vec::new();
@@ -81,6 +97,9 @@ impl Rot {
             some = all.collect();
         }
         let &(component, sector) = some.get(rng.below((some.len() as u64).max(1)) as usize)?;
+        if rng.chance(ZEROED, 100) {
+            return Some(Rot { component, sector, change: Change::Zeroes });
+        }
         let mut bit = rng.below(8 * SECTOR_BYTES);
         if rng.chance(1, 2) {
             let held = read(&images[component as usize], sector);
@@ -89,14 +108,17 @@ impl Rot {
             let at = used.get(last + rng.below(((used.len() - last) as u64).max(1)) as usize);
             bit = at.map_or(bit, |at| 8 * at + bit % 8);
         }
-        Some(Rot { component, sector, bit })
+        Some(Rot { component, sector, change: Change::Bit(bit) })
     }
 
-    /// Flips the bit. A script may name one that does not exist.
+    /// Changes the sector. A script may name one that does not exist.
     pub fn apply(&self, images: &mut [Image]) {
         let Some(image) = images.get_mut(self.component as usize) else { return };
         let mut bytes = read(image, self.sector);
-        bytes[(self.bit / 8) as usize] ^= 1 << (self.bit % 8);
+        match self.change {
+            Change::Bit(bit) => bytes[(bit / 8) as usize] ^= 1 << (bit % 8),
+            Change::Zeroes => bytes.fill(0),
+        }
         image.put(self.sector, &Content::of_buffer(&Buffer::from_vec(bytes)), |_| true);
     }
 }
@@ -131,7 +153,11 @@ impl Explorer<'_> {
 
 impl fmt::Display for Rot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}.{}", self.component, self.sector, self.bit)
+        write!(f, "{}:{}.", self.component, self.sector)?;
+        match self.change {
+            Change::Bit(bit) => write!(f, "{bit}"),
+            Change::Zeroes => f.write_str(ZEROES),
+        }
     }
 }
 
@@ -140,11 +166,15 @@ impl FromStr for Rot {
 
     fn from_str(text: &str) -> Result<Rot, ()> {
         let (component, place) = text.split_once(':').ok_or(())?;
-        let (sector, bit) = place.split_once('.').ok_or(())?;
+        let (sector, change) = place.split_once('.').ok_or(())?;
         let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number < 1 << 48);
         let component = component.parse().map_err(drop)?;
-        let (sector, bit) = number(sector).zip(number(bit)).ok_or(())?;
-        if bit < 8 * SECTOR_BYTES { Ok(Rot { component, sector, bit }) } else { Err(()) }
+        let sector = number(sector).ok_or(())?;
+        let change = match change {
+            ZEROES => Change::Zeroes,
+            bit => Change::Bit(number(bit).filter(|bit| *bit < 8 * SECTOR_BYTES).ok_or(())?),
+        };
+        Ok(Rot { component, sector, change })
     }
 }
 

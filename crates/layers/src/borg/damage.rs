@@ -9,7 +9,7 @@ use seekless_core::names::perhaps;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::examined::examined;
-use super::store::format::{BatchHeader, PAGE, SUPER_2};
+use super::store::format::{BatchHeader, PAGE, SUPER_2, sealed};
 use super::{Borg, Options};
 use crate::durable::region;
 use crate::durable::sector::Part;
@@ -21,6 +21,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ("super-older", "a flipped bit in the other super page"),
     ("super-both", "a flipped bit in each super page"),
     ("super-torn", "the current super page is half written"),
+    ("super-sector", "zeroes in place of a sector of the current super page"),
     ("super-zeroes", "zeroes in place of both super pages"),
     ("super-version", "super pages of a later version"),
     ("super-foreign", "super pages of another BOPT"),
@@ -29,6 +30,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ("map-older", "a flipped bit in the other copy of a map page"),
     ("map-both", "a flipped bit in each copy of a map page"),
     ("map-torn", "a current map page is half written"),
+    ("map-sector", "zeroes in place of a sector of a current map page"),
     ("map-zeroes", "zeroes in place of both copies of a map page"),
     ("batch-bit", "a flipped bit in the header of the last batch"),
     ("batch-header", "two damaged sectors in the header of the last batch"),
@@ -62,7 +64,8 @@ pub async fn damage(below: &Below, options: Options, kind: &str) -> Result<Strin
             target.flip(0, 60 * 8).await?;
             target.flip(1, 60 * 8).await
         }
-        "super-torn" => target.zero(Extent { sectors: PAGE_SECTORS / 2, ..Extent::of_pages(newer, 1) }).await,
+        "super-torn" => target.tear(newer, 1 - newer).await,
+        "super-sector" => target.zero(Extent { sectors: 1, ..Extent::of_pages(newer, 1) }).await,
         "super-zeroes" => target.zero(Extent::of_pages(0, 2)).await,
         "super-version" => target.change_supers(8, &9_u32.to_le_bytes()).await,
         "super-foreign" => target.change_supers(24, &[0x5a; 16]).await,
@@ -96,11 +99,11 @@ impl Target<'_> {
     async fn map(&self, kind: &str) -> Result<String, IoError> {
         let layout = self.borg.store.layout();
         let [newer, older] = self.borg.store.map_pages_of(layout.segment_of(self.dirty(|_| true)?.1).0);
-        let first_half = Extent { sectors: PAGE_SECTORS / 2, ..Extent::of_pages(newer, 1) };
         match kind {
             "map-newer" => self.flip(newer, 41 * 8).await,
             "map-older" => self.flip(older, 41 * 8).await,
-            "map-torn" => self.zero(first_half).await,
+            "map-torn" => self.tear(newer, older).await,
+            "map-sector" => self.zero(Extent { sectors: 1, ..Extent::of_pages(newer, 1) }).await,
             "map-zeroes" => {
                 self.zero(Extent::of_pages(older, 1)).await?;
                 self.zero(Extent::of_pages(newer, 1)).await
@@ -145,7 +148,7 @@ impl Target<'_> {
         let first = layout.page(layout.cached_slots());
         let pages = u64::from(layout.write_buffer * layout.segment);
         let bytes = region::read(self.device, Extent::of_pages(first, pages)).await?;
-        let identity = self.borg.store.identity().unwrap_or_default();
+        let identity = self.identity();
         let last = bytes.look(|bytes| {
             let header = |(at, page): (u64, &[u8])| Some((BatchHeader::of_any(at, identity, page)?.0, at));
             (first..).zip(bytes.chunks_exact(PAGE)).filter_map(header).max()
@@ -161,6 +164,23 @@ impl Target<'_> {
         bytes[bit / 8] ^= 1 << (bit % 8);
         self.write(at, bytes).await?;
         Ok(format!("a bit of byte {} of page {page}", bit / 8))
+    }
+
+    /// Leaves the first half of a page as it was before its last write: of an earlier generation, with what the other
+    /// copy holds.
+    async fn tear(&self, page: u64, other: u64) -> Result<String, IoError> {
+        let at = |page| Extent { sectors: PAGE_SECTORS / 2, ..Extent::of_pages(page, 1) };
+        let read = async |at: Extent| self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+        let (newer, mut bytes) = (read(at(page)).await?.to_vec(), read(at(other)).await?.to_vec());
+        let earlier = Part::generation(&newer).saturating_sub(1);
+        let part = if page < 2 { Part::of(SUPER_2, 0) } else { sealed::part_of_map(self.identity()) };
+        part.seal(at(page).start, earlier, &mut bytes);
+        self.write(at(page), bytes).await?;
+        Ok(format!("sectors {}", at(page)))
+    }
+
+    fn identity(&self) -> u128 {
+        self.borg.store.identity().unwrap_or_default()
     }
 
     async fn zero(&self, at: Extent) -> Result<String, IoError> {
@@ -184,8 +204,7 @@ impl Target<'_> {
             let mut bytes =
                 self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?.to_vec();
             bytes[offset..offset + with.len()].copy_from_slice(with);
-            let generation = crate::bytes::u64_at(&bytes, 496);
-            part.seal(at.start, generation, &mut bytes);
+            part.seal(at.start, Part::generation(&bytes), &mut bytes);
             self.write(at, bytes).await?;
         }
         Ok("both super pages".to_owned())

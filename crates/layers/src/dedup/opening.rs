@@ -12,7 +12,7 @@ use super::map::Map;
 use super::options::Options;
 use crate::canary::Canary;
 use crate::durable::table::Table;
-use crate::durable::{Choice, CopyState, Pair, not_created, region};
+use crate::durable::{Choice, Pair, not_created, region};
 
 /// State of a volume, read from its device.
 pub struct Opened {
@@ -37,10 +37,10 @@ pub async fn open(
     let below = &**below;
     let (both, _) = region::read_damaged(below, Extent::of_pages(0, 2)).await?;
     let copy = |copy: u64| both.cut_sectors(copy * PAGE_SECTORS, PAGE_SECTORS);
-    let state = |number| {
-        copy(number).look(|bytes| CopyState::of(format::super_part(), format::super_at(number), bytes))
-    };
-    let pair = Pair([state(0), state(1)]);
+    let pair = copy(0).look(|one| {
+        let one = (format::super_at(0), one);
+        copy(1).look(|other| Pair::of(format::super_part(), [one, (format::super_at(1), other)]))
+    });
     let which = match pair.choose() {
         // Both super pages hold the same: they are written once.
         Choice::Copy(which) | Choice::Refused(_, Some(which)) => which as u64,

@@ -1,8 +1,10 @@
 //! A sealed sector: 512 bytes, of which the last 16 identify the write it is of, and prove that it is whole.
 //!
-//! On disk, at the end of a sector: the generation of the write (eight bytes), a zero word, and a CRC-32C over the
+//! On disk, at the end of a sector: the generation of the write (eight bytes), a word of flags, and a CRC-32C over the
 //! structure it is part of (a magic and the identity of the volume), its address, and everything in it except the
-//! checksum. So a sector written elsewhere, or for another volume, is not whole.
+//! checksum. So a sector written elsewhere, or for another volume, is not whole. The only flag, 1, is that of a
+//! *rewrite*: whatever of the write is lost, no sector of the structure is blank, since both of its copies were written
+//! before. Earlier programs wrote no flags, and ignore them.
 //!
 //! Invariants: 512 zeroes are no sealed sector, but a blank one; a sealed sector is of a generation.
 
@@ -18,9 +20,15 @@ pub const ROOM: usize = BYTES - SEAL;
 /// Limit of generations: at a million a second it would take 100,000 years to reach.
 pub const LAST: u64 = 1 << 62;
 
-/// The structure that a sector is part of: the start of a checksum.
+/// The flag of a rewrite.
+const REWRITE: u32 = 1;
+
+/// The structure that a sector is part of: the start of a checksum, and the flags of sectors that are sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part(u32);
+pub struct Part {
+    sum: u32,
+    flags: u32,
+}
 
 /// State of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +44,28 @@ pub enum Sector {
 impl Part {
     /// Structure with this magic, of a volume with this identity; 0 if it has none.
     pub fn of(magic: [u8; 8], identity: u128) -> Part {
-        Part(checksum::crc32c_append(checksum::crc32c(&magic), &identity.to_le_bytes()))
+        let sum = checksum::crc32c_append(checksum::crc32c(&magic), &identity.to_le_bytes());
+        Part { sum, flags: 0 }
+    }
+
+    /// The same structure; its sectors are sealed as those of a rewrite, or not.
+    #[must_use]
+    pub fn rewrite(self, is_rewrite: bool) -> Part {
+        Part { flags: if is_rewrite { REWRITE } else { 0 }, ..self }
+    }
+
+    /// The generation of a whole sector.
+    pub fn generation(sector: &[u8]) -> u64 {
+        u64_at(sector, ROOM)
+    }
+
+    /// Whether a whole sector is of a rewrite.
+    pub fn is_rewrite(sector: &[u8]) -> bool {
+        u32_at(sector, ROOM + 8) & REWRITE != 0
     }
 
     fn sum(self, at: Lba, sector: &[u8]) -> u32 {
-        let sum = checksum::crc32c_append(self.0, &at.0.to_le_bytes());
+        let sum = checksum::crc32c_append(self.sum, &at.0.to_le_bytes());
         checksum::crc32c_append(sum, &sector[..BYTES - 4])
     }
 
@@ -51,7 +76,7 @@ impl Part {
         invariant!("a sealed sector is of a generation", generation < LAST);
         for (sector, number) in sectors.chunks_exact_mut(BYTES).zip(0..) {
             put(sector, ROOM, &generation.to_le_bytes());
-            put(sector, ROOM + 8, &[0; 4]);
+            put(sector, ROOM + 8, &self.flags.to_le_bytes());
             let sum = self.sum(at + number, sector);
             put(sector, BYTES - 4, &sum.to_le_bytes());
         }
@@ -96,10 +121,12 @@ mod tests {
             generation in 0..LAST,
             identity: u128,
             at in 0..1_u64 << 40,
+            is_rewrite: bool,
             damage in (0..BYTES, 0..8_u32),
         ) {
             let part = Part::of(*b"SKLTEST1", identity);
-            part.seal(Lba(at), generation, &mut written);
+            part.rewrite(is_rewrite).seal(Lba(at), generation, &mut written);
+            prop_assert!(written.chunks(BYTES).all(|sector| Part::is_rewrite(sector) == is_rewrite));
             let (first, second) = written.split_at_mut(BYTES);
             prop_assert_eq!(part.look(Lba(at), first), Sector::Whole(generation));
             prop_assert_eq!(part.look(Lba(at + 1), second), Sector::Whole(generation));

@@ -44,7 +44,7 @@ impl Number {
 
     /// The generation of a structure in two copies that is written with each number.
     pub fn of_pair(pair: &Pair) -> Number {
-        Number::of(pair.newest(), pair.0.iter().any(|copy| matches!(copy, CopyState::Rotten(..))))
+        Number::of(pair.newest(), pair.copies.iter().any(|copy| matches!(copy, CopyState::Rotten(..))))
     }
 
     /// The numbers in a page.

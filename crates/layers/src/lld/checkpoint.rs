@@ -42,6 +42,8 @@ pub struct Head {
     pub reached: u64,
     /// Where the log continues; `None` if only the next checkpoint will say.
     pub anchor: Option<Place>,
+    /// Whether both copies were written before ([`durable::sector::Part::rewrite`]); never in the first format.
+    pub both_written: bool,
 }
 
 /// A checkpoint.
@@ -144,6 +146,7 @@ fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)>
         sequence: number(2),
         reached: number(3),
         anchor: Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE),
+        both_written: false,
     };
     sensible(head, [word(2), word(3), word(4)], layout).map(Some)
 }

@@ -330,6 +330,7 @@ impl Lld {
         sealed::copy(&*self.below, &self.layout, generation, how).await?;
         self.flush_below(how).await?;
         self.copied.set(true);
+        self.state.borrow_mut().disk.both_written = true;
         Ok(())
     }
 

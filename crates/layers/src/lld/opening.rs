@@ -138,6 +138,7 @@ fn blank(layout: &Layout, generation: u64) -> Checkpoint {
         sequence: first,
         reached: first,
         anchor: None,
+        both_written: false,
     };
     let (slots, written) = (vec![NONE; layout.blocks as usize], vec![0; layout.segments as usize]);
     Checkpoint { head, slots, written }

@@ -58,7 +58,8 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     for (sequence, at) in written.iter().zip(of_segments) {
         put(&mut bytes, at, &sequence.to_le_bytes());
     }
-    part().seal(layout.copy(head.generation).start, head.generation, &mut bytes);
+    let part = part().rewrite(head.both_written);
+    part.seal(layout.copy(head.generation).start, head.generation, &mut bytes);
     Buffer::from_vec(bytes)
 }
 
@@ -79,6 +80,7 @@ fn head(bytes: &[u8], generation: u64, layout: &Layout) -> Result<Head, (String,
         sequence: number(1),
         reached: number(2),
         anchor: Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE),
+        both_written: Part::is_rewrite(bytes),
     };
     checkpoint::sensible(head, [word(2), word(3), word(4)], layout)
 }
@@ -103,21 +105,23 @@ pub async fn copies(
     let read = async |copy| region::read_damaged(below, at(layout, copy)).await;
     let ((one, error), (other, second)) = (read(0).await?, read(1).await?);
     let bytes = [one, other];
-    let judge = |copy: u64| {
-        let judged = bytes[copy as usize].look(|bytes| {
-            // Left by an upgrade: the other copy holds its contents.
-            let old = checkpoint::is_head(&bytes[..SECTOR_BYTES as usize]);
-            if old { CopyState::Blank } else { CopyState::of(part(), at(layout, copy), bytes) }
-        });
-        match judged {
-            CopyState::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
-                CopyState::Whole(generation & 0xff)
-            }
-            judged => judged,
+    let mut pair = bytes[0].look(|one| {
+        let one = (at(layout, 0), one);
+        bytes[1].look(|other| Pair::of(part(), [one, (at(layout, 1), other)]))
+    });
+    for (copy, bytes) in pair.copies.iter_mut().zip(&bytes) {
+        // Left by an upgrade: the other copy holds its contents.
+        if bytes.look(|bytes| checkpoint::is_head(&bytes[..SECTOR_BYTES as usize])) {
+            *copy = CopyState::Blank;
         }
-    };
-    let pair = Pair([judge(0), judge(1)]);
-    let ours = pair.0.iter().any(|copy| copy.newest().is_some());
+        match copy {
+            CopyState::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
+                *generation &= 0xff;
+            }
+            _ => {}
+        }
+    }
+    let ours = pair.copies.iter().any(|copy| copy.newest().is_some());
     match error.or(second) {
         // In the first format a copy that cannot be read is not told from a torn one, which is dropped.
         Some(error) if !ours => Err(error),
@@ -134,7 +138,7 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
         Choice::Copy(which) => which,
         Choice::Refused(_, Some(which)) if older => which,
         Choice::Refused(sector, Some(which)) => {
-            let generation = pair.0[which].newest().unwrap_or(0);
+            let generation = pair.copies[which].newest().unwrap_or(0);
             let why = format!(
                 "found a sector of the checkpoint that is not as it was written, expected it whole: what was flushed \
                  after generation {generation} may be lost; `older = true` opens that one, read-only"
@@ -152,10 +156,10 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
     // The next one has a higher generation than any sector, and goes to the other copy.
     let newest = pair.newest();
     let counted = newest + u64::from((newest + 1) % 2 == which as u64);
-    let found = checkpoint_of(which, counted)?;
+    let found = Head { both_written: pair.is_written, ..checkpoint_of(which, counted)? };
     let checkpoint = bytes[which].look(|bytes| decode(found, bytes, layout));
     let checkpoint = checkpoint.ok_or_else(|| neither(at(layout, which as u64)))?;
-    let torn = match pair.0[1 - which] {
+    let torn = match pair.copies[1 - which] {
         CopyState::Torn(newest) => {
             edge("a torn checkpoint: the one before counts");
             // Its first sector may be of any write.
@@ -185,6 +189,7 @@ pub async fn copy(
     if CopyState::of(part(), from, &bytes) != CopyState::Whole(generation) {
         return Err(corrupt(from, "found the checkpoint changed, expected it as it was written".to_owned()));
     }
-    part().seal(layout.copy(generation + 1).start, generation, &mut bytes);
+    // If it is torn, the one that is copied counts, whatever was there before.
+    part().rewrite(true).seal(layout.copy(generation + 1).start, generation, &mut bytes);
     checkpoint::write(below, layout, generation + 1, &Buffer::from_vec(bytes), how).await
 }

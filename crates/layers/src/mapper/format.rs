@@ -3,7 +3,8 @@
 use seekless_core::{BlockDevice, Buffer, Extent, IoError};
 
 use super::table::{self, Map};
-use super::{Options, sealed};
+use super::sealed::{self, StoredMap};
+use super::Options;
 use crate::canary::Canary;
 
 /// Format of the map, and state of its copies.
@@ -19,6 +20,8 @@ pub enum Format {
         copied: bool,
         /// Whether neither copy was ever whole: a volume of zeroes.
         is_new: bool,
+        /// Whether both copies were written before.
+        both_written: bool,
     },
 }
 
@@ -34,11 +37,8 @@ impl Format {
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
             options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
-            return Ok((
-                Format::Sealed { copy: found.copy, copied: found.copied, is_new: found.is_new },
-                found.map,
-                !found.is_later,
-            ));
+            let StoredMap { map, copy, copied, is_new, both_written, is_later } = found;
+            return Ok((Format::Sealed { copy, copied, is_new, both_written }, map, !is_later));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
         // The first format does not tell.
@@ -59,17 +59,27 @@ impl Format {
     pub fn next(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
         match self {
             Format::Old => (table::copy(map.generation, map.slots.len() as u64), table::encode(map, canary)),
-            Format::Sealed { copy, .. } => Format::at(map, 1 - copy, canary),
+            Format::Sealed { copy, both_written, .. } => {
+                let at = sealed::copy(1 - copy, map.slots.len() as u64);
+                (at, sealed::encode(map, 1 - copy, both_written, canary))
+            }
         }
     }
 
-    fn at(map: &Map, copy: u64, canary: &Canary) -> (Extent, Buffer) {
-        (sealed::copy(copy, map.slots.len() as u64), sealed::encode(map, copy, canary))
+    /// Encodes the current map for its other copy, after it was written to the first.
+    pub fn again(self, map: &Map, canary: &Canary) -> (Extent, Buffer) {
+        match self {
+            Format::Old => self.next(map, canary),
+            // If it is torn, the first one counts, whatever was there before.
+            Format::Sealed { copy, copied, is_new, .. } => {
+                Format::Sealed { copy, copied, is_new, both_written: true }.next(map, canary)
+            }
+        }
     }
 
     /// Records that the next map is durable.
     pub fn written(&mut self) {
-        if let Format::Sealed { copy, copied, is_new } = self {
+        if let Format::Sealed { copy, copied, is_new, .. } = self {
             (*copy, *copied, *is_new) = (1 - *copy, false, false);
         }
     }
@@ -81,8 +91,8 @@ impl Format {
 
     /// Records that the other copy is the same.
     pub fn copied(&mut self) {
-        if let Format::Sealed { copied, .. } = self {
-            *copied = true;
+        if let Format::Sealed { copied, both_written, .. } = self {
+            (*copied, *both_written) = (true, true);
         }
     }
 }

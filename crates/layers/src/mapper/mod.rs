@@ -260,7 +260,7 @@ impl Mapper {
                 return Ok(());
             }
             edge("the map is written to its other copy too");
-            state.format.next(&state.map, &self.canary)
+            state.format.again(&state.map, &self.canary)
         };
         let copied = async {
             region::write(&*self.below, copy, &map, how).await?;

@@ -31,6 +31,8 @@ pub struct StoredMap {
     pub copied: bool,
     /// Whether there is none: a map of zeroes.
     pub is_new: bool,
+    /// Whether both copies were written.
+    pub both_written: bool,
     /// Whether its generation is a later one than its copy has: that of sectors of a torn one.
     pub is_later: bool,
 }
@@ -50,8 +52,8 @@ pub fn copy(which: u64, pages: u64) -> Extent {
     Extent::new(which * sectors, sectors)
 }
 
-/// Encodes a copy.
-pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
+/// Encodes a copy, as a rewrite if both were written before.
+pub fn encode(map: &Map, which: u64, both_written: bool, canary: &Canary) -> Buffer {
     let pages = map.slots.len() as u64;
     let at = copy(which, pages);
     let mut bytes = vec![0; at.bytes() as usize];
@@ -61,7 +63,7 @@ pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
     for (slot, at) in slots.iter().zip(sector::places(HEAD, ENTRY)) {
         put(&mut bytes, at, &slot.to_le_bytes());
     }
-    part().seal(at.start, map.generation, &mut bytes);
+    part().rewrite(both_written).seal(at.start, map.generation, &mut bytes);
     Buffer::from_vec(bytes)
 }
 
@@ -94,28 +96,28 @@ impl Read {
         let read = async |which| region::read_damaged(below, copy(which, pages)).await;
         let ((one, error), (other, second)) = (read(0).await?, read(1).await?);
         let (bytes, unreadable) = ([one, other], error.or(second));
-        let judge = |which: usize| {
-            let at = copy(which as u64, pages);
-            // For a mutant: the sector with the last entry may be of another map.
-            let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
-            let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
-            let used = if cut == 0 { at.bytes() as usize } else { used };
-            let judged = bytes[which].look(|bytes| CopyState::of(part(), at, &bytes[..used]));
-            match judged {
-                CopyState::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
-                    CopyState::Whole(generation & 0xff)
+        let at = [copy(0, pages), copy(1, pages)];
+        // For a mutant: the sector with the last entry may be of another map.
+        let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
+        let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
+        let used = if cut == 0 { at[0].bytes() as usize } else { used };
+        let mut pair = bytes[0].look(|one| {
+            bytes[1].look(|other| Pair::of(part(), [(at[0], &one[..used]), (at[1], &other[..used])]))
+        });
+        if mutant::is("mapper: generations are compared in 8 bits") {
+            for copy in &mut pair.copies {
+                if let CopyState::Whole(generation) = copy {
+                    *generation &= 0xff;
                 }
-                judged => judged,
             }
-        };
-        let pair = Pair([judge(0), judge(1)]);
+        }
         Ok(Read { pages, bytes, pair, unreadable })
     }
 
     /// Whether the map is in sealed sectors, or will be.
     fn is_ours(&self) -> bool {
-        let blank = self.pair.0.iter().all(|copy| *copy == CopyState::Blank);
-        blank || self.pair.0.iter().any(|copy| copy.newest().is_some())
+        let blank = self.pair.copies.iter().all(|copy| *copy == CopyState::Blank);
+        blank || self.pair.copies.iter().any(|copy| copy.newest().is_some())
     }
 
     /// Chooses the current copy; with `older`, if that is refused, the one before.
@@ -125,7 +127,7 @@ impl Read {
         match self.pair.choose() {
             Choice::Blank => Ok(None),
             Choice::Copy(which) => {
-                let torn = matches!(self.pair.0[1 - which], CopyState::Torn(_) | CopyState::Rotten(..));
+                let torn = matches!(self.pair.copies[1 - which], CopyState::Torn(_) | CopyState::Rotten(..));
                 if torn {
                     edge("a torn copy of the map: the other counts");
                 }
@@ -134,7 +136,7 @@ impl Read {
             }
             Choice::Refused(_, Some(which)) if older => Ok(Some(which)),
             Choice::Refused(sector, Some(which)) => {
-                let older_one = self.pair.0[which].newest().unwrap_or(0);
+                let older_one = self.pair.copies[which].newest().unwrap_or(0);
                 corrupt(
                     Extent::new(sector.0, 1),
                     format!(
@@ -189,14 +191,16 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true, is_later: true }));
+        let both_written = false;
+        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true, both_written, is_later: true }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
     let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
-    let copied = read.pair.0[0] == read.pair.0[1];
-    let is_later = read.pair.0[which].newest() != Some(newest);
-    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false, is_later }))
+    let copied = read.pair.copies[0] == read.pair.copies[1];
+    let is_later = read.pair.copies[which].newest() != Some(newest);
+    let both_written = read.pair.is_written;
+    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false, both_written, is_later }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {
@@ -229,7 +233,7 @@ mod tests {
             let slots: Vec<u32> = (0..pages as u32).map(|page| if page % 3 == 0 { NONE } else { page }).collect();
             let free = (0..pages as u32).rev().filter(|slot| slot % 3 == 0).collect();
             let map = Map { generation, slots, free };
-            let mut bytes = encode(&map, which, &Canary::default()).to_vec();
+            let mut bytes = encode(&map, which, true, &Canary::default()).to_vec();
             if let Some((at, change)) = &damage {
                 let at = at.index(bytes.len());
                 bytes[at] ^= change;
@@ -249,7 +253,7 @@ mod tests {
     fn a_slot_that_is_not_there_or_holds_two_pages_is_not_followed() {
         let decoded = |slots: &[u32], there| {
             let map = Map { generation: 1, slots: slots.to_vec(), free: VecDeque::new() };
-            let bytes = encode(&map, 0, &Canary::default()).to_vec();
+            let bytes = encode(&map, 0, false, &Canary::default()).to_vec();
             decode(&bytes, 1, slots.len() as u64, there)
         };
         assert!(decoded(&[0, 1, 2], 3).is_some() && decoded(&[0, NONE, NONE], 1).is_some());

@@ -34,7 +34,7 @@ async fn disk(slots: u64) -> Rc<dyn BlockDevice> {
     let mut next = 0..;
     let slots = (0..ALL).map(|page| if seen(&page) { NONE } else { next.next().unwrap_or(NONE) }).collect();
     let map = Map { generation: 1, slots, free: std::collections::VecDeque::new() };
-    let bytes = sealed::encode(&map, 1, &Canary::default());
+    let bytes = sealed::encode(&map, 1, false, &Canary::default());
     region::write(&*below, sealed::copy(1, ALL), &bytes, &Hints::default()).await.unwrap();
     below
 }

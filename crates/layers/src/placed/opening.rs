@@ -12,7 +12,7 @@ use crate::canary::Canary;
 use crate::durable::sector::Part;
 use crate::durable::session::{FIRST, Number};
 use crate::durable::table::{self, Table};
-use crate::durable::{Choice, CopyState, Pair, not_created, region};
+use crate::durable::{Choice, Pair, not_created, region};
 
 /// In a map of copies: a slot without one.
 pub const NONE: u32 = u32::MAX;
@@ -46,11 +46,10 @@ impl Opening<'_> {
         let first = &*devices.first;
         let (both, _) = region::read_damaged(first, Extent::of_pages(0, 2)).await?;
         let copy = |copy: u64| both.cut_sectors(copy * PAGE_SECTORS, PAGE_SECTORS);
-        let state = |number| {
-            copy(number)
-                .look(|bytes| CopyState::of(format::super_part(kind), format::super_at(number), bytes))
-        };
-        let pair = Pair([state(0), state(1)]);
+        let pair = copy(0).look(|one| {
+            let one = (format::super_at(0), one);
+            copy(1).look(|other| Pair::of(format::super_part(kind), [one, (format::super_at(1), other)]))
+        });
         let which = match (pair.choose(), self.create) {
             // All super pages of a volume hold the same, and the number of a session.
             (Choice::Copy(which) | Choice::Refused(_, Some(which)), _) => which as u64,

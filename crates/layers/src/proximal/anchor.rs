@@ -15,7 +15,7 @@ use super::regions::{self, Regions};
 use super::super_page::Super;
 use crate::bytes::{put, u32_at, u64_at};
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, CopyState, Pair};
+use crate::durable::{Choice, Pair};
 
 /// The anchor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,8 @@ impl Anchor {
 
     /// Finds the current one in the bytes of both slots, or says what was found, with the newest generation of any sector.
     pub fn find(slots: [&[u8]; 2]) -> Result<CurrentAnchor, (String, u64)> {
-        let pair = Pair([0, 1].map(|slot| CopyState::of(part(), format::anchor_at(slot), slots[slot])));
+        let at = |slot: usize| (format::anchor_at(slot), slots[slot]);
+        let pair = Pair::of(part(), [at(0), at(1)]);
         let found = match pair.choose() {
             Choice::Copy(slot) => Anchor::decode(slots[slot]).map(|anchor| (slot, pair.newest(), anchor)),
             Choice::Blank => Err("no anchor".to_owned()),

@@ -74,7 +74,7 @@ impl State {
             session: placed.session.number(),
             snapshots: self.snapshots.clone(),
         };
-        SuperWrite { copy, bytes: Buffer::from_vec(page.encode(copy, self.super_generation)) }
+        SuperWrite { copy, bytes: Buffer::from_vec(page.encode(copy, self.super_generation, self.super_written)) }
     }
 }
 

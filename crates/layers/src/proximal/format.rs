@@ -208,13 +208,13 @@ pub fn is_label(bytes: &[u8], identity: u128) -> bool {
     sectors.into_iter().any(whole)
 }
 
-/// Encodes a copy of a map page.
-pub fn encode_map(leaf: &[u32; ENTRIES], identity: u128, at: Lba, generation: u64) -> Vec<u8> {
+/// Encodes a copy of a map page, of this structure.
+pub fn encode_map(leaf: &[u32; ENTRIES], part: Part, at: Lba, generation: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     for (block, place) in leaf.iter().zip(sector::places(0, 4)) {
         put(&mut bytes, place, &block.wrapping_add(1).to_le_bytes());
     }
-    map_part(identity).seal(at, generation, &mut bytes);
+    part.seal(at, generation, &mut bytes);
     bytes
 }
 
@@ -230,7 +230,7 @@ pub fn decode_map(bytes: &[u8]) -> Leaf {
 /// Encodes a copy of a page of records, of which there is room for [`RECORDS_OF_A_PAGE`].
 pub fn encode_records(
     records: impl Iterator<Item = Record>,
-    identity: u128,
+    part: Part,
     at: Lba,
     generation: u64,
 ) -> Vec<u8> {
@@ -240,7 +240,7 @@ pub fn encode_records(
         put(&mut bytes, place + 4, &last.wrapping_add(1).to_le_bytes());
         put(&mut bytes, place + 8, &block.wrapping_add(1).to_le_bytes());
     }
-    records_part(identity).seal(at, generation, &mut bytes);
+    part.seal(at, generation, &mut bytes);
     bytes
 }
 
@@ -275,7 +275,7 @@ mod tests {
         ) {
             let leaf: Leaf = blocks.try_into().unwrap();
             let at = map_at(map, copy);
-            let bytes = encode_map(&leaf, identity, at.start, generation);
+            let bytes = encode_map(&leaf, map_part(identity), at.start, generation);
             prop_assert_eq!(CopyState::of(map_part(identity), at, &bytes), CopyState::Whole(generation));
             prop_assert_eq!(decode_map(&bytes), leaf);
         }
@@ -289,7 +289,7 @@ mod tests {
             let records: Vec<Record> =
                 fields.into_iter().map(|(page, last, block)| Record { page, last, block }).collect();
             let at = map_at(77, 1);
-            let bytes = encode_records(records.iter().copied(), identity, at.start, generation);
+            let bytes = encode_records(records.iter().copied(), records_part(identity), at.start, generation);
             prop_assert_eq!(CopyState::of(records_part(identity), at, &bytes), CopyState::Whole(generation));
             prop_assert_eq!(decode_records(&bytes).collect::<Vec<_>>(), records);
             prop_assert!(is_label(&encode_label(identity, 7), identity));

@@ -28,8 +28,9 @@ impl Map {
 
     /// Sets a map page as it was read.
     pub fn set(&mut self, map: u64, blocks: Leaf) {
-        self.mapped += blocks.iter().filter(|block| **block != NONE).count() as u64;
-        self.leaves[map as usize] = Some(blocks);
+        let mapped = blocks.iter().filter(|block| **block != NONE).count() as u64;
+        self.mapped += mapped;
+        self.leaves[map as usize] = (mapped > 0).then_some(blocks);
     }
 
     /// Pages with a block.
@@ -84,13 +85,15 @@ impl Map {
 
     /// Encodes a page as it is now, for its place.
     pub fn encode_at(&self, page: u64, at: Lba, generation: u64, identity: u128) -> Buffer {
+        let rewrite = self.pages.is_written();
         const BLANK: [u32; ENTRIES] = [NONE; ENTRIES];
         let maps = self.leaves.len() as u64;
         let bytes = if let Some(page) = page.checked_sub(maps) {
-            format::encode_records(self.records.of_page(page), identity, at, generation)
+            let part = format::records_part(identity).rewrite(rewrite);
+            format::encode_records(self.records.of_page(page), part, at, generation)
         } else {
             let blocks = self.leaves[page as usize].as_deref().unwrap_or(&BLANK);
-            format::encode_map(blocks, identity, at, generation)
+            format::encode_map(blocks, format::map_part(identity).rewrite(rewrite), at, generation)
         };
         Buffer::from_vec(bytes)
     }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge, first_number};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, Zeroes};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES, Zeroes};
 
 use super::Options;
 use super::anchor::{Anchor, CurrentAnchor};
@@ -37,6 +37,8 @@ pub struct Opened {
     pub is_new: bool,
     /// The newest number of a session on either device.
     pub session: u64,
+    /// Whether both copies of the super page were written.
+    pub super_written: bool,
 }
 
 fn failed(kind: ErrorKind, at: Option<Extent>, why: String) -> IoError {
@@ -52,11 +54,10 @@ pub async fn open(
     timing_only: bool,
 ) -> Result<Opened, IoError> {
     let (both, _) = region::read_damaged(&**flash, Extent::of_pages(0, 2)).await?;
-    let state = |copy: usize| {
-        let at = format::super_at(copy);
-        both.cut_sectors(at.start.0, at.sectors).look(|bytes| CopyState::of(super_page::part(), at, bytes))
-    };
-    let pair = Pair([state(0), state(1)]);
+    let pair = both.look(|bytes| {
+        let (one, other) = bytes.split_at(PAGE_BYTES as usize);
+        Pair::of(super_page::part(), [(format::super_at(0), one), (format::super_at(1), other)])
+    });
     let copy = match pair.choose() {
         Choice::Copy(copy) => copy,
         Choice::Blank if create => return new(data, flash, options, timing_only).await,
@@ -100,8 +101,9 @@ pub async fn open(
         None
     };
     let newest = pair.newest();
-    let current = (copy, pair.0[copy].newest().unwrap_or(newest), pair.0[0] == pair.0[1]);
-    Ok(Opened { page, current, newest, map, ranges, anchor, is_new: false, session })
+    let current = (copy, pair.copies[copy].newest().unwrap_or(newest), pair.copies[0] == pair.copies[1]);
+    let super_written = pair.is_written;
+    Ok(Opened { page, current, newest, map, ranges, anchor, is_new: false, session, super_written })
 }
 
 /// The label of the data device is this volume's, and neither device has old contents. Returns the newest number of a
@@ -109,7 +111,7 @@ pub async fn open(
 async fn check_session(data: &dyn BlockDevice, page: &Super, pair: &Pair) -> Result<u64, IoError> {
     let on_data = label_session(data, page.identity).await?;
     let is_rotten = |copy: &CopyState| matches!(copy, CopyState::Rotten(..));
-    let on_flash = Number::of(page.session, pair.0.iter().any(is_rotten));
+    let on_flash = Number::of(page.session, pair.copies.iter().any(is_rotten));
     // Programs that know no sessions do not keep the number on flash.
     let side = if page.session == 0 { None } else { session::old(on_flash, on_data) };
     let key = match side {
@@ -183,11 +185,50 @@ async fn new(
     let ranges = Ranges::new(shape.range, shape.ranges, options.span, shape.reserved());
     let page = Super { shape, identity, committed: 0, session: FIRST, snapshots: Snapshots::default() };
     let (mut map, newest) = (Map::new(&shape), first_number());
+    if !timing_only {
+        // In a generation of a commit that counts by itself.
+        write_map(&**flash, &map, &page, newest / 2 * 2).await?;
+    }
     let anchor = if shape.copies { Some(new_anchor(&**data, &page, timing_only).await?) } else { None };
     if let Some((.., anchor)) = &anchor {
         map.pages.counted_up_to(anchor.covers[anchor.area]);
     }
-    Ok(Opened { page, current: (0, newest, true), newest, map, ranges, anchor, is_new: true, session: FIRST })
+    Ok(Opened {
+        page,
+        current: (0, newest, true),
+        newest,
+        map,
+        ranges,
+        anchor,
+        is_new: true,
+        session: FIRST,
+        super_written: true,
+    })
+}
+
+/// Writes both copies of all pages of the map and of records, and flushes: from now on none of their sectors is blank.
+pub async fn write_map(
+    flash: &dyn BlockDevice,
+    map: &Map,
+    page: &Super,
+    generation: u64,
+) -> Result<(), IoError> {
+    let pairs = page.shape.pairs();
+    for first in (0..pairs).step_by(READ_AT_ONCE as usize / 2) {
+        let last = (first + READ_AT_ONCE / 2).min(pairs) - 1;
+        let (start, end) = (format::map_pair(first).start, format::map_pair(last).end());
+        let bytes = Buffer::zeroed((end.0 - start.0) * SECTOR_BYTES);
+        for number in first..=last {
+            for copy in 0..2 {
+                let at = format::map_at(number, copy);
+                let encoded = map.encode_at(number, at.start, generation, page.identity);
+                encoded.look(|encoded| bytes.put(((at.start.0 - start.0) * SECTOR_BYTES) as usize, encoded));
+            }
+        }
+        let at = Extent { start, sectors: end.0 - start.0 };
+        region::write(flash, at, &bytes, &Hints::default()).await?;
+    }
+    flash.flush(Hints::default()).await
 }
 
 /// Reads the anchor of copies. Without one that is whole, all copies are written anew.
@@ -251,7 +292,7 @@ async fn new_anchor(
 pub async fn write_super(flash: &dyn BlockDevice, page: &Super) -> Result<(), IoError> {
     let how = Hints::default();
     for copy in [1, 0] {
-        let bytes = page.encode(copy, first_number());
+        let bytes = page.encode(copy, first_number(), false);
         flash.write(format::super_at(copy), Buffer::from_vec(bytes), how.clone()).await?;
         flash.flush(how.clone()).await?;
     }
@@ -325,14 +366,14 @@ impl Reading<'_> {
         let is_map = number < shape.maps;
         let part = if is_map { format::map_part(*identity) } else { format::records_part(*identity) };
         let committed = if self.canary.is("part of a commit counts") { u64::MAX } else { *committed };
+        let at = |copy: usize| (format::map_at(number, copy), copies[copy]);
+        let mut pair = Pair::of(part, [at(0), at(1)]);
         let mut outdone = false;
-        let mut state = |copy: usize| {
-            let found = CopyState::of(part, format::map_at(number, copy), copies[copy]);
-            let (state, is_outdone) = counted(found, committed);
+        for copy in &mut pair.copies {
+            let (state, is_outdone) = counted(copy.clone(), committed);
             outdone |= is_outdone;
-            state
-        };
-        let pair = Pair([state(0), state(1)]);
+            *copy = state;
+        }
         if outdone {
             edge("a page of a commit that did not end: its other copy counts");
             // It has to be overwritten before the next such commit ends.
@@ -354,7 +395,7 @@ impl Reading<'_> {
                 return corrupt(format::map_pair(number), why);
             }
         };
-        let torn = matches!(pair.0[1 - copy], CopyState::Torn(_) | CopyState::Rotten(..)) && !outdone;
+        let torn = matches!(pair.copies[1 - copy], CopyState::Torn(_) | CopyState::Rotten(..)) && !outdone;
         if torn {
             edge("a torn copy of a map page: the other counts");
         }

@@ -18,6 +18,8 @@ pub struct Pairs {
     single: BTreeSet<u64>,
     /// The newest generation of any sector.
     newest: u64,
+    /// Whether both copies of all pages were written.
+    is_written: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -44,11 +46,12 @@ pub struct PageWrite {
 }
 
 impl Pairs {
-    /// A number of pages, none of which was written. `generation` counts as the one before the first.
+    /// A number of pages without changes, of which both copies were written in this generation, as far as [`Pairs::found`]
+    /// does not say otherwise.
     pub fn new(pages: u64, generation: u64) -> Pairs {
-        let blank = Current { copy: 0, generation };
+        let new = Current { copy: 0, generation };
         let (changed, single) = (BTreeSet::new(), BTreeSet::new());
-        Pairs { pages: vec![blank; pages as usize], changed, single, newest: generation }
+        Pairs { pages: vec![new; pages as usize], changed, single, newest: generation, is_written: true }
     }
 
     /// Notes that commits up to this generation count: a later one has a higher generation, although no page may be left of
@@ -60,12 +63,18 @@ impl Pairs {
     /// Notes what was found of a page, and which copy is current, if any is.
     pub fn found(&mut self, page: u64, pair: &Pair, copy: Option<usize>) {
         self.newest = self.newest.max(pair.newest());
+        self.is_written &= pair.is_written;
         let Some(copy) = copy else { return };
-        let generation = pair.0[copy].newest().unwrap_or(0);
+        let generation = pair.copies[copy].newest().unwrap_or(0);
         self.pages[page as usize] = Current { copy, generation };
-        if pair.0[0] != pair.0[1] {
+        if pair.copies[0] != pair.copies[1] {
             self.single.insert(page);
         }
+    }
+
+    /// Whether both copies of all pages were written: the next writes are rewrites.
+    pub fn is_written(&self) -> bool {
+        self.is_written
     }
 
     /// The newest generation of any sector.

@@ -76,6 +76,8 @@ pub(super) struct State {
     /// The newest generation of any of its sectors.
     pub super_newest: u64,
     pub super_copied: bool,
+    /// Whether both copies of it were written.
+    pub super_written: bool,
     /// Copies on the data device; none in a volume from before there were any.
     pub copies: Option<Copies>,
     pub failed: Option<IoError>,
@@ -192,6 +194,7 @@ impl Placed {
             super_generation,
             super_newest,
             super_copied,
+            super_written: opened.super_written,
             copies,
             failed: None,
             counts: Counts::default(),

@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::proximal::format::{decode_records, encode_records, map_at};
+    use crate::proximal::format::{decode_records, encode_records, map_at, records_part};
 
     proptest! {
         /// Whatever is added, replaced and removed: the index and the pages on flash hold the same, and what a snapshot
@@ -206,7 +206,7 @@ mod tests {
                 prop_assert_eq!(records.holder(page, 2..u32::MAX), seen);
             }
             let on_flash = (0..4).flat_map(|page| {
-                decode_records(&encode_records(records.of_page(page), 1, map_at(page, 0).start, 9)).collect::<Vec<_>>()
+                decode_records(&encode_records(records.of_page(page), records_part(1), map_at(page, 0).start, 9)).collect::<Vec<_>>()
             });
             let on_flash: BTreeMap<Key, u32> =
                 on_flash.map(|Record { page, last, block }| ((page, last), block)).collect();

@@ -70,14 +70,7 @@ pub async fn flash_from_copies(
     // As if the commit that the copies were made after had written all of them.
     let generation = anchor.covers[anchor.area];
     // Empty ones too: what a copy that was cut short left in the other area has to be written again.
-    for page in 0..shape.pairs() {
-        for copy in 0..2 {
-            let at = format::map_at(page, copy);
-            let bytes = map.encode_at(page, at.start, generation, anchor.page.identity);
-            flash.write(at, bytes, how.clone()).await?;
-        }
-    }
-    flash.flush(how).await?;
+    opening::write_map(&**flash, &map, &anchor.page, generation).await?;
     let session = opening::label_session(&**data, anchor.page.identity).await?;
     let page = Super { committed: generation, session: session.number, ..anchor.page.clone() };
     let current = (0, generation, true);
@@ -90,6 +83,7 @@ pub async fn flash_from_copies(
         anchor: None,
         is_new: false,
         session: session.number,
+        super_written: true,
     };
     let placed = Placed::open(data.clone(), flash.clone(), opened, options, false).await?;
     let staging = Extent::new(start, flash.geometry().sectors - start);

@@ -152,10 +152,10 @@ fn places() -> impl Iterator<Item = usize> {
 }
 
 impl Super {
-    /// Encodes a copy.
-    pub fn encode(&self, copy: usize, generation: u64) -> Vec<u8> {
+    /// Encodes a copy, as a rewrite if both were written before.
+    pub fn encode(&self, copy: usize, generation: u64, both_written: bool) -> Vec<u8> {
         let mut bytes = self.bytes();
-        part().seal(super_at(copy).start, generation, &mut bytes);
+        part().rewrite(both_written).seal(super_at(copy).start, generation, &mut bytes);
         bytes
     }
 
@@ -334,7 +334,7 @@ mod tests {
                 add_clones(&mut snapshots, shape.epochs() as u32, &bases);
                 Super { shape, identity, committed, session, snapshots }
             };
-            prop_assert_eq!(Super::decode(&written.encode(1, 7)), Ok(written));
+            prop_assert_eq!(Super::decode(&written.encode(1, 7, true)), Ok(written));
             let mut changed = junk;
             changed[..8].copy_from_slice(MAGIC);
             changed[8..12].copy_from_slice(&u32::from(records > 0).to_le_bytes());
@@ -367,7 +367,7 @@ mod tests {
         let clones = vec![Cloned { name: "c".to_owned(), number: last, base: 5 }];
         let snapshots = Snapshots { epoch: 6, all, clones, floor: last };
         let page = Super { shape, identity: 1, committed: 0, session: 2, snapshots };
-        let whole = page.encode(0, 1);
+        let whole = page.encode(0, 1, false);
         assert_eq!(Super::decode(&whole), Ok(page));
         let at = places().nth(2).unwrap();
         for (changed, value, words) in [
@@ -388,7 +388,7 @@ mod tests {
     fn a_volume_of_a_newer_version_is_refused() {
         let shape = Shape { range: 64, ranges: 8, pages: 400, maps: 1, records: 2, copies: false };
         let page = Super { shape, identity: 1, committed: 0, session: 2, snapshots: Snapshots::default() };
-        let mut bytes = page.encode(0, 1);
+        let mut bytes = page.encode(0, 1, false);
         bytes[8] |= 8;
         assert!(Super::decode(&bytes).unwrap_err().contains("features 0x9"));
     }

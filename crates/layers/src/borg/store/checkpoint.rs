@@ -12,7 +12,7 @@
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
 
-use super::format::{Anchor, MapPage, NONE, PageIdentity, Super};
+use super::format::{Anchor, MapPage, NONE, Super};
 use super::layout::Layout;
 use super::map::Slot;
 use super::segments::Segment;
@@ -51,11 +51,9 @@ impl Table {
             entries.iter().flatten().count() == known.valid as usize
         );
         let covered = self.log.ended + u64::from(mutant::is("borg: a map page covers a batch under way"));
-        let page_id =
-            PageIdentity { at: layout.map_page(segment, copy), generation, identity: disk.identity };
         let page =
             MapPage { segment, covered, log_reaches: self.log.last_committed, first: known.first, entries };
-        let bytes = page.encode(disk.version, &page_id);
+        let bytes = page.encode(disk, layout.map_page(segment, copy), generation);
         let pending_free = self.segments.pending_free_in(segment);
         self.segments.set_copies(segment, 1);
         MapWrite { segment, generation, copy, changes, flag_changes, covered, pending_free, bytes }

@@ -47,7 +47,9 @@ impl Store {
         }
         self.flush_bopt(how).await?;
         self.write_super(|page| page.clean = false, how).await?;
-        self.write_super(|_| (), how).await
+        self.write_super(|_| (), how).await?;
+        self.disk.borrow_mut().super_page.both_written = !is_old;
+        Ok(())
     }
 
     /// The map pages of all segments for one of their copies, recorded as durable.

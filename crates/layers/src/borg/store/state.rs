@@ -9,7 +9,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError};
 use serde::{Deserialize, Serialize};
 
 use super::Store;
-use super::format::{Anchor, MapPage, NONE, PAGE, PageIdentity, SEALED, Super};
+use super::format::{Anchor, MapPage, NONE, PAGE, Super};
 use super::layout::Layout;
 use super::map::Slot;
 use super::recovery::last_sessions;
@@ -213,9 +213,7 @@ impl State {
         let slots = layout.slots_of(segment);
         let entries = entries[slots.start as usize..slots.end as usize].to_vec();
         let map = MapPage { segment, covered, log_reaches: covered, first: None, entries };
-        let at = layout.map_page(segment, copy);
-        let page_id = PageIdentity { at, generation: GENERATION, identity: page.identity };
-        let bytes = map.encode(SEALED, &page_id);
+        let bytes = map.encode(page, layout.map_page(segment, copy), GENERATION);
         debug_assert_eq!(bytes.len(), PAGE);
         bytes
     }

@@ -146,7 +146,7 @@ fn what_was_being_written_at_a_crash_keeps_nothing_from_being_dumped() {
 #[test]
 fn a_damaged_super_page_takes_no_batches_with_it() {
     run(1, async {
-        for kind in ["super-newer", "super-torn", "super-both", "super-zeroes"] {
+        for kind in ["super-newer", "super-torn", "super-sector", "super-both", "super-zeroes"] {
             let disk = killed().await;
             damage(&disk, kind).await;
             let (repaired, found) = repaired(&disk).await;

@@ -88,6 +88,9 @@ pub struct Super {
     pub samples: Vec<(u64, u32)>,
     /// After a clean stop, the mark that identifies the origin's state.
     pub mark: Option<Mark>,
+    /// Whether both copies of it and of all map pages were written before ([`crate::durable::sector::Part::rewrite`]);
+    /// never in version 1.
+    pub both_written: bool,
 }
 
 /// A place in the log where a batch begins, or will begin.
@@ -173,6 +176,7 @@ impl Super {
             generations: 0,
             samples: Vec::new(),
             mark: None,
+            both_written: false,
         }
     }
 
@@ -193,11 +197,12 @@ impl Super {
 }
 
 impl MapPage {
-    /// Encodes it.
-    pub fn encode(&self, version: u32, page_id: &PageIdentity) -> Vec<u8> {
-        match version {
-            OLD => old::encode_map(self, page_id),
-            _ => sealed::encode_map(self, page_id.at, page_id.generation, page_id.identity),
+    /// Encodes it for its copy at page `at` of the BOPT with this super page.
+    pub fn encode(&self, disk: &Super, at: u64, generation: u64) -> Vec<u8> {
+        let page_id = PageIdentity { at, generation, identity: disk.identity };
+        match disk.version {
+            OLD => old::encode_map(self, &page_id),
+            _ => sealed::encode_map(self, &page_id, disk.both_written),
         }
     }
 }

@@ -122,6 +122,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         generations: number(6),
         samples: (0..count.min(SAMPLES)).map(sample).collect(),
         mark: (marked(0) == 1).then_some(mark),
+        both_written: false,
     };
     page.ensure_sensible(count).map(PageState::Whole)
 }

@@ -7,9 +7,9 @@ use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::area::Area;
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, MapPage, PAGE, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
+use super::{Anchor, MapPage, PAGE, PageIdentity, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
-use crate::durable::CopyState;
+use crate::durable::{CopyState, Pair};
 use crate::durable::sector::{self, Part};
 
 const MAP: [u8; 8] = *b"SKLBORG3";
@@ -32,7 +32,7 @@ fn part_of_super() -> Part {
 }
 
 /// Seal of the sectors of a BOPT's map pages.
-fn part_of_map(identity: u128) -> Part {
+pub fn part_of_map(identity: u128) -> Part {
     Part::of(MAP, identity)
 }
 
@@ -75,7 +75,7 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
         put(&mut bytes, at, &page.to_le_bytes());
         put(&mut bytes, at + 8, &sum.to_le_bytes());
     }
-    part_of_super().seal(place(at).start, page.generation, &mut bytes);
+    part_of_super().rewrite(page.both_written).seal(place(at).start, page.generation, &mut bytes);
     bytes
 }
 
@@ -86,6 +86,15 @@ pub fn super_copy_state(at: u64, bytes: &[u8]) -> CopyState {
     } else {
         CopyState::of(part_of_super(), place(at), bytes)
     }
+}
+
+/// State of both copies of the super page.
+pub fn super_pair(pages: [&[u8]; 2]) -> Pair {
+    if pages.iter().any(|page| page.starts_with(&invalidated())) {
+        let copies = [0, 1].map(|at| super_copy_state(at as u64, pages[at]));
+        return Pair { copies, is_written: false };
+    }
+    Pair::of(part_of_super(), [(place(0), pages[0]), (place(1), pages[1])])
 }
 
 /// Decodes the super page of this generation in a whole copy; `Err` with what was found if it is not valid.
@@ -118,12 +127,13 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         generations: number(6),
         samples: samples.map(|at| (u64_at(bytes, at), u32_at(bytes, at + 8))).collect(),
         mark: (marked(0) == 1).then_some(mark),
+        both_written: Part::is_rewrite(bytes),
     };
     page.ensure_sensible(count)
 }
 
-/// Encodes a map page of this BOPT and generation, for its copy at page `at`.
-pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> Vec<u8> {
+/// Encodes a map page, as a rewrite if both copies of it were written before.
+pub fn encode_map(page: &MapPage, page_id: &PageIdentity, both_written: bool) -> Vec<u8> {
     let mut bytes = vec![0; PAGE];
     let valid = page.entries.iter().flatten().count() as u32;
     put(&mut bytes, 0, &MAP);
@@ -138,13 +148,19 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     for (entry, at) in page.entries.iter().zip(sector::places(MAP_HEAD, MAP_ENTRY)) {
         put(&mut bytes, at, &super::map_entry(*entry));
     }
-    part_of_map(identity).seal(place(at).start, generation, &mut bytes);
+    let part = part_of_map(page_id.identity).rewrite(both_written);
+    part.seal(place(page_id.at).start, page_id.generation, &mut bytes);
     bytes
 }
 
 /// State of the copy of a map page of this BOPT at page `at`.
 pub fn map_copy_state(at: u64, identity: u128, bytes: &[u8]) -> CopyState {
     CopyState::of(part_of_map(identity), place(at), bytes)
+}
+
+/// State of both copies of a map page of this BOPT, each with the page where it lies.
+pub fn map_pair(identity: u128, [one, other]: [(u64, &[u8]); 2]) -> Pair {
+    Pair::of(part_of_map(identity), [(place(one.0), one.1), (place(other.0), other.1)])
 }
 
 /// Decodes the map page of `segment` with this many slots in a whole copy; `None` if it is of another segment.
@@ -163,12 +179,12 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
 }
 
 /// Reseals a whole page for its other copy, with the same generation: a super page, or a map page of the BOPT with this
-/// identity.
+/// identity. As a rewrite: if it is torn, the whole page counts, whatever the other one holds.
 pub fn for_copy(at: u64, generation: u64, identity: u128, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let part = if bytes[..8] == SUPER_2 { part_of_super() } else { part_of_map(identity) };
     let start: Lba = place(at).start;
-    part.seal(start, generation, &mut bytes);
+    part.rewrite(true).seal(start, generation, &mut bytes);
     debug_assert_eq!(bytes.len() as u64 / 512, PAGE_SECTORS);
     bytes
 }

@@ -73,8 +73,9 @@ proptest! {
         damage in (0..PAGE, 0..8_u32),
         elsewhere in 1..100_u64,
         first in proptest::option::of(1..78_u64),
+        both_written: bool,
     ) {
-        let page = full(version);
+        let page = Super { both_written: both_written && version != OLD, ..full(version) };
         let mut bytes = page.encode(1);
         prop_assert_eq!(decoded(&page, &bytes), Ok(Some(page.clone())));
         bytes[damage.0] ^= 1 << damage.1;
@@ -85,7 +86,8 @@ proptest! {
         let log_reaches = if version == OLD { 0 } else { 78 };
         let first = first.filter(|_| version != OLD);
         let page = MapPage { segment: 2, covered: 77, log_reaches, first, entries };
-        let mut bytes = page.encode(version, &page_id);
+        let disk = Super { identity: page_id.identity, both_written, ..blank(version) };
+        let mut bytes = page.encode(&disk, page_id.at, page_id.generation);
         prop_assert_eq!(map_decoded(version, &page_id, slots, &bytes), Some((5, page)));
         let moved = PageIdentity { at: 70 + elsewhere, ..page_id };
         let foreign = PageIdentity { identity: page_id.identity + u128::from(elsewhere), ..page_id };

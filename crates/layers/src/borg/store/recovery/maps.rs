@@ -142,12 +142,14 @@ fn newer_sealed(
     extras: &mut Extras,
 ) -> Result<Counts, IoError> {
     let at = |copy: usize| disk.layout.map_page(segment, copy as u64);
-    let copies = [0, 1].map(|copy| sealed::map_copy_state(at(copy), disk.identity, bytes[copy]));
+    let pair = sealed::map_pair(disk.identity, [(at(0), bytes[0]), (at(1), bytes[1])]);
+    extras.both_written &= pair.is_written;
+    let copies = &pair.copies;
     let narrow = copies.clone().map(|copy| match copy {
         CopyState::Whole(generation) => CopyState::Whole(compared(generation)),
         copy => copy,
     });
-    let copy = match Pair(narrow).choose() {
+    let copy = match (Pair { copies: narrow, ..pair.clone() }).choose() {
         Choice::Copy(copy) | Choice::Refused(_, Some(copy)) if disk.is_upgrading() => copy,
         Choice::Copy(copy) => copy,
         Choice::Refused(sector, older) => {

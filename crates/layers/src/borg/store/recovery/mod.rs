@@ -50,6 +50,8 @@ pub(super) struct Extras {
     pub torn: Vec<u64>,
     /// State of the super page's copies.
     pub supers: Supers,
+    /// Whether both copies of all pages of metadata have been written.
+    pub both_written: bool,
     /// Checksums found in the write buffer.
     pub sums: Sums,
     /// Repaired extents, to be written back.
@@ -85,6 +87,7 @@ pub(super) async fn open(
     let mut extras = Extras {
         torn: Vec::new(),
         supers: Supers::default(),
+        both_written: false,
         sums: Sums::new(layout),
         repaired: Vec::new(),
         forgiven: lenient.then(Vec::new),
@@ -100,6 +103,7 @@ pub(super) async fn open(
     let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
     let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
+    disk.both_written = extras.both_written;
     let reached = reaches.map_or(0, |(reached, _)| reached);
     // In version 1, a batch is only known from the one before it.
     let last = if lenient && disk.version != OLD {

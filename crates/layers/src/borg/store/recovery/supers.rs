@@ -17,13 +17,14 @@ pub async fn read(
     let (bytes, unreadable) = region::read_damaged(bopt, both).await?;
     let bytes = bytes.to_vec();
     let pages = [&bytes[..PAGE], &bytes[PAGE..]];
-    let copies = Pair([0, 1].map(|at| sealed::super_copy_state(at, pages[at as usize])));
+    let copies = sealed::super_pair(pages);
+    extras.both_written = copies.is_written;
     let mut found = Vec::new();
     for (page, at) in pages.into_iter().zip(0..) {
         found.push(old::decode_super(at, page).map_err(|found| unknown(at, &found))?);
     }
     let is_old = found.iter().any(|found| matches!(found, PageState::Whole(_)));
-    let is_sealed = copies.0.iter().any(|copy| copy.newest().is_some())
+    let is_sealed = copies.copies.iter().any(|copy| copy.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
     // In version 1 a copy that cannot be read is not told from a torn one, which is dropped.
     if let Some(error) = unreadable.filter(|_| is_old && extras.forgiven.is_none()) {
@@ -59,7 +60,7 @@ fn unknown(at: u64, found: &str) -> IoError {
 }
 
 fn decoded(pages: &[&[u8]; 2], copies: &Pair, copy: usize) -> Result<Super, IoError> {
-    let generation = copies.0[copy].newest().unwrap_or(0);
+    let generation = copies.copies[copy].newest().unwrap_or(0);
     sealed::decode_super(generation, pages[copy]).map_err(|found| unknown(copy as u64, &found))
 }
 
@@ -72,15 +73,15 @@ fn newer_sealed(
     let mut choice = copies.choose();
     if let Choice::Refused(_, Some(older)) = choice {
         // Left from version 1 by an upgrade.
-        if copies.0[1 - older].newest().is_none() && decoded(pages, copies, older)?.is_upgrading() {
+        if copies.copies[1 - older].newest().is_none() && decoded(pages, copies, older)?.is_upgrading() {
             choice = Choice::Copy(older);
         }
     }
     match choice {
         Choice::Copy(copy) => {
             let page = decoded(pages, copies, copy)?;
-            let other = &copies.0[1 - copy];
-            extras.supers.twice = *other == copies.0[copy];
+            let other = &copies.copies[1 - copy];
+            extras.supers.twice = *other == copies.copies[copy];
             if matches!(other, CopyState::Torn(_)) {
                 edge("a torn super page: the other counts");
             }
@@ -94,7 +95,7 @@ fn newer_sealed(
         }
         Choice::Blank => Ok(None),
         Choice::Refused(sector, older) => {
-            let error = rotten("the super page", sector, older.map(|older| &copies.0[older]), "pages");
+            let error = rotten("the super page", sector, older.map(|older| &copies.copies[older]), "pages");
             let Some(older) = older else { return Err(error) };
             extras.forgive(error)?;
             extras.anchor_lost = true;
@@ -113,7 +114,7 @@ fn while_upgrading(
     found: &[PageState<Super>],
     extras: &mut Extras,
 ) -> Result<Option<(Super, u64)>, IoError> {
-    for (copy, at) in copies.0.iter().zip(0..) {
+    for (copy, at) in copies.copies.iter().zip(0..) {
         match copy {
             CopyState::Whole(_) => return decoded(pages, copies, at).map(|page| Some((page, at as u64))),
             CopyState::Rotten(sector, Some(_)) => {
