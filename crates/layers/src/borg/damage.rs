@@ -170,7 +170,8 @@ impl Target<'_> {
     /// copy holds.
     async fn tear(&self, page: u64, other: u64) -> Result<String, IoError> {
         let at = |page| Extent { sectors: PAGE_SECTORS / 2, ..Extent::of_pages(page, 1) };
-        let read = async |at: Extent| self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+        let read =
+            async |at: Extent| self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
         let (newer, mut bytes) = (read(at(page)).await?.to_vec(), read(at(other)).await?.to_vec());
         let earlier = Part::generation(&newer).saturating_sub(1);
         let part = if page < 2 { Part::of(SUPER_2, 0) } else { sealed::part_of_map(self.identity()) };

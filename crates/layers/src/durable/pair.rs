@@ -137,7 +137,9 @@ impl Pair {
         match (newer, rotten) {
             (Some(newer), None) => Choice::Copy(newer),
             // The rotten copy is older than this one, or a duplicate of it.
-            (Some(newer), Some(_)) if self.knows(1 - newer) <= self.copies[newer].newest() => Choice::Copy(newer),
+            (Some(newer), Some(_)) if self.knows(1 - newer) <= self.copies[newer].newest() => {
+                Choice::Copy(newer)
+            }
             (newer, Some(sector)) => Choice::Refused(sector, newer),
             // The very first write did not complete.
             (None, None) if self.copies.contains(&CopyState::Blank) => Choice::Blank,

@@ -2,9 +2,9 @@
 
 use seekless_core::{BlockDevice, Buffer, Extent, IoError};
 
-use super::table::{self, Map};
-use super::sealed::{self, StoredMap};
 use super::Options;
+use super::sealed::{self, StoredMap};
+use super::table::{self, Map};
 use crate::canary::Canary;
 
 /// Format of the map, and state of its copies.
@@ -37,8 +37,8 @@ impl Format {
         let pages = options.pages_of(sectors)?;
         if let Some(found) = sealed::read(below, pages, options.older, canary).await? {
             options.slots_of(sectors, pages, sealed::slots(sectors, pages))?;
-            let StoredMap { map, copy, copied, is_new, both_written, is_later } = found;
-            return Ok((Format::Sealed { copy, copied, is_new, both_written }, map, !is_later));
+            let StoredMap { map, format, is_later } = found;
+            return Ok((format, map, !is_later));
         }
         let slots = options.slots_of(sectors, pages, table::slots(sectors, pages))?;
         // The first format does not tell.
@@ -79,7 +79,8 @@ impl Format {
 
     /// Records that the next map is durable.
     pub fn written(&mut self) {
-        if let Format::Sealed { copy, copied, is_new, .. } = self {
+        if let Format::Sealed { copy, copied, is_new, both_written } = self {
+            *both_written |= !*is_new;
             (*copy, *copied, *is_new) = (1 - *copy, false, false);
         }
     }

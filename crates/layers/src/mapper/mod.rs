@@ -87,7 +87,7 @@ impl Mapper {
             map.free.len() as u64 + map.slots.iter().filter(|&&slot| slot != NONE).count() as u64 - pages;
         let state = State { map, format, changed: !is_on_disk, released: Vec::new(), failed: None };
         let locks = || RangeLocks::new();
-        Ok(Rc::new_cyclic(|me| Mapper {
+        let mapper = Rc::new_cyclic(|me| Mapper {
             below,
             slots_at: format.copies(pages).end(),
             state: RefCell::new(state),
@@ -98,7 +98,12 @@ impl Mapper {
             older: options.older,
             quiet: Quiet::default(),
             me: me.clone(),
-        }))
+        });
+        if format.is_new() {
+            // An empty map in both copies: from now on none of their sectors is blank.
+            mapper.write_to_both().await?;
+        }
+        Ok(mapper)
     }
 
     /// Creates an empty volume, with its map in both copies. What an interrupted creation left is completed; other
@@ -110,8 +115,13 @@ impl Mapper {
         let pages = options.pages_of(below.geometry().sectors)?;
         let new = New { key: "over", device: &*below, metadata: sealed::copies(pages), leaves: None };
         contents::claim(&[new], false, replace).await?;
-        let mapper = Mapper::open(below, options, true).await?;
-        Layer::stop(&*mapper).await
+        Mapper::open(below, options, true).await.map(drop)
+    }
+
+    /// Makes everything acknowledged durable, with the map in both copies.
+    async fn write_to_both(&self) -> Result<(), IoError> {
+        self.flush(Hints::default()).await?;
+        self.copy(&Hints::default()).await
     }
 
     /// Whether its map is in sealed sectors: not, in a volume of the first format.
@@ -374,12 +384,8 @@ impl Layer for Mapper {
         vec![("free_slots", state.map.free.len() as u64), ("generation", state.map.generation)]
     }
 
-    /// Makes everything acknowledged durable, with the map in both copies.
     fn stop(&self) -> IoFuture<'_, ()> {
-        io(async move {
-            self.flush(Hints::default()).await?;
-            self.copy(&Hints::default()).await
-        })
+        io(self.write_to_both())
     }
 
     /// The map.

@@ -10,6 +10,7 @@ use seekless_core::{
     BlockDevice, Buffer, ErrorKind, Extent, IoError, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, mutant,
 };
 
+use super::format::Format;
 use super::table::{self, Map, NONE};
 use crate::bytes::{put, u32_at, u64_at};
 use crate::canary::Canary;
@@ -25,14 +26,8 @@ const ENTRY: usize = 4;
 pub struct StoredMap {
     /// The map.
     pub map: Map,
-    /// The copy it was read from.
-    pub copy: u64,
-    /// Whether the other one holds it too.
-    pub copied: bool,
-    /// Whether there is none: a map of zeroes.
-    pub is_new: bool,
-    /// Whether both copies were written.
-    pub both_written: bool,
+    /// Its format, and the state of its copies.
+    pub format: Format,
     /// Whether its generation is a later one than its copy has: that of sectors of a torn one.
     pub is_later: bool,
 }
@@ -191,8 +186,8 @@ pub async fn read(
         let generation = first_number().max(read.pair.newest());
         let map =
             Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
-        let both_written = false;
-        return Ok(Some(StoredMap { map, copy: 0, copied: false, is_new: true, both_written, is_later: true }));
+        let format = Format::Sealed { copy: 0, copied: false, is_new: true, both_written: false };
+        return Ok(Some(StoredMap { map, format, is_later: true }));
     };
     let newest = read.pair.newest();
     let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
@@ -200,7 +195,8 @@ pub async fn read(
     let copied = read.pair.copies[0] == read.pair.copies[1];
     let is_later = read.pair.copies[which].newest() != Some(newest);
     let both_written = read.pair.is_written;
-    Ok(Some(StoredMap { map, copy: which as u64, copied, is_new: false, both_written, is_later }))
+    let format = Format::Sealed { copy: which as u64, copied, is_new: false, both_written };
+    Ok(Some(StoredMap { map, format, is_later }))
 }
 
 fn refused(pages: u64, found: &str) -> IoError {

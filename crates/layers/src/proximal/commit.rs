@@ -74,7 +74,10 @@ impl State {
             session: placed.session.number(),
             snapshots: self.snapshots.clone(),
         };
-        SuperWrite { copy, bytes: Buffer::from_vec(page.encode(copy, self.super_generation, self.super_written)) }
+        SuperWrite {
+            copy,
+            bytes: Buffer::from_vec(page.encode(copy, self.super_generation, self.super_written)),
+        }
     }
 }
 

@@ -85,8 +85,8 @@ impl Map {
 
     /// Encodes a page as it is now, for its place.
     pub fn encode_at(&self, page: u64, at: Lba, generation: u64, identity: u128) -> Buffer {
-        let rewrite = self.pages.is_written();
         const BLANK: [u32; ENTRIES] = [NONE; ENTRIES];
+        let rewrite = self.pages.is_written();
         let maps = self.leaves.len() as u64;
         let bytes = if let Some(page) = page.checked_sub(maps) {
             let part = format::records_part(identity).rewrite(rewrite);

@@ -6,7 +6,9 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge, first_number};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES, Zeroes};
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES, Zeroes,
+};
 
 use super::Options;
 use super::anchor::{Anchor, CurrentAnchor};
@@ -166,12 +168,8 @@ async fn new(
     fits(&**data, &**flash, &shape)?;
     edge("a new volume");
     if !timing_only {
-        // Map pages of another volume would be taken for rotten ones of this. The first page is blank, or marks the
-        // creation as unfinished.
-        let maps = Extent::of_pages(1, shape.staging() - 1);
-        for part in maps.split(flash.geometry().largest_sectors) {
-            flash.write_zeroes(part, Hints::default(), Zeroes::default()).await?;
-        }
+        // The super page of another volume would count. The first page is blank, or marks the creation as unfinished.
+        flash.write_zeroes(format::super_at(1), Hints::default(), Zeroes::default()).await?;
         flash.flush(Hints::default()).await?;
     }
     let identity = {

@@ -1,5 +1,5 @@
-//! One bit of the BOPT rots while the volume is closed, after a kill or a clean stop: flushed data is read again, or
-//! refused. Nothing is lost silently.
+//! One bit of the BOPT rots while the volume is closed, or a sector of it becomes zeroes, after a kill or a clean stop:
+//! flushed data is read again, or refused. Nothing is lost silently.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -92,11 +92,15 @@ async fn left(version: u32, stopped: bool) -> Left {
     Left { origin, bopt: image, flushed, may_rot }
 }
 
-/// Opens with one bit that is another, and reads all that was flushed.
-async fn judged(left: &Left, page: u64, bit: u64) -> Counts {
+/// Opens with one bit of a page that is another, or a sector of zeroes around it, and reads all that was flushed.
+async fn judged(left: &Left, page: u64, bit: u64, zeroed: bool) -> Counts {
     let disk = disk();
     let mut bytes = left.bopt.clone();
-    bytes[page as usize * PAGE + bit as usize / 8] ^= 1 << (bit % 8);
+    let byte = page as usize * PAGE + bit as usize / 8;
+    bytes[byte] ^= 1 << (bit % 8);
+    if zeroed {
+        bytes[byte / 512 * 512..][..512].fill(0);
+    }
     let (origin, bopt) = parts(&disk);
     let write = async |device: &Slice, bytes: Vec<u8>| {
         let all = Extent::new(0, bytes.len() as u64 / 512);
@@ -136,9 +140,10 @@ async fn count(version: u32, stopped: bool, flips: u64) -> Counts {
     for _ in 0..flips {
         let page = left.may_rot[rng.below(left.may_rot.len() as u64) as usize];
         let bit = rng.below(PAGE as u64 * 8);
-        let Counts { passed, refused, silent } = judged(&left, page, bit).await;
+        let zeroed = version == SEALED && rng.chance(1, 4);
+        let Counts { passed, refused, silent } = judged(&left, page, bit, zeroed).await;
         if silent > 0 && version == SEALED {
-            println!("silent: page {page}, bit {bit}");
+            println!("silent: page {page}, bit {bit}, zeroed: {zeroed}");
         }
         counts.passed += passed;
         counts.refused += refused;

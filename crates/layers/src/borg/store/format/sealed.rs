@@ -7,10 +7,12 @@ use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
 use super::super::area::Area;
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, MapPage, PAGE, PageIdentity, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated};
+use super::{
+    Anchor, MapPage, PAGE, PageIdentity, SAMPLES, SCATTERED, SEALED, SUPER_2, Super, UPGRADING, invalidated,
+};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
-use crate::durable::{CopyState, Pair};
 use crate::durable::sector::{self, Part};
+use crate::durable::{CopyState, Pair};
 
 const MAP: [u8; 8] = *b"SKLBORG3";
 /// A compatible feature: dirty bits on disk are exact even without a clean stop.
