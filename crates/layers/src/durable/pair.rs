@@ -88,7 +88,8 @@ impl CopyState {
 pub struct Pair {
     /// Of each.
     pub copies: [CopyState; 2],
-    /// Whether all sectors of both were written: the next write is a rewrite.
+    /// Whether all sectors of both are as they were written, if in several writes: the next write is a rewrite. Otherwise
+    /// the other copy has to be made whole first.
     pub is_written: bool,
 }
 
@@ -110,7 +111,7 @@ impl Pair {
     pub fn of(part: Part, copies: [(Extent, &[u8]); 2]) -> Pair {
         let mut scans = copies.map(|(at, bytes)| Scan::of(part, at, bytes));
         let has_rewrite = scans.iter().any(|scan| scan.has_rewrite);
-        let is_written = has_rewrite || scans.iter().all(Scan::is_written);
+        let is_written = scans.iter().all(Scan::is_written);
         if has_rewrite && !mutant::is("durable: zeroed sectors of a rewritten pair count as torn") {
             for scan in &mut scans {
                 let Some(blank) = scan.blank else { continue };
@@ -260,7 +261,7 @@ mod tests {
             let (refused, rotten) = (Choice::Refused(copy(1).start + 1, Some(0)), copy(1).start + 1);
             let found = pair(part, &disk);
             assert_eq!(found.choose(), if is_rewrite { refused } else { Choice::Copy(0) });
-            assert_eq!(found.is_written, is_rewrite);
+            assert!(!found.is_written);
             assert_eq!(found.copies[1] == CopyState::Rotten(rotten, Some(9)), is_rewrite);
             disk[1].fill(0);
             let refused = Choice::Refused(copy(1).start, Some(0));

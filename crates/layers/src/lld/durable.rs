@@ -251,6 +251,8 @@ impl Lld {
         {
             let state = &mut *self.state.borrow_mut();
             state.session_begun = true;
+            // This checkpoint went to the copy that was not current.
+            state.disk.both_written = self.layout.sealed;
             state.find_holes();
         }
         self.changed();
@@ -330,7 +332,6 @@ impl Lld {
         sealed::copy(&*self.below, &self.layout, generation, how).await?;
         self.flush_below(how).await?;
         self.copied.set(true);
-        self.state.borrow_mut().disk.both_written = true;
         Ok(())
     }
 

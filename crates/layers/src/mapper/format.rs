@@ -50,6 +50,11 @@ impl Format {
         matches!(self, Format::Sealed { is_new: true, .. })
     }
 
+    /// Whether sectors of a copy may be blank, or are not as they were written.
+    pub fn lacks_sectors(self) -> bool {
+        matches!(self, Format::Sealed { both_written: false, .. })
+    }
+
     /// Extent of both copies of a map of `pages` pages: slots follow.
     pub fn copies(self, pages: u64) -> Extent {
         if self == Format::Old { table::copies(pages) } else { sealed::copies(pages) }

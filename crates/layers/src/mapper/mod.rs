@@ -99,8 +99,8 @@ impl Mapper {
             quiet: Quiet::default(),
             me: me.clone(),
         });
-        if format.is_new() {
-            // An empty map in both copies: from now on none of their sectors is blank.
+        if format.lacks_sectors() && !options.older {
+            // From now on no sector of either copy is blank.
             mapper.write_to_both().await?;
         }
         Ok(mapper)

@@ -143,7 +143,6 @@ fn newer_sealed(
 ) -> Result<Counts, IoError> {
     let at = |copy: usize| disk.layout.map_page(segment, copy as u64);
     let pair = sealed::map_pair(disk.identity, [(at(0), bytes[0]), (at(1), bytes[1])]);
-    extras.both_written &= pair.is_written;
     let copies = &pair.copies;
     let narrow = copies.clone().map(|copy| match copy {
         CopyState::Whole(generation) => CopyState::Whole(compared(generation)),
@@ -172,6 +171,7 @@ fn newer_sealed(
         edge("a torn map page: its other copy counts");
     }
     let rotten = matches!(other, CopyState::Rotten(..)) && !disk.is_upgrading();
+    extras.both_written &= pair.is_written || rotten;
     if rotten {
         let there = at(1 - copy);
         let copy = sealed::for_copy(there, generation, disk.identity, bytes[copy]);

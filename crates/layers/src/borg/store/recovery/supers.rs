@@ -90,6 +90,7 @@ fn newer_sealed(
                 let bytes = sealed::for_copy(at, page.generation, page.identity, pages[copy]);
                 extras.repaired.push((Extent::of_pages(at, 1), bytes));
                 extras.supers.twice = true;
+                extras.both_written = true;
             }
             Ok(Some((page, copy as u64)))
         }
