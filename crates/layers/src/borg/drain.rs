@@ -4,6 +4,7 @@
 //!
 //! Faults: a failed drain in the background is retried after the next write.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
@@ -13,6 +14,22 @@ use super::Borg;
 use super::mover::{Mover, ROUND};
 use super::pace::Throttle;
 use super::policy::Maintenance;
+
+/// Counts a task that empties the BOPT, until it is dropped.
+struct Emptying<'a>(&'a Cell<u32>);
+
+impl<'a> Emptying<'a> {
+    fn of(count: &'a Cell<u32>) -> Emptying<'a> {
+        count.set(count.get() + 1);
+        Emptying(count)
+    }
+}
+
+impl Drop for Emptying<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
 
 impl Borg {
     /// Has `then` called after each drain of all pages that began by itself.
@@ -30,12 +47,13 @@ impl Borg {
         self.empty(account, |dirty| dirty).await
     }
 
-    /// Evicts the pages that `accepts` accepts by their dirty bit. Pages that clients dirty meanwhile are retried;
-    /// without holding writers back this may not end.
+    /// Evicts the pages that `accepts` accepts by their dirty bit. Meanwhile writes of pages without a copy go to the origin.
+    /// Pages that clients write at that moment are retried; without holding writers back this may not end.
     async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: u32 = 16;
         /// As a power of two, in ms. Together they wait for 1.3 s.
         const LONGEST_WAIT: u32 = 7;
+        let _emptying = Emptying::of(&self.emptying);
         let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
         if self.store.is_empty() {
             // A BOPT that never held a page is not formatted for this.

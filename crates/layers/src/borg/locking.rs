@@ -73,6 +73,10 @@ impl Borg {
     /// ends within a page: only its whole pages would be.
     fn absorbs_of(&self, at: Extent) -> bool {
         let limit = self.options.absorb_below.0;
+        if self.emptying.get() > 0 {
+            edge("nothing is absorbed while the BOPT is emptied");
+            return false;
+        }
         self.absorbs.get() && (limit == 0 || at.bytes() < limit) && self.is_whole(at)
     }
 

@@ -98,6 +98,7 @@ impl Borg {
             ledger,
             timing_only,
             absorbs: Cell::new(options.absorb && !rehearses),
+            emptying: Cell::default(),
             drains: Cell::default(),
             rehearses,
             early: Early::default(),

@@ -141,6 +141,7 @@ pub const EDGES: &[&str] = &[
     "a flush failed: all later ones fail",
     "a map page could not be written: it is pending",
     "a new BOPT",
+    "nothing is absorbed while the BOPT is emptied",
     "map pages are written to their other copies",
     "the log opens",
     "a flush writes pending map pages",

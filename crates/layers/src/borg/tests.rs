@@ -3,6 +3,7 @@
 mod copy_on_read;
 mod crashes;
 mod eager;
+mod emptied;
 mod failed_writes;
 mod flips;
 mod forks;
