@@ -238,6 +238,55 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     server.stop();
 }
 
+/// The volume file is edited while a layer is detached: the edit stays, and so does the layer; what it absorbs from then
+/// on is not lost by serving the disk alone.
+#[test]
+fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
+    let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
+    let folder = folder.path();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    done(folder, ATTACH);
+    let mut raw = Raw::open(folder, "disk");
+    for page in 0..600_u64 {
+        assert_eq!(raw.write(0, page * 7919 % 6_000 * 4096, &[9; 4096]).unwrap(), 0);
+    }
+    assert_eq!(raw.flush().unwrap(), 0);
+    let detach = command(folder, DETACH).spawn().unwrap();
+    let doing = || {
+        let status = run(folder, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        status["doing"].as_array().is_some_and(|doing| !doing.is_empty())
+    };
+    while !doing() {}
+    let served = file(folder);
+    std::fs::write(folder.join("volume.toml"), format!("{served}# by hand\n")).unwrap();
+    let detached = detach.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&detached.stderr);
+    assert!(!detached.status.success() && error.contains("changed since it is served"), "{error}");
+    assert!(file(folder).ends_with("# by hand\n"), "the edit stays");
+    assert_eq!(raw.write(0, 0, &[7; 4096]).unwrap(), 0);
+    assert_eq!(raw.flush().unwrap(), 0);
+    drop(raw);
+    server.kill();
+    std::fs::write(
+        folder.join("alone.toml"),
+        "[component.disk]\nfile = \"disk.img\"\n[[export]]\ntop = \"disk\"\n",
+    )
+    .unwrap();
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    alone
+        .args(["volume", "serve"])
+        .arg(folder.join("alone.toml"))
+        .env("STATE_DIRECTORY", folder.join("state"));
+    let alone = alone.output().unwrap();
+    let error = String::from_utf8_lossy(&alone.stderr);
+    assert!(!alone.status.success() && error.contains("whose newest pages are in the BOPT"), "{error}");
+    let Some(server) = Server::start(folder, "threads") else { return };
+    assert_eq!(Raw::open(folder, "disk").read(0, 1).unwrap(), [7]);
+    done(folder, DETACH);
+    server.stop();
+}
+
 /// What an earlier layer left in the same area must never count as the newer one's: so each has an identity of its own,
 /// also if both were the first that their servers made.
 #[test]

@@ -235,6 +235,13 @@ fn a_file_whose_newest_pages_are_in_a_bopt_is_not_served_without_it() {
         std::fs::write(folder.join("volume.toml"), &with).unwrap();
         Server::start(folder, "threads").unwrap()
     };
+    // The same records, of a user's shell rather than of a unit.
+    std::fs::create_dir(folder.join("xdg")).unwrap();
+    std::os::unix::fs::symlink(folder.join("state"), folder.join("xdg/seekless")).unwrap();
+    let elsewhere = |mut serve: Command| {
+        serve.env("STATE_DIRECTORY", folder.join("other")).env("XDG_STATE_HOME", folder.join("xdg"));
+        serve
+    };
     for kill in [false, true] {
         let server = serve_with();
         write(folder, 3, 7);
@@ -245,8 +252,11 @@ fn a_file_whose_newest_pages_are_in_a_bopt_is_not_served_without_it() {
         }
         let refused = said(&serve_alone().output().unwrap());
         assert!(refused.contains("whose newest pages are in the BOPT of layer.borg"), "{refused}");
+        let refused = said(&elsewhere(serve_alone()).output().unwrap());
+        assert!(refused.contains("whose newest pages are in the BOPT of layer.borg"), "{refused}");
     }
-    let server = serve_with();
+    std::fs::write(folder.join("volume.toml"), &with).unwrap();
+    let server = Server::start_command(&mut elsewhere(serve(folder, "threads")), folder, "threads").unwrap();
     let mut tell = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let message = tell.args(["volume", "tell"]).arg(folder.join("volume.toml")).args(["borg", "drain"]);
     assert!(message.status().unwrap().success());

@@ -96,7 +96,12 @@ impl Running {
                 self.pairs.borrow().set_clean(name, &*layer, self.environment);
             }
             step("detach: the host's record says clean");
-            self.commit(&replacement)?;
+            let committed = self.commit(&replacement);
+            if let (Err(_), Some(layer)) = (&committed, layer.layer()) {
+                // It stays, and absorbs again.
+                self.pairs.borrow().set(name, Bopt::of(&*layer), true, self.environment);
+            }
+            committed?;
             step("detach: the file is replaced");
             Ok(())
         };
@@ -127,13 +132,7 @@ impl Running {
                 "{what} {layer}: found {other}, expected one change at a time: wait until it has ended"
             )));
         }
-        let found = std::fs::read_to_string(&self.file).at(|| self.file.display())?;
-        if found != *self.text.borrow() {
-            return Err(LiveError::new(format!(
-                "{}: found a file that was changed since it is served, expected the same text: restart the server first",
-                self.file.display()
-            )));
-        }
+        self.check_unchanged().at(|| self.file.display())?;
         Ok(self.log.begin(what, layer, self.dirty_bytes(layer), true))
     }
 
@@ -148,6 +147,17 @@ impl Running {
         Ok(if in_order { topmost::in_order(device) } else { device })
     }
 
+    /// Refuses a volume file that is not the one that is served.
+    fn check_unchanged(&self) -> Result<(), String> {
+        match std::fs::read_to_string(&self.file) {
+            Ok(found) if found == *self.text.borrow() => Ok(()),
+            Ok(_) => Err("found a file that was changed since it is served, expected the same text: restart the server \
+                          first"
+                .to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Writes a new text of the volume file beside it.
     pub(super) async fn prepare_text(&self, text: &str) -> Result<Replacement, LiveError> {
         let (file, text) = (self.file.clone(), text.to_owned());
@@ -155,13 +165,17 @@ impl Running {
         prepared.at(|| self.file.display())
     }
 
-    /// Replaces the volume file. If that fails half-way, the old text is put back as far as possible.
+    /// Replaces the volume file, unless it was edited meanwhile. If that fails half-way, the old text is put back as far
+    /// as possible.
     pub(super) fn commit(&self, replacement: &Replacement) -> Result<(), IoError> {
+        let file = || self.file.display().to_string();
+        let invalid = |why| IoError::new(ErrorKind::Invalid, file(), None, why);
+        self.check_unchanged().map_err(invalid)?;
         replacement.commit().map_err(|error| {
             let back = Replacement::prepare(&self.file, &self.text.borrow()).and_then(|old| old.commit());
             let back = back.map_or_else(|error| format!("; and the old text: {error}"), |()| String::new());
             let why = format!("the volume file cannot be replaced: {error}{back}");
-            IoError::new(ErrorKind::Medium, self.file.display().to_string(), None, why)
+            IoError::new(ErrorKind::Medium, file(), None, why)
         })
     }
 

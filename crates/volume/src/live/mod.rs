@@ -47,6 +47,7 @@ pub use group::{Member, serve_volumes};
 pub use history::{GainStatus, ModelError, PastStatus, PredictedStatus, SpanStatus, StageStatus};
 pub use metrics::metrics;
 pub use models::{FoundBy, ModelStatus};
+pub use pairs::is_root;
 pub use replacement::STEPS;
 pub use replacing::{Replace, Replaced};
 pub use resizing::Resized;

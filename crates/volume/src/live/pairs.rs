@@ -3,12 +3,13 @@
 //!
 //! A record is written before a layer that may hold newer pages, such as BORG, is served, and states from then on that
 //! there may be newer pages, until a stop leaves nothing in the BOPT alone. So it does after a crash, and after a stop
-//! that keeps pages. Records are in `$STATE_DIRECTORY`, as set by systemd, or else in the user's state folder. Fault
-//! model: there is no warning if a disk is moved to another host, or the folder is lost; if a record cannot be written,
-//! that is reported, and the volume is served.
+//! that keeps pages. Records are in a folder of the host ([`folders`]), and those of others that are known are obeyed, and
+//! kept up to date. Fault model: there is no warning if a disk is moved to another host, or the folder is lost; if a record
+//! cannot be written, that is reported, and the volume is served.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind::NotFound;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -70,19 +71,36 @@ impl Bopt {
 /// The records of a server.
 #[derive(Default)]
 pub struct Pairs {
-    /// Layers, the paths of their records, and the records.
-    each: Vec<(String, PathBuf, Record)>,
+    /// Layers, the paths of their records in each folder, and the records.
+    each: Vec<(String, Vec<PathBuf>, Record)>,
 }
 
-/// Folder of records; `None` if it is not defined.
-fn folder() -> Option<PathBuf> {
+/// Folder of the records of root's servers, as the packaged unit has it.
+const OF_HOST: &str = "/var/lib/seekless";
+
+/// Folders of records; new ones are written to the first. `$STATE_DIRECTORY`, as systemd sets it; of root, that of the host;
+/// of another user, the state folder. So what a unit served is known in root's shell too, and the other way round.
+fn folders() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // systemd passes several, separated by colons.
     let first = |given: PathBuf| given.to_str()?.split(':').next().map(PathBuf::from);
     let given = of("STATE_DIRECTORY").and_then(first);
     let user =
-        || Some(of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")))?.join("seekless"));
-    given.or_else(user)
+        of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state"))).map(|at| at.join("seekless"));
+    let host = Some(PathBuf::from(OF_HOST));
+    let known = if is_root() { [given, host, user] } else { [given, user, host] };
+    let mut folders = Vec::new();
+    for folder in known.into_iter().flatten() {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 /// The part of a component that the sectors of a device are on, without layers.
@@ -170,12 +188,13 @@ pub fn of_layer<C: Leaf>(
         let path = path(&component)?;
         let known = names::own(&path)?;
         let start = at.start.0.checked_add_signed(known.shift)?;
-        let file = folder()?.join(&known.key).join(format!("{start}-{}.toml", at.sectors));
+        let place = Path::new(&known.key).join(format!("{start}-{}.toml", at.sectors));
+        let files = folders().into_iter().map(|folder| folder.join(&place)).collect();
         let volume = std::path::absolute(volume).ok()?;
         let (layer, sectors, device) = (name.to_owned(), at.sectors, known.device);
         let record =
             Record { volume, layer, path, device, start, sectors, bopt: None, generation: None, newer: true };
-        Some((name.to_owned(), file, record))
+        Some((name.to_owned(), files, record))
     };
     Ok(Pairs { each: record().into_iter().collect() })
 }
@@ -187,9 +206,9 @@ pub fn look(
     description: &Description<Live>,
     environment: Environment,
 ) -> Result<Pairs, LiveError> {
-    let Some(folder) = folder().filter(|_| !environment.is_replay()) else {
+    if environment.is_replay() {
         return Ok(Pairs::default());
-    };
+    }
     for export in &description.exports {
         let Some((component, at)) = part(description, &export.top) else { continue };
         let Some(path) = description.components.get(&component).and_then(Live::path) else { continue };
@@ -197,7 +216,8 @@ pub fn look(
         let held = over.iter().any(|name| description.layers[name].entry.holds_newer);
         let newer =
             |record: &Record| record.newer && !held && Extent::new(record.start, record.sectors).overlaps(at);
-        if let Some(record) = records(&folder, &path)?.into_iter().find(newer) {
+        for folder in folders() {
+            let Some(record) = records(&folder, &path)?.into_iter().find(newer) else { continue };
             let of = record.volume.display();
             return Err(LiveError::new(format!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
@@ -234,11 +254,14 @@ fn all_records(folder: &Path) -> Result<Vec<(String, PathBuf, Record)>, LiveErro
 
 /// Refuses a device that the BOPT of this identity would be served with, if it has newer pages of another one.
 fn check_device(file: &str, layer: &str, record: &Record, bopt: &str) -> Result<(), LiveError> {
-    let Some(folder) = folder() else { return Ok(()) };
     let names = names::all(&record.path);
     let is_here = |key: &str, other: &Record| names.iter().any(|name| name.key == key) && other.is_of(record);
     let has = |other: &Record| other.newer && other.bopt.as_deref() == Some(bopt);
-    let other = all_records(&folder)?.into_iter().find(|(key, _, other)| has(other) && !is_here(key, other));
+    let mut others = Vec::new();
+    for folder in folders() {
+        others.extend(all_records(&folder)?);
+    }
+    let other = others.into_iter().find(|(key, _, other)| has(other) && !is_here(key, other));
     let Some((_, place, other)) = other else { return Ok(()) };
     Err(LiveError::new(format!(
         "{file}: layer.{layer}: found {}, another device than the one that the BOPT {bopt} has the newest pages of, \
@@ -272,7 +295,7 @@ impl Pairs {
     /// Refuses layers with another BOPT than the one that their device was served with, or with another device than the
     /// one that their BOPT has newer pages of. To be called before clients connect.
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
-        for (name, place, record) in &self.each {
+        for (name, place, record) in self.each_place() {
             let Some(layer) = layers.get(name) else { continue };
             if let Some(found) = layer.identity().map(digits) {
                 check_device(file, name, record, &found)?;
@@ -303,7 +326,7 @@ impl Pairs {
 
     /// Refuses to create a new BOPT for a device whose newest pages are in another one.
     pub fn may_create(&self, file: &str, layer: &str) -> Result<(), LiveError> {
-        for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
+        for (name, place, record) in self.each_place().filter(|(name, ..)| *name == layer) {
             if let Some(before) = read(place)?.filter(|before| before.newer && before.is_of(record)) {
                 return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
@@ -339,9 +362,21 @@ impl Pairs {
 
     /// The identity in the record, if the host knows that there are no newer pages.
     pub fn clean_identity(&self) -> Option<u128> {
-        let (_, file, record) = self.each.first()?;
-        let before = read(file).ok()?.filter(|before| !before.newer && before.is_of(record))?;
-        u128::from_str_radix(&before.bopt?, 16).ok()
+        let mut known = None;
+        for (_, file, record) in self.each_place() {
+            match read(file).ok()?.filter(|before| before.is_of(record)) {
+                Some(before) if before.newer => return None,
+                before => known = known.or(before),
+            }
+        }
+        u128::from_str_radix(&known?.bopt?, 16).ok()
+    }
+
+    /// Layers, the paths of their records, and the records.
+    fn each_place(&self) -> impl Iterator<Item = (&String, &PathBuf, &Record)> {
+        self.each
+            .iter()
+            .flat_map(|(name, places, record)| places.iter().map(move |place| (name, place, record)))
     }
 
     /// Adds the records of another layer.
@@ -351,7 +386,7 @@ impl Pairs {
 
     /// Removes the records of a layer that was detached.
     pub fn remove(&mut self, name: &str, environment: Environment) {
-        for (layer, file, _) in self.each.iter().filter(|(layer, ..)| layer == name) {
+        for (layer, file, _) in self.each_place().filter(|(layer, ..)| *layer == name) {
             let removed = std::fs::remove_file(file).and_then(|()| sync_folder(file));
             if let Err(error) =
                 removed.or_else(|error| if error.kind() == NotFound { Ok(()) } else { Err(error) })
@@ -364,7 +399,7 @@ impl Pairs {
 
     /// Accepts the BOPT of a layer in any generation: a tool has written another one, with what could be read.
     pub fn accept_any_generation(&self, name: &str, environment: Environment) {
-        for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
+        for (layer, file, record) in self.each_place().filter(|(layer, ..)| *layer == name) {
             let before = read(file).ok().flatten().filter(|before| before.is_of(record));
             if let Some(before) = before.filter(|before| before.generation.is_some())
                 && let Err(error) = write(file, &Record { generation: None, ..before })
@@ -379,12 +414,17 @@ impl Pairs {
 
     /// Records that this BOPT belongs to the layer's device, and whether it may have newer pages.
     pub fn set(&self, name: &str, bopt: Bopt, newer: bool, environment: Environment) {
-        for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
-            if let Err(error) = write(file, &record.with(bopt, newer)) {
-                environment.warn(&format!(
-                    "layer.{layer}: {}: {error}: the device below it will not be protected from being served without it",
-                    file.display()
-                ));
+        for (layer, files, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
+            // One that another user, or another environment, has left.
+            let also = files.iter().skip(1).filter(|file| file.exists());
+            for file in files.first().into_iter().chain(also) {
+                if let Err(error) = write(file, &record.with(bopt, newer)) {
+                    environment.warn(&format!(
+                        "layer.{layer}: {}: {error}: the device below it will not be protected from being served without \
+                         it",
+                        file.display()
+                    ));
+                }
             }
         }
     }
