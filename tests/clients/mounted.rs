@@ -318,3 +318,95 @@ fn protected(server: u64, log: &str) {
         }
     }
 }
+
+/// A volume file with two exports, each a slice of the disk with a file system.
+fn two_exports(bench: &Bench) -> bool {
+    let text = "[component.disk]\nfile = \"/dev/sdb1\"\n\
+                [slice.one]\nof = \"disk\"\nsize = \"64MiB\"\n[slice.two]\nof = \"disk\"\nfirst = \"64MiB\"\nsize = \"64MiB\"\n\
+                [[export]]\ntop = \"one\"\nnbd = \"unix:data.sock\"\n[[export]]\ntop = \"two\"\nnbd = \"unix:data.sock\"\n";
+    std::fs::write(bench.path().join("data.toml"), bench.here(text)).unwrap();
+    for (first, name) in [(0, "one"), (64, "two")] {
+        let image = bench.path().join(name);
+        crate::sparse(&image, 64 << 20);
+        if succeeds("mkfs.ext4", &["-q", &image.display().to_string()]).is_none() {
+            return false;
+        }
+        bench.done(&format!("dd if={name} of=/dev/sdb1 bs=1M seek={first} conv=notrunc status=none"));
+    }
+    std::fs::create_dir(bench.path().join("other")).unwrap();
+    true
+}
+
+/// Processes and loop devices that a mount made.
+fn left(bench: &Bench) -> Vec<String> {
+    let ours = bench.path().display().to_string();
+    let inside = |folder: &str| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let words = |path: PathBuf| std::fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+    let processes = inside("/proc").map(words).map(|words| words.replace('\0', " "));
+    let processes = processes.filter(|words| words.contains(&ours) || words.contains("serve --mounted"));
+    let shown = |path: PathBuf| std::fs::read_to_string(path.join("loop/backing_file")).unwrap_or_default();
+    processes.chain(inside("/sys/block").map(shown).filter(|file| file.contains("disk.raw"))).collect()
+}
+
+#[test]
+fn an_export_is_mounted_once_and_the_server_stays_for_the_last_mount() {
+    let Some(bench) = Bench::new() else { return };
+    if !two_exports(&bench) {
+        return;
+    }
+    let mounted = bench.run("seekless volume mount data.toml /mnt/data");
+    if !mounted.status.success() {
+        return skipped("seekless volume mount", &String::from_utf8_lossy(&mounted.stderr));
+    }
+    // The same file system twice, as two devices, would be destroyed.
+    let twice = bench.run("seekless volume mount data.toml other");
+    let error = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert!(!twice.status.success() && error.contains("found the export 'one' mounted on"), "{error}");
+    assert!(error.contains("mount --bind"), "{error}");
+    bench.done("seekless volume mount data.toml other --export two");
+    bench.done("seekless volume umount /mnt/data");
+    bench.done("echo kept > other/file && sync -f other");
+    assert!(bench.status()["process"].as_u64().is_some(), "the server is there for the other one");
+    bench.done("seekless volume umount other");
+    assert_eq!(left(&bench), [""; 0], "the last one ends the server");
+    bench.done("seekless volume mount data.toml other --export two && grep kept other/file");
+    bench.done("seekless volume umount other");
+}
+
+#[test]
+fn what_a_mount_that_was_killed_has_begun_is_taken_down() {
+    let Some(bench) = Bench::new() else { return };
+    if !two_exports(&bench) {
+        return;
+    }
+    let mounted = bench.run("seekless volume mount data.toml /mnt/data");
+    if !mounted.status.success() {
+        return skipped("seekless volume mount", &String::from_utf8_lossy(&mounted.stderr));
+    }
+    bench.done("seekless volume umount /mnt/data");
+    // One that fails leaves nothing either.
+    bench.run("seekless volume mount data.toml /mnt/data --type nonsense");
+    assert_eq!(left(&bench), [""; 0], "after a failure");
+    let mut killed = 0;
+    for millis in [2, 10, 25, 40, 55, 70, 90, 110, 140, 170, 220] {
+        let seconds = format!("{}", f64::from(millis) / 1_000.0);
+        let cut = bench.run(&format!("timeout -s KILL {seconds} seekless volume mount data.toml /mnt/data"));
+        killed += u32::from(!cut.status.success());
+        if bench.run("mountpoint -q /mnt/data").status.success() {
+            bench.done("echo 1 > /mnt/data/file");
+        } else if millis % 20 == 10 {
+            bench.done("seekless volume mount data.toml /mnt/data");
+        }
+        // Of one that was killed before its first step, nothing is there.
+        let undone = bench.run("seekless volume umount /mnt/data");
+        let error = String::from_utf8_lossy(&undone.stderr);
+        assert!(
+            undone.status.success() || error.contains("found nothing that"),
+            "after {millis} ms: {error}"
+        );
+        assert_eq!(left(&bench), [""; 0], "after {millis} ms");
+        assert!(!bench.run("mountpoint -q /mnt/data").status.success());
+    }
+    println!("{killed} mounts of 11 were killed before their end");
+    assert!(killed > 2);
+}

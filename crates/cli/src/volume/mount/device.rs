@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use seekless_serve::server::Address;
-use seekless_volume::live::ServedExport;
+use seekless_volume::live::{ServedExport, is_root};
 use serde::{Deserialize, Serialize};
 
-use super::record::place;
+use super::record::{Record, place};
 use super::{APPEARS, is_server, now, pause, relay, stop, succeed};
 
 /// A block device, and what it is made of.
@@ -33,9 +33,7 @@ pub struct Device {
 /// All that is missing.
 pub fn check() -> anyhow::Result<()> {
     let mut missing = Vec::new();
-    let is_root =
-        std::fs::metadata("/proc/self").is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
-    if !is_root {
+    if !is_root() {
         missing.push("root");
     }
     for (path, name) in [
@@ -79,29 +77,32 @@ fn escaped(letter: char) -> String {
 }
 
 impl Device {
-    /// Makes a block device of an export, for a mount on `folder`.
-    pub fn attach(volume: &Path, export: &ServedExport, folder: &Path) -> anyhow::Result<Device> {
-        let place = place(folder);
-        let fuse = place.join("fuse");
-        std::fs::create_dir_all(&fuse).with_context(|| fuse.display().to_string())?;
+    /// A device in this folder of a mount, of which nothing is there yet.
+    pub fn new(place: &Path) -> Device {
+        Device { node: PathBuf::new(), fuse: place.join("fuse"), process: 0, relay: 0 }
+    }
+
+    /// Makes a block device of an export of the record's volume. The record is written after each step.
+    pub fn attach(record: &mut Record, export: &ServedExport) -> anyhow::Result<()> {
+        let place = place(&record.folder);
+        let fuse = &record.device.fuse;
+        std::fs::create_dir_all(fuse).with_context(|| fuse.display().to_string())?;
         let address: Address = export.nbd.parse().with_context(|| format!("export {}", export.name))?;
         // A relative path is beside the volume file.
         let address = match address {
-            Address::Unix(path) => Address::Unix(std::path::absolute(volume)?.with_file_name("").join(path)),
+            Address::Unix(path) => Address::Unix(record.volume.with_file_name("").join(path)),
             tcp @ Address::Tcp(_) => tcp,
         };
-        let (relay, uri) = relay::start(&place, &address.uri(&export.name, false))?;
-        let mut device = Device { node: PathBuf::new(), fuse, process: 0, relay };
-        if let Err(error) = device.make(&place, &uri, export.read_only) {
-            device.detach()?;
-            return Err(error);
-        }
-        Ok(device)
+        let uri = relay::start(&place, &address.uri(&export.name, false), &mut |process| {
+            record.device.relay = process;
+            record.write()
+        })?;
+        Device::make(record, &place, &uri, export.read_only)
     }
 
     /// Starts nbdfuse on the relay, and makes a loop device of its file.
-    fn make(&mut self, place: &Path, uri: &str, read_only: bool) -> anyhow::Result<()> {
-        let file = self.fuse.join("disk.raw");
+    fn make(record: &mut Record, place: &Path, uri: &str, read_only: bool) -> anyhow::Result<()> {
+        let file = record.device.fuse.join("disk.raw");
         let log =
             std::fs::File::create(place.join("nbdfuse.log")).with_context(|| place.display().to_string())?;
         let mut command = Command::new("nbdfuse");
@@ -111,6 +112,8 @@ impl Device {
         command.arg(&file).arg(uri);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn().context("nbdfuse")?;
+        record.device.process = child.id();
+        record.write()?;
         let begun = now();
         while std::fs::metadata(&file).is_err() {
             if let Some(ended) = child.try_wait()? {
@@ -123,23 +126,26 @@ impl Device {
             }
             pause();
         }
-        self.process = child.id();
         let mut losetup = Command::new("losetup");
         losetup.args(["--find", "--show", "--direct-io=on"]);
         if read_only {
             losetup.arg("--read-only");
         }
-        self.node = succeed(losetup.arg(&file))?.into();
-        Ok(())
+        record.device.node = succeed(losetup.arg(&file))?.into();
+        record.write()
     }
 
     /// Detaches the loop device, unmounts nbdfuse and stops the relay, as far as they are still there, and waits for
     /// their ends. The volume's server has to answer: they write to it what it has not got yet.
     pub fn detach(&self) -> anyhow::Result<()> {
-        if self.node.exists() && self.is_ours() {
-            succeed(Command::new("losetup").arg("--detach").arg(&self.node))?;
+        for node in self.nodes() {
+            succeed(Command::new("losetup").arg("--detach").arg(node))?;
         }
-        if is_mounted(&self.fuse)? {
+        if !is_mounted(&self.fuse)? && self.is_running() {
+            // It was not mounted yet, and has nothing.
+            succeed(Command::new("kill").arg(self.process.to_string()))?;
+        }
+        while is_mounted(&self.fuse)? {
             succeed(Command::new("umount").arg(&self.fuse))?;
         }
         // It flushes, and disconnects from the server.
@@ -162,12 +168,21 @@ impl Device {
         }
     }
 
-    /// Whether the loop device still shows the file of nbdfuse.
-    fn is_ours(&self) -> bool {
-        let name = self.node.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file =
-            std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
-        Path::new(file.trim_end()) == self.fuse.join("disk.raw")
+    /// Whether something of it is there that may have writes for the volume's server.
+    pub fn is_there(&self) -> anyhow::Result<bool> {
+        Ok(!self.nodes().is_empty() || is_mounted(&self.fuse)?)
+    }
+
+    /// Loop devices that show the file of nbdfuse.
+    fn nodes(&self) -> Vec<PathBuf> {
+        let ours = self.fuse.join("disk.raw");
+        let shows = |entry: &Path| {
+            let file = std::fs::read_to_string(entry.join("loop/backing_file")).unwrap_or_default();
+            Path::new(file.trim_end()) == ours
+        };
+        let entries = std::fs::read_dir("/sys/block").into_iter().flatten();
+        let entries = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|entry| shows(entry));
+        entries.filter_map(|entry| Some(Path::new("/dev").join(entry.file_name()?))).collect()
     }
 
     fn is_running(&self) -> bool {

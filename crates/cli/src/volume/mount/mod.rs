@@ -1,7 +1,9 @@
 //! `seekless volume mount` and `umount`: from a volume file to a mounted file system, and back.
 //!
-//! Fault model: each step may fail; then those before it are undone, and the error names the step. A mount is recorded, so
-//! that `umount` undoes what `mount` did. After a reboot there is no mount and no record.
+//! Invariants: an export is mounted once; its server runs as long as a mount of the volume needs it. Fault model: each
+//! step may fail; then those before it are undone, and the error names the step. The command may be killed at any step:
+//! each is recorded, and `umount`, or the next `mount`, undoes what is there. After a reboot there is no mount and no
+//! record.
 
 mod device;
 mod record;
@@ -10,7 +12,7 @@ mod unit;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -34,8 +36,8 @@ Examples:
   seekless volume mount home.toml /mnt/home --unit
 
 Needs root, nbdfuse, FUSE and a free loop device. If the volume is not served yet, a server is started in the background, with \
-messages in home.log beside home.toml, and umount stops it: a clean stop, which writes everything back. A server that runs \
-already stays; start it with --mounted. If the server ends meanwhile, programs wait until it runs again: mount once more \
+messages in home.log beside home.toml, and the last umount of the volume stops it: a clean stop, which writes everything back. \
+A server that runs already stays; start it with --mounted. An export is mounted once. If the server ends meanwhile, programs wait until it runs again: mount once more \
 starts it.";
 
 /// Time for a program or device to appear.
@@ -79,78 +81,87 @@ pub struct Umount {
 
 /// Serves the volume if needed, makes a block device of an export, and mounts it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { volume, .. } = arguments;
     if arguments.unit {
         return output::print(&unit::text(arguments)?);
     }
     let folder =
         std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
+    if !folder.is_dir() {
+        bail!("{}: found a file, expected a folder to mount on", folder.display());
+    }
+    let volume = &arguments.volume;
+    let volume = std::path::absolute(volume).with_context(|| volume.display().to_string())?;
     device::check()?;
     // The programs that are started inherit it; what is not allowed, a server says itself.
     mounted::protect();
+    let _alone = (record::lock(&folder)?, record::lock(&volume)?);
     if device::is_mounted(&folder)? {
-        return serve_again(volume, &folder);
+        return serve_again(&volume, &folder);
     }
-    let (served, started) = match status(volume).and_then(parsed) {
-        Ok(served) => (served, None),
-        Err(_) => serve(volume).map(|(served, child)| (served, Some(child)))?,
-    };
-    let mounted = clear_record(&folder).and_then(|()| mount(arguments, &folder, &served, started.is_some()));
-    match mounted {
-        Ok(record) => {
-            let Record { device, .. } = &record;
-            output::print(&format!("{} is mounted on {}\n", device.node.display(), folder.display()))
-        }
-        Err(error) => {
-            if let Some(mut started) = started {
-                stop(started.id())?;
-                let _ = started.wait();
-            }
-            Err(error)
-        }
+    if let Some(mut left) = Record::of(&folder)? {
+        // By a mount that was killed, or whose file system was unmounted by other means.
+        take_down(&mut left, false)?;
     }
-}
-
-/// Detaches the device of a file system that was unmounted by other means.
-fn clear_record(folder: &Path) -> anyhow::Result<()> {
-    let Some(before) = Record::of(folder)? else { return Ok(()) };
-    before.device.detach()?;
-    Record::remove(folder)
+    let mut record = Record::new(&folder, &volume);
+    match mount(arguments, &mut record) {
+        Ok(()) => {
+            let node = record.device.node.display();
+            output::print(&format!("{node} is mounted on {}\n", folder.display()))
+        }
+        Err(error) => Err(match take_down(&mut record, false) {
+            Ok(()) => error,
+            Err(left) => error.context(format!("and what was begun is still there: {left:#}")),
+        }),
+    }
 }
 
 /// Serves the volume of a mounted file system again, after its server has ended: requests have waited for it.
 fn serve_again(volume: &Path, folder: &Path) -> anyhow::Result<()> {
-    let record = Record::of(folder)?
-        .filter(|record| std::path::absolute(volume).is_ok_and(|volume| volume == record.volume));
-    let Some(record) = record.filter(|_| status(volume).is_err()) else {
+    let record = Record::of(folder)?.filter(|record| record.volume == volume && status(volume).is_err());
+    let Some(mut record) = record else {
         bail!("{}: found a file system mounted on it, expected a folder without one", folder.display());
     };
-    let (served, _) = serve(volume)?;
-    Record { server: Some(served.process), ..record }.write(folder)?;
+    serve_for(&mut record)?;
     output::print(&format!("{} is served again, for {}\n", volume.display(), folder.display()))
 }
 
-fn mount(arguments: &Arguments, folder: &Path, served: &Status, started: bool) -> anyhow::Result<Record> {
-    let export = export(served, arguments.export.as_deref())?;
-    let device = Device::attach(&arguments.volume, export, folder)?;
-    let mount = || -> anyhow::Result<Record> {
-        let mut command = Command::new("mount");
-        if let Some(kind) = &arguments.kind {
-            command.args(["-t", kind]);
-        }
-        let read_only = export.read_only.then(|| "ro".to_owned());
-        let options: Vec<String> = arguments.options.iter().cloned().chain(read_only).collect();
-        if !options.is_empty() {
-            command.args(["-o", &options.join(",")]);
-        }
-        succeed(command.arg(&device.node).arg(folder))?;
-        let server = started.then_some(served.process);
-        let record =
-            Record { volume: std::path::absolute(&arguments.volume)?, device: device.clone(), server };
-        record.write(folder)?;
-        Ok(record)
+/// Starts the server of a mount, and records it first.
+fn serve_for(record: &mut Record) -> anyhow::Result<Status> {
+    let volume = record.volume.clone();
+    serve(&volume, &mut |process| {
+        record.server = Some(process);
+        record.write()
+    })
+}
+
+fn mount(arguments: &Arguments, record: &mut Record) -> anyhow::Result<()> {
+    record.write()?;
+    let served = match status(&record.volume).and_then(parsed) {
+        Ok(served) => served,
+        Err(_) => serve_for(record)?,
     };
-    mount().inspect_err(|_| drop(device.detach()))
+    let export = export(&served, arguments.export.as_deref())?;
+    if let Some(other) = record.others()?.into_iter().find(|other| other.export == export.name) {
+        let (at, here) = (other.folder.display(), record.folder.display());
+        bail!(
+            "{}: found the export '{}' mounted on {at}, expected one mount of it, or its file system would be destroyed; \
+             to see it in both places: mount --bind {at} {here}",
+            served.file,
+            export.name
+        );
+    }
+    record.export.clone_from(&export.name);
+    Device::attach(record, export)?;
+    let mut command = Command::new("mount");
+    if let Some(kind) = &arguments.kind {
+        command.args(["-t", kind]);
+    }
+    let read_only = export.read_only.then(|| "ro".to_owned());
+    let options: Vec<String> = arguments.options.iter().cloned().chain(read_only).collect();
+    if !options.is_empty() {
+        command.args(["-o", &options.join(",")]);
+    }
+    succeed(command.arg(&record.device.node).arg(&record.folder)).map(drop)
 }
 
 /// The export of this name, or the first.
@@ -168,8 +179,8 @@ fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a Serv
     })
 }
 
-/// Serves a volume in the background, and waits until it answers.
-fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
+/// Serves a volume in the background, and waits until it answers; `begun` gets its process number before that.
+fn serve(volume: &Path, begun: &mut dyn FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<Status> {
     let log = volume.with_extension("log");
     let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
     let mut command = started::again().context("the path of this program")?;
@@ -177,10 +188,14 @@ fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
     // A group of its own: Ctrl-C is not for it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let mut child = command.spawn().context("the server")?;
+    if let Err(error) = begun(child.id()) {
+        let _ = child.kill();
+        return Err(error);
+    }
     let begun = now();
     loop {
         if let Ok(served) = status(volume).and_then(parsed) {
-            return Ok((served, child));
+            return Ok(served);
         }
         if let Some(ended) = child.try_wait()? {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
@@ -199,28 +214,36 @@ fn serve(volume: &Path) -> anyhow::Result<(Status, Child)> {
 pub fn umount(arguments: &Umount) -> anyhow::Result<()> {
     let folder =
         std::fs::canonicalize(&arguments.folder).with_context(|| arguments.folder.display().to_string())?;
-    let Some(mut record) = Record::of(&folder)? else {
-        bail!("{}: found nothing that seekless volume mount mounted there", folder.display());
-    };
-    if status(&record.volume).is_err() {
+    let _folder = record::lock(&folder)?;
+    let none = || format!("{}: found nothing that seekless volume mount mounted there", folder.display());
+    let volume = Record::of(&folder)?.with_context(none)?.volume;
+    let _volume = record::lock(&volume)?;
+    // As it is after the wait.
+    take_down(&mut Record::of(&folder)?.with_context(none)?, arguments.give_up)
+}
+
+/// Undoes a mount, as far as it came.
+fn take_down(record: &mut Record, give_up: bool) -> anyhow::Result<()> {
+    if record.device.is_there()? && status(&record.volume).is_err() {
         // It has to get what was not written yet.
-        match serve(&record.volume) {
-            Ok((served, _)) => {
-                record.server = Some(served.process);
-                record.write(&folder)?;
-            }
-            Err(_) if arguments.give_up => record.device.give_up()?,
+        match serve_for(record) {
+            Ok(_) => {}
+            Err(_) if give_up => record.device.give_up()?,
             Err(error) => return Err(error.context("umount needs the server: start it, or use --give-up")),
         }
     }
-    if device::is_mounted(&folder)? {
-        succeed(Command::new("umount").arg(&folder))?;
+    if device::is_mounted(&record.folder)? {
+        succeed(Command::new("umount").arg(&record.folder))?;
     }
     record.device.detach()?;
     if let Some(server) = record.server {
-        stop(server)?;
+        match record.others()?.into_iter().next() {
+            // It stays for that one, which ends it.
+            Some(other) => Record { server: other.server.or(Some(server)), ..other }.write()?,
+            None => stop(server)?,
+        }
     }
-    Record::remove(&folder)
+    record.remove()
 }
 
 /// Stops a server, and waits until it has ended.

@@ -1,31 +1,60 @@
 //! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot empties.
+//!
+//! It is written before each step, so that of a mount that was killed in the middle all is found again. One command at a
+//! time works on a folder, and on a volume.
 
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::device::Device;
+use super::device::{Device, is_mounted};
 use crate::output;
 
-/// A mounted volume.
-#[derive(Serialize, Deserialize)]
+/// A volume that is mounted, or that is being mounted.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
+    /// Folder that it is mounted on; empty in records of earlier versions.
+    #[serde(default)]
+    pub folder: PathBuf,
     /// The volume file.
     pub volume: PathBuf,
+    /// Name of the export; empty until it is known, and in records of earlier versions.
+    #[serde(default)]
+    pub export: String,
     /// The block device.
     pub device: Device,
     /// Process number of the server, if it was started for the mount.
     pub server: Option<u32>,
 }
 
+fn runtime() -> PathBuf {
+    std::env::var_os("RUNTIME_DIRECTORY").map_or_else(|| "/run/seekless".into(), PathBuf::from)
+}
+
 /// Where things of a mount on this folder are kept.
 pub fn place(folder: &Path) -> PathBuf {
-    let runtime = std::env::var_os("RUNTIME_DIRECTORY").map_or_else(|| "/run/seekless".into(), PathBuf::from);
-    runtime.join("mounts").join(format!("mount{}", short(name(folder))))
+    runtime().join("mounts").join(format!("mount{}", short(name(folder))))
+}
+
+/// Waits until no other command works on this folder or volume file. Of a mount, the folder is first.
+pub fn lock(path: &Path) -> anyhow::Result<File> {
+    let folder = runtime().join("locks");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let file = folder.join(format!("lock{}", short(name(path))));
+    let lock = File::create(&file).with_context(|| file.display().to_string())?;
+    while let Err(error) = flock(&lock, FlockOperation::LockExclusive) {
+        if error != Errno::INTR {
+            return Err(error).with_context(|| file.display().to_string());
+        }
+    }
+    Ok(lock)
 }
 
 /// A name of this folder for files and units, which no other folder has.
@@ -57,25 +86,58 @@ fn file(folder: &Path) -> PathBuf {
     place(folder).join("record.json")
 }
 
+fn read(file: &Path) -> anyhow::Result<Option<Record>> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == NotFound => return Ok(None),
+        text => text.with_context(|| file.display().to_string())?,
+    };
+    Ok(Some(serde_json::from_str(&text).with_context(|| file.display().to_string())?))
+}
+
 impl Record {
-    /// The record of this folder, if there is one and what it names is still there.
+    /// A mount of this volume file on this folder, of which nothing is there yet.
+    pub fn new(folder: &Path, volume: &Path) -> Record {
+        let device = Device::new(&place(folder));
+        let (folder, volume) = (folder.to_owned(), volume.to_owned());
+        Record { folder, volume, export: String::new(), device, server: None }
+    }
+
+    /// The record of this folder, if there is one.
     pub fn of(folder: &Path) -> anyhow::Result<Option<Record>> {
-        let file = file(folder);
-        let text = match std::fs::read_to_string(&file) {
-            Err(error) if error.kind() == NotFound => return Ok(None),
-            text => text.with_context(|| file.display().to_string())?,
+        let record = read(&file(folder))?;
+        Ok(record.map(|record| Record { folder: folder.to_owned(), ..record }))
+    }
+
+    /// Other folders that its volume is mounted on.
+    pub fn others(&self) -> anyhow::Result<Vec<Record>> {
+        let mut files: Vec<PathBuf> = match std::fs::read_dir(runtime().join("mounts")) {
+            Err(error) if error.kind() == NotFound => return Ok(Vec::new()),
+            entries => {
+                let entries = entries.with_context(|| runtime().display().to_string())?;
+                entries.filter_map(|entry| Some(entry.ok()?.path().join("record.json"))).collect()
+            }
         };
-        Ok(Some(serde_json::from_str(&text).with_context(|| file.display().to_string())?))
+        files.sort();
+        let mut others = Vec::new();
+        for file in files {
+            let Some(other) = read(&file)?.filter(|other| other.volume == self.volume) else { continue };
+            if other.folder != self.folder && is_mounted(&other.folder)? {
+                others.push(other);
+            }
+        }
+        Ok(others)
     }
 
     /// Writes it.
-    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        output::file(&file(folder), &(serde_json::to_string(self)? + "\n"))
+    pub fn write(&self) -> anyhow::Result<()> {
+        let file = file(&self.folder);
+        std::fs::create_dir_all(place(&self.folder)).with_context(|| file.display().to_string())?;
+        output::file(&file, &(serde_json::to_string(self)? + "\n"))
     }
 
     /// Removes it.
-    pub fn remove(folder: &Path) -> anyhow::Result<()> {
-        std::fs::remove_dir_all(place(folder)).with_context(|| folder.display().to_string())
+    pub fn remove(&self) -> anyhow::Result<()> {
+        std::fs::remove_dir_all(place(&self.folder)).with_context(|| self.folder.display().to_string())
     }
 }
 

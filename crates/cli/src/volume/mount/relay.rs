@@ -14,8 +14,13 @@ const WAITS: &str = "1d";
 /// Memory for writes that are not flushed yet.
 const KEEPS: &str = "64MiB";
 
-/// Starts one in this folder for the export at `uri`: its process number, and the URI of its own export.
-pub fn start(place: &Path, uri: &str) -> anyhow::Result<(u32, String)> {
+/// Starts one in this folder for the export at `uri`; `begun` gets its process number before it answers. The URI of its
+/// own export.
+pub fn start(
+    place: &Path,
+    uri: &str,
+    begun: &mut dyn FnMut(u32) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     let socket = place.join("relay.sock");
     let far = Value::String(uri.to_owned());
     let near = Value::String(format!("unix:{}", socket.display()));
@@ -26,6 +31,6 @@ pub fn start(place: &Path, uri: &str) -> anyhow::Result<(u32, String)> {
     );
     let volume = place.join("relay.toml");
     output::file(&volume, &text)?;
-    let (served, _) = serve(&volume).context("the relay below nbdfuse")?;
-    Ok((served.process, format!("nbd+unix:///disk?socket={}", socket.display())))
+    serve(&volume, begun).context("the relay below nbdfuse")?;
+    Ok(format!("nbd+unix:///disk?socket={}", socket.display()))
 }
