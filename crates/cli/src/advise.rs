@@ -65,7 +65,7 @@ fn advised(arguments: &Arguments, trace: &Trace, drive: &Model) -> anyhow::Resul
     }
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let behind = || progress.print(&format!("note: {}", advise::BEHIND));
+    let behind = |note: &str| progress.print(&format!("note: {note}"));
     let trial = Trial::begin(trace, drive, arguments.speed, arguments.seed, &shown, behind)?;
     let requests = trace.records.len() as u64;
     let requests_in_all = requests * trial.runs() as u64;

@@ -5,10 +5,10 @@ use seekless_core::{SECTOR_BYTES, Size};
 /// A size in whole sectors.
 pub fn whole_sectors(text: &str) -> Result<u64, String> {
     let bytes = text.parse::<Size>().map_err(|error| error.to_string())?;
-    if bytes.0 % SECTOR_BYTES == 0 {
+    if bytes.0 % SECTOR_BYTES == 0 && bytes.0 > 0 {
         Ok(bytes.sectors())
     } else {
-        Err(format!("found {} bytes, expected a multiple of {SECTOR_BYTES}", bytes.0))
+        Err(format!("found {} bytes, expected a multiple of {SECTOR_BYTES} above zero", bytes.0))
     }
 }
 

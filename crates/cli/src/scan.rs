@@ -124,6 +124,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.head_alone {
         drive = head_alone(&drive);
     }
+    if arguments.block > drive.sectors {
+        let (found, most) = (Size(arguments.block * SECTOR_BYTES), Size(drive.sectors * SECTOR_BYTES));
+        anyhow::bail!("--block: found {found}, expected at most {most}, which {} has", drive.name);
+    }
     let foreground = if arguments.trace.is_empty() {
         Foreground::Load(arguments.workload.clone())
     } else {

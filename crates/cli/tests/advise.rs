@@ -54,6 +54,30 @@ fn random_and_idle_recordings_are_declined() {
     assert!(advice["verdict"].as_str().unwrap().contains("busy 0."), "{}", advice["verdict"]);
 }
 
+/// Of a disk that was faster, without names of processes: several requests wait together, so that their order matters.
+#[test]
+fn a_queue_of_requests_without_processes_is_there_to_be_sorted() {
+    let lines: Vec<String> = (0..3_000_u64)
+        .map(|n| format!("{} ; {} ; 8 ; R\n", n as f64 / 1_000.0, n * 48_271 % 65_537 * 6_000))
+        .collect();
+    let queue = common::file("queue.load", lines.concat().as_bytes());
+    let advice = json(&["advise", &queue]);
+    assert_eq!(advice["pace"], "closed");
+    let remedies = advice["remedies"].as_array().unwrap();
+    let scheduler = remedies.iter().find(|remedy| remedy["name"] == "scheduler").unwrap();
+    assert!(scheduler["net_gain_pct"].as_f64().unwrap() > 3.0, "{scheduler}");
+    assert!(advice["notes"].to_string().contains("does not name processes"), "{}", advice["notes"]);
+}
+
+/// A gap of a year, as a wrong clock leaves it.
+#[test]
+fn a_recording_with_a_gap_of_a_year_is_judged() {
+    let at = |n: u64| n + if n > 600 { 31_536_000 } else { 0 };
+    let lines: Vec<String> = (0..1_200_u64).map(|n| format!("{} ; {} ; 8 ; R\n", at(n), n * 16)).collect();
+    let gap = common::file("gap.load", lines.concat().as_bytes());
+    assert!(json(&["advise", &gap])["verdict"].is_string());
+}
+
 #[test]
 fn a_recording_that_is_too_short_says_how_long_one_should_be() {
     let few = common::file("few.load", b"0 ; 0 ; 8 ; R\n600 ; 8 ; 8 ; W\n");

@@ -267,7 +267,9 @@ impl Cache {
             let passed = if begin >= now.0 {
                 0
             } else {
-                ((now.0 - begin) * piece.per_track / mechanics.revolution().0).min(piece.at.sectors)
+                // A piece is on one track, and passes within a revolution, however long ago it began.
+                let revolution = mechanics.revolution().0;
+                ((now.0 - begin).min(revolution) * piece.per_track / revolution).min(piece.at.sectors)
             };
             // In the middle of a track: whole sectors only, and the clock stays in step with them.
             if passed > 0 {

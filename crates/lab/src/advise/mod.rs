@@ -5,7 +5,10 @@ mod causes;
 mod remedies;
 mod verdict;
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
+use seekless_core::ProcessId;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_trace::Trace;
 use serde::Serialize;
@@ -41,7 +44,7 @@ pub struct Advice {
     /// Its length in seconds: recorded, at the speed of the runs; at closed pace that of the disk as it is.
     pub length_s: f64,
     /// `open`: requests come at their recorded times; `closed`: the model cannot keep up with these, so that a
-    /// process's next read waits for its previous one.
+    /// process's next read waits for its previous one, or a request for the eighth before it if none are named.
     pub pace: String,
     /// Speed of the runs, relative to the recording; nothing at closed pace.
     pub speed: Option<f64>,
@@ -118,12 +121,14 @@ impl Measured {
 
 /// A recording that is being judged: the disk as it is has been run, what could be done is to be run.
 pub struct Trial<'a> {
-    trace: &'a Trace,
+    trace: Cow<'a, Trace>,
     drive: &'a Model,
     speed: f64,
     /// The disk as it is, at the pace that was found to fit.
     plain: Experiment,
     base: InParts,
+    /// Why it is another pace than the recorded one.
+    note: Option<&'static str>,
     remedies: Vec<remedies::Remedy>,
     not_tried: Vec<&'static str>,
 }
@@ -173,18 +178,27 @@ impl<'a> Trial<'a> {
         speed: f64,
         seed: u64,
         progress: &dyn Fn(Progress),
-        behind: impl FnOnce(),
+        behind: impl FnOnce(&'static str),
     ) -> Result<Trial<'a>, LabError> {
         let mut plain = as_it_is(drive, speed, seed);
-        let run = |experiment: &Experiment| in_parts(trace, "as it is", experiment, PARTS, progress);
-        let mut base = run(&plain)?;
+        let run =
+            |trace: &Trace, experiment: &Experiment| in_parts(trace, "as it is", experiment, PARTS, progress);
+        let (mut trace, mut note) = (Cow::Borrowed(trace), None);
+        let mut base = run(&trace, &plain)?;
         if base.only_grows {
-            behind();
+            let why = if has_processes(&trace) { BEHIND } else { BEHIND_WITHOUT_PROCESSES };
+            behind(why);
+            note = Some(why);
             plain.pace = Pace::Closed { outstanding: OUTSTANDING };
-            base = run(&plain)?;
+            if !has_processes(&trace) {
+                trace.to_mut().records.iter_mut().zip(0..).for_each(|(record, number)| {
+                    record.origin.process = ProcessId(number % UNKNOWN);
+                });
+            }
+            base = run(&trace, &plain)?;
         }
-        let (remedies, not_tried) = remedies::all(&plain, trace);
-        Ok(Trial { trace, drive, speed, plain, base, remedies, not_tried })
+        let (remedies, not_tried) = remedies::all(&plain, &trace);
+        Ok(Trial { trace, drive, speed, plain, base, note, remedies, not_tried })
     }
 
     /// Number of runs, which are independent of each other.
@@ -195,9 +209,9 @@ impl<'a> Trial<'a> {
     /// Carries out a run.
     pub fn run(&self, index: usize, progress: &dyn Fn(Progress)) -> Result<Ran, LabError> {
         let kind = match index.checked_sub(1).map(|index| &self.remedies[index]) {
-            None => Kind::Causes(causes(self.trace, &self.plain)?),
+            None => Kind::Causes(causes(&self.trace, &self.plain)?),
             Some(one) => {
-                let run = in_parts(self.trace, one.name, &one.experiment, PARTS, progress)?;
+                let run = in_parts(&self.trace, one.name, &one.experiment, PARTS, progress)?;
                 Kind::Remedy(Box::new(run))
             }
         };
@@ -215,7 +229,7 @@ impl<'a> Trial<'a> {
         }
         let open = self.plain.pace.is_open();
         let base = Measured::of(&self.base.variant);
-        let length_s = if open { recorded_s(self.trace) / self.speed } else { base.elapsed_s };
+        let length_s = if open { recorded_s(&self.trace) / self.speed } else { base.elapsed_s };
         let judged = self.judged(&others, &base, length_s);
         let of = |judgement| judged.iter().find(move |remedy| remedy.judgement == judgement);
         let advised = of(Judgement::Recommended).map(|remedy| remedy.name.clone());
@@ -258,9 +272,8 @@ impl<'a> Trial<'a> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.base.variant.notes.clone();
-        if !self.plain.pace.is_open() {
-            notes.push(BEHIND.to_owned());
-        }
+        notes.extend(self.note.map(str::to_owned));
+        notes.extend(self.trace.warnings.iter().cloned());
         if self.drive.disk().is_none() {
             notes.push("The drive does not turn: nothing here is about such drives.".to_owned());
         }
@@ -268,8 +281,20 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// Reads in flight of a recording that names no processes.
+const UNKNOWN: u32 = 8;
+
+/// Whether a recording names processes.
+fn has_processes(trace: &Trace) -> bool {
+    trace.records.iter().any(|record| record.origin.process != ProcessId::default())
+}
+
+/// What is said where the drive falls ever further behind, and no process is named.
+const BEHIND_WITHOUT_PROCESSES: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So a request waits here until \
+     one of the 8 before it is answered, since the recording does not name processes, and the lengths are the model's.";
+
 /// What is said where the drive falls ever further behind.
-pub const BEHIND: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each \
+const BEHIND: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each \
                           process's next read waits for its previous one here, and the lengths are the model's.";
 
 /// The disk as it is.

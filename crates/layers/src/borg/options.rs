@@ -111,7 +111,7 @@ pub const REMEDIES: &[Remedy] = &[
     },
     Remedy {
         name: "BORG, copying for free",
-        does: "the same, copying only while the head waits anyway (freeblock)",
+        does: "blocks used together are copied next to each other, only while the head waits anyway (freeblock)",
         options: "reconfigure_class = 'free'",
         freeblock: true,
     },
