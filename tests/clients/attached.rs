@@ -270,7 +270,7 @@ fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
     server.kill();
     std::fs::write(
         folder.join("alone.toml"),
-        "[component.disk]\nfile = \"disk.img\"\n[[export]]\ntop = \"disk\"\n",
+        "[component.disk]\nfile = \"disk.img\"\n[[export]]\ntop = \"disk\"\nnbd = \"unix:alone.sock\"\n",
     )
     .unwrap();
     let mut alone = Command::new(env!("CARGO_BIN_EXE_seekless"));

@@ -66,6 +66,7 @@ impl Store {
         let disk = Disk {
             super_page,
             supers: Supers { newest, ..Supers::default() },
+            maps_written: false,
             session: Session::Unchanged,
             torn: Vec::new(),
             failed: None,

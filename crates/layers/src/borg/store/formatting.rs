@@ -46,10 +46,9 @@ impl Store {
             }
         }
         self.flush_bopt(how).await?;
+        self.disk.borrow_mut().maps_written = !is_old;
         self.write_super(|page| page.clean = false, how).await?;
-        self.write_super(|_| (), how).await?;
-        self.disk.borrow_mut().super_page.both_written = !is_old;
-        Ok(())
+        self.write_super(|_| (), how).await
     }
 
     /// The map pages of all segments for one of their copies, recorded as durable.

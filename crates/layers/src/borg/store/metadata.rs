@@ -78,6 +78,8 @@ impl Store {
         }
         self.write_super_at(&page, at, how).await?;
         let disk = &mut *self.disk.borrow_mut();
+        // The other copy is that of the page before.
+        page.both_written = disk.maps_written && disk.super_page.generation > 0;
         (disk.super_page, disk.supers.copy) = (page, at);
         Ok(())
     }

@@ -96,6 +96,8 @@ pub struct Disk {
     pub(super) super_page: Super,
     /// State of its two copies.
     pub(super) supers: Supers,
+    /// Whether both copies of all map pages were written.
+    maps_written: bool,
     session: Session,
     /// Torn pages of metadata of version 1.
     torn: Vec<u64>,
@@ -140,6 +142,7 @@ impl Store {
         let disk = Disk {
             super_page: disk,
             supers: extras.supers,
+            maps_written: extras.maps_written,
             session: Session::Unchanged,
             torn: extras.torn,
             failed: None,

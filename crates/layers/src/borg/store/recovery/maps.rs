@@ -171,7 +171,7 @@ fn newer_sealed(
         edge("a torn map page: its other copy counts");
     }
     let rotten = matches!(other, CopyState::Rotten(..)) && !disk.is_upgrading();
-    extras.both_written &= pair.is_written || rotten;
+    extras.maps_written &= pair.is_written || rotten;
     if rotten {
         let there = at(1 - copy);
         let copy = sealed::for_copy(there, generation, disk.identity, bytes[copy]);

@@ -50,8 +50,8 @@ pub(super) struct Extras {
     pub torn: Vec<u64>,
     /// State of the super page's copies.
     pub supers: Supers,
-    /// Whether both copies of all pages of metadata have been written.
-    pub both_written: bool,
+    /// Whether both copies of all map pages have been written.
+    pub maps_written: bool,
     /// Checksums found in the write buffer.
     pub sums: Sums,
     /// Repaired extents, to be written back.
@@ -87,7 +87,7 @@ pub(super) async fn open(
     let mut extras = Extras {
         torn: Vec::new(),
         supers: Supers::default(),
-        both_written: false,
+        maps_written: false,
         sums: Sums::new(layout),
         repaired: Vec::new(),
         forgiven: lenient.then(Vec::new),
@@ -102,8 +102,9 @@ pub(super) async fn open(
     };
     let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
+    extras.maps_written = disk.version != OLD && !disk.is_upgrading();
     let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut extras).await?;
-    disk.both_written = extras.both_written;
+    disk.both_written &= extras.maps_written;
     let reached = reaches.map_or(0, |(reached, _)| reached);
     // In version 1, a batch is only known from the one before it.
     let last = if lenient && disk.version != OLD {

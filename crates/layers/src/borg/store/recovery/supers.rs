@@ -3,7 +3,7 @@
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
-use super::super::format::{PAGE, PageState, SUPER_2, Super, old, sealed};
+use super::super::format::{OLD, PAGE, PageState, SUPER_2, Super, old, sealed};
 use super::{Extras, check, error, rotten};
 use crate::durable::{Choice, CopyState, Pair, region};
 
@@ -18,7 +18,6 @@ pub async fn read(
     let bytes = bytes.to_vec();
     let pages = [&bytes[..PAGE], &bytes[PAGE..]];
     let copies = sealed::super_pair(pages);
-    extras.both_written = copies.is_written;
     let mut found = Vec::new();
     for (page, at) in pages.into_iter().zip(0..) {
         found.push(old::decode_super(at, page).map_err(|found| unknown(at, &found))?);
@@ -47,7 +46,8 @@ pub async fn read(
         counts => counts?,
     };
     extras.supers.newest = copies.newest();
-    let Some((page, copy)) = counts else { return Ok(None) };
+    let Some((mut page, copy)) = counts else { return Ok(None) };
+    page.both_written = copies.is_written || (extras.supers.twice && page.version != OLD);
     extras.supers.newest = extras.supers.newest.max(page.generation);
     extras.supers.copy = copy;
     check(&page, blank).map(|()| Some(page))
@@ -90,7 +90,6 @@ fn newer_sealed(
                 let bytes = sealed::for_copy(at, page.generation, page.identity, pages[copy]);
                 extras.repaired.push((Extent::of_pages(at, 1), bytes));
                 extras.supers.twice = true;
-                extras.both_written = true;
             }
             Ok(Some((page, copy as u64)))
         }
