@@ -371,6 +371,15 @@ fn an_export_is_mounted_once_and_the_server_stays_for_the_last_mount() {
     assert_eq!(left(&bench), [""; 0], "the last one ends the server");
     bench.done("seekless volume mount data.toml other --export two && grep kept other/file");
     bench.done("seekless volume umount other");
+    // Of two at once, the second one finds it mounted.
+    let both = bench.run(
+        "seekless volume mount data.toml /mnt/data & seekless volume mount data.toml /mnt/data; first=$?; wait $!; \
+         echo $((first + $?))",
+    );
+    assert_eq!(String::from_utf8_lossy(&both.stdout).lines().last(), Some("1"), "{both:?}");
+    bench.done("test $(grep -c \" /mnt/data \" /proc/self/mountinfo) = 1");
+    bench.done("seekless volume umount /mnt/data");
+    assert_eq!(left(&bench), [""; 0]);
 }
 
 #[test]

@@ -91,12 +91,14 @@ fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
         return Ok(Model::find(name)?);
     }
     let usual = Model::find(USUAL)?;
-    if advise::check(trace, &usual).is_ok() {
+    if advise::has_room(trace, &usual) {
         return Ok(usual);
     }
-    let disks = advise::fitting(trace, &usual).into_iter().filter(|(_, drive)| drive.disk().is_some());
-    let smallest = disks.min_by_key(|(name, drive)| (drive.sectors(), *name));
-    Ok(smallest.map_or(usual, |(_, drive)| drive))
+    let mut drives = advise::fitting(trace, &usual);
+    if drives.iter().any(|(_, drive)| advise::has_room(trace, drive)) {
+        drives.retain(|(_, drive)| advise::has_room(trace, drive));
+    }
+    Ok(auto::smallest(drives).map_or(usual, |(_, drive)| drive))
 }
 
 fn text(advice: &Advice) -> String {

@@ -37,7 +37,7 @@ type Column = (String, Option<&'static Entry>);
 /// Options of an experiment, with their defaults.
 #[derive(Clone, Args)]
 pub struct Setup {
-    /// Name of a drive, or a TOML file; auto: wd2500aaks, or the smallest disk that fits
+    /// Name of a drive, or a TOML file; auto: wd2500aaks, or the smallest disk of usual speed that fits
     #[arg(long, value_name = "NAME", default_value = AUTO)]
     drive: String,
     /// Layer over the drive: any layer that needs one device, borg, or none; `lab compare` takes several separated by
@@ -212,18 +212,21 @@ impl Setup {
 
     fn fitting(&self, columns: &[Column], trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
         let (usual, end) = (self.of_each(columns, self.first_drive())?, trace.end_sector());
-        // A mismatch of other options is an error, not a reason for a larger drive.
-        let unfit = |one: &Experiment| matches!(one.places("", end), Err(LabError::Unfit { .. }));
+        // A mismatch of options is an error, not a reason for a larger drive; without these it is one of the trace.
+        let no_place = self.over.is_none() && self.bopt_at.is_none();
+        let unfit = |one: &Experiment| match one.places("", end) {
+            Err(LabError::Unfit { .. }) => true,
+            placed => placed.is_err() && no_place,
+        };
         if self.drive != AUTO || !usual.iter().any(|(_, one)| unfit(one)) {
             return Ok(usual);
         }
-        let mut disks: Vec<(&str, Model)> = usual[0].1.fitting(end);
-        disks.retain(|(_, drive)| drive.disk().is_some());
+        let mut disks = usual[0].1.fitting(end);
         for (_, other) in &usual[1..] {
             let fit = other.fitting(end);
             disks.retain(|(name, _)| fit.iter().any(|(other, _)| other == name));
         }
-        match disks.iter().min_by_key(|(name, drive)| (drive.sectors(), *name)) {
+        match auto::smallest(disks) {
             Some((name, _)) => self.of_each(columns, name),
             None => Ok(usual),
         }

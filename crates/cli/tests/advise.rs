@@ -72,6 +72,19 @@ fn a_queue_of_requests_without_processes_is_there_to_be_sorted() {
     assert!(advice["notes"].to_string().contains("does not name processes"), "{}", advice["notes"]);
 }
 
+/// As each real disk is: the last sectors were used.
+#[test]
+fn a_disk_that_was_used_to_its_end_gets_a_larger_model() {
+    for end in [488_397_168_u64, 488_500_000] {
+        let sector = |n: u64| if n == 0 { end - 8 } else { n * 48_271 % 65_537 * 7_000 };
+        let lines: Vec<String> = (0..400).map(|n| format!("{} ; {} ; 8 ; R\n", n, sector(n))).collect();
+        let full = common::file("full.load", lines.concat().as_bytes());
+        let advice = json(&["advise", &full]);
+        assert_eq!((&advice["drive"], &advice["not_tried"]), (&"wd6400aaks".into(), &serde_json::json!([])));
+        json(&["lab", "compare", "--trace", &full]);
+    }
+}
+
 /// A gap of a year, as a wrong clock leaves it.
 #[test]
 fn a_recording_with_a_gap_of_a_year_is_judged() {

@@ -127,8 +127,14 @@ pub fn query(
     timeout: Option<Duration>,
 ) -> anyhow::Result<serde_json::Value> {
     let line = connect(volume, question, timeout)?.next().context("the server ended without an answer")?;
-    let answer: serde_json::Value =
-        serde_json::from_str(&line.with_context(|| volume.display().to_string())?)?;
+    let line = line.map_err(|error| match (error.kind(), timeout) {
+        (std::io::ErrorKind::WouldBlock, Some(timeout)) => {
+            let (volume, waited) = (volume.display(), timeout.as_secs());
+            anyhow::anyhow!("{volume}: found no answer within {waited} s, expected one: the server may hang")
+        }
+        _ => anyhow::Error::from(error).context(volume.display().to_string()),
+    })?;
+    let answer: serde_json::Value = serde_json::from_str(&line)?;
     match answer.get("error") {
         Some(error) => {
             let (volume, error) = (volume.display().to_string(), error.as_str().unwrap_or_default());

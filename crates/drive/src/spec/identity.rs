@@ -26,17 +26,19 @@ pub fn with_identity(identity: &str) -> Option<Spec> {
     known.max_by_key(|(length, _)| *length).map(|(_, spec)| spec)
 }
 
+/// Whether it is a disk of usual speed, with one arm and without shingles.
+pub fn is_usual(spec: &Spec) -> bool {
+    USUAL_RPM.contains(&spec.rpm) && spec.actuators == 1 && spec.shingled.is_none()
+}
+
 /// The disk that ships whose size is nearest to `sectors`: of usual speed, with one arm and without shingles, as large or
 /// up to twice as large. Of equal ones the last by name, which is the one fitted to measurements.
 pub fn nearest_in_size(sectors: u64) -> Option<Spec> {
-    let usual = |spec: &Spec| {
-        USUAL_RPM.contains(&spec.rpm)
-            && spec.actuators == 1
-            && spec.shingled.is_none()
-            && (sectors..=sectors.saturating_mul(2)).contains(&spec.sectors)
-    };
+    let fits = |spec: &Spec| (sectors..=sectors.saturating_mul(2)).contains(&spec.sectors);
     // `max_by_key` takes the last of equal ones.
-    disks().filter(|spec| sectors > 0 && usual(spec)).max_by_key(|spec| std::cmp::Reverse(spec.sectors))
+    disks()
+        .filter(|spec| sectors > 0 && is_usual(spec) && fits(spec))
+        .max_by_key(|spec| std::cmp::Reverse(spec.sectors))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::FIGURES;
 pub use flash::{CellSpec, ControllerSpec, FlashSpec};
-pub use identity::{nearest_in_size, with_identity};
+pub use identity::{is_usual, nearest_in_size, with_identity};
 pub use model::Model;
 pub use parts::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,

@@ -8,7 +8,7 @@ mod verdict;
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
-use seekless_core::ProcessId;
+use seekless_core::{ProcessId, SECTOR_BYTES};
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_trace::Trace;
 use serde::Serialize;
@@ -316,6 +316,11 @@ fn as_it_is(drive: &Model, speed: f64, seed: u64) -> Experiment {
 /// Checks that the drive has room for the trace; the error names those that have.
 pub fn check(trace: &Trace, drive: &Model) -> Result<(), LabError> {
     as_it_is(drive, 1.0, 1).places(&sources(trace), trace.end_sector()).map(drop)
+}
+
+/// Whether the drive has room for the trace, and beside it for whatever could be done.
+pub fn has_room(trace: &Trace, drive: &Model) -> bool {
+    remedies::room(&as_it_is(drive, 1.0, 1), trace) >= remedies::PARTITION.1 / SECTOR_BYTES
 }
 
 /// The shipped drives that have room for the trace; `like` is any drive.

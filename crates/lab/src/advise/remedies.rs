@@ -11,7 +11,7 @@ use seekless_trace::Trace;
 use crate::experiment::{Experiment, LayerSetup, Partition};
 
 /// Smallest and largest size of a partition for a layer that needs one; the largest is that of the BORG paper's BOPT.
-const PARTITION: (u64, u64) = (64 << 20, 4 << 30);
+pub const PARTITION: (u64, u64) = (64 << 20, 4 << 30);
 
 /// A remedy to try.
 pub struct Remedy {
@@ -41,7 +41,7 @@ pub fn all(base: &Experiment, trace: &Trace) -> (Vec<Remedy>, Vec<&'static str>)
         });
     }
     let mut without_room = Vec::new();
-    let room = base.drive.sectors().saturating_sub(reached(base, trace));
+    let room = room(base, trace);
     for entry in registry::all() {
         for remedy in entry.remedies {
             match layered(base, entry, remedy, room) {
@@ -75,7 +75,8 @@ fn layered(base: &Experiment, entry: &'static Entry, remedy: &registry::Remedy, 
     Some(Remedy { name: remedy.name, what, experiment: Experiment { layer, queue, ..base.clone() } })
 }
 
-/// Sectors of the clients' volume.
-fn reached(base: &Experiment, trace: &Trace) -> u64 {
-    base.places("", trace.end_sector()).map_or(u64::MAX, |places| places.over_sectors)
+/// Sectors of the drive beside the clients' volume.
+pub fn room(base: &Experiment, trace: &Trace) -> u64 {
+    let reached = base.places("", trace.end_sector()).map_or(u64::MAX, |places| places.over_sectors);
+    base.drive.sectors().saturating_sub(reached)
 }

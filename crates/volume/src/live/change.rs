@@ -47,7 +47,10 @@ impl Running {
     /// A request that does not fit the volume, devices that are in use or hold something, a layer that does not open.
     pub async fn attach(self: &Rc<Self>, request: Attach) -> Result<(), LiveError> {
         let going = self.begin_change("attach", &request.layer)?;
-        going.result(self.attach_now(request).await)
+        let name = request.layer.clone();
+        going.result(self.attach_now(request).await)?;
+        self.environment.info(&format!("layer.{name}: attached"));
+        Ok(())
     }
 
     async fn attach_now(self: &Rc<Self>, request: Attach) -> Result<(), LiveError> {
@@ -67,7 +70,9 @@ impl Running {
     pub async fn detach(self: &Rc<Self>, name: &str) -> Result<(), LiveError> {
         self.layer(name)?;
         let going = self.begin_change("detach", name)?;
-        going.result(self.detach_now(name).await)
+        going.result(self.detach_now(name).await)?;
+        self.environment.info(&format!("layer.{name}: detached"));
+        Ok(())
     }
 
     async fn detach_now(self: &Rc<Self>, name: &str) -> Result<(), LiveError> {
