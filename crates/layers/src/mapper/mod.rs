@@ -101,7 +101,13 @@ impl Mapper {
         });
         if format.lacks_sectors() && !options.older {
             // From now on no sector of either copy is blank.
-            mapper.write_to_both().await?;
+            match mapper.write_to_both().await {
+                // To be read it needs no second copy; flushes fail.
+                Err(error) if error.kind() == ErrorKind::ReadOnly && !format.is_new() => {
+                    mapper.state.borrow_mut().failed = Some(error);
+                }
+                written => written?,
+            }
         }
         Ok(mapper)
     }

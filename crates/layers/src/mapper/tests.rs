@@ -300,6 +300,18 @@ fn a_creation_that_was_cut_short_is_completed_before_the_next_map() {
     });
 }
 
+/// A copy that is not whole is written when the volume is opened; on a device that is not written it is read all the same.
+#[test]
+fn a_volume_that_lacks_a_copy_is_read_on_a_read_only_device() {
+    world(async || {
+        let below = disk(2 * PAGES).await;
+        let fixed = with_error(&below, "kind = 'read only'\nnth = 1\nfor_ever = true\nops = ['write']");
+        let mapper = open(&fixed).await.unwrap();
+        assert_eq!(values(&*mapper, Extent::new(0, 1)).await.unwrap(), [0]);
+        assert_eq!(mapper.flush(Hints::default()).await.unwrap_err().kind(), ErrorKind::ReadOnly);
+    });
+}
+
 /// The map that a crash tore would be made whole by the next one, torn too, if both had one generation.
 #[test]
 fn two_torn_maps_do_not_make_a_whole_one() {
