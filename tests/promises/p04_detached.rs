@@ -182,8 +182,12 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
             for client in clients {
                 holds.extend(client.await);
             }
-            // There are dirty pages to drain.
-            holds = client(tree.top.clone(), 0, 50_000..50_020, holds).await;
+            // There are dirty pages to drain, once the BOPT of the last insertion is formatted.
+            let mut next = 50_000;
+            while dirty(&topmost) == 0 && next < 51_000 {
+                holds = client(tree.top.clone(), 0, next..next + 20, holds).await;
+                next += 20;
+            }
             let whole = Extent::of_pages(0, PAGES);
             let read = async |device: &dyn BlockDevice| {
                 device.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await.unwrap()
