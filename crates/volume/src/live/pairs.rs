@@ -8,7 +8,7 @@
 //! cannot be written, that is reported, and the volume is served.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind::NotFound;
+use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -89,9 +89,11 @@ fn folders() -> Vec<PathBuf> {
         of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state"))).map(|at| at.join("seekless"));
     let host = Some(PathBuf::from(OF_HOST));
     let known = if is_root() { [given, host, user] } else { [given, user, host] };
-    let mut folders = Vec::new();
+    let mut folders: Vec<PathBuf> = Vec::new();
     for folder in known.into_iter().flatten() {
-        if !folders.contains(&folder) {
+        // The unit's folder is root's alone.
+        let is_hidden = std::fs::read_dir(&folder).is_err_and(|error| error.kind() == PermissionDenied);
+        if !folders.contains(&folder) && (folders.is_empty() || !is_hidden) {
             folders.push(folder);
         }
     }
