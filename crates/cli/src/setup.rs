@@ -25,6 +25,9 @@ pub use vary::{BOPT, RECONFIGURE};
 /// Default limit of outstanding requests.
 pub const OUTSTANDING: usize = 8;
 
+/// Sectors of the BOPT if none are given.
+const USUAL_BOPT: u64 = (1 << 30) / SECTOR_BYTES;
+
 /// Acceleration of the BORG paper's replays (section 6.1).
 const PAPER_SPEED: f64 = 168.0;
 
@@ -213,7 +216,7 @@ impl Setup {
     fn fitting(&self, columns: &[Column], trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
         let (usual, end) = (self.of_each(columns, self.first_drive())?, trace.end_sector());
         // A mismatch of options is an error, not a reason for a larger drive; without these it is one of the trace.
-        let no_place = self.over.is_none() && self.bopt_at.is_none();
+        let no_place = self.over.is_none() && self.bopt_at.is_none() && self.bopt <= USUAL_BOPT;
         let unfit = |one: &Experiment| match one.places("", end) {
             Err(LabError::Unfit { .. }) => true,
             placed => placed.is_err() && no_place,
