@@ -1,9 +1,7 @@
 //! Layers that are attached and detached while clients are connected, and servers that are killed at every step of it.
 
 use std::path::Path;
-#[cfg(feature = "mutants")]
-use std::process::Child;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -207,24 +205,31 @@ fn what_cannot_be_attached_or_detached_is_refused_with_what_to_do() {
     server.stop();
 }
 
-/// A detach of dirty data on a slow disk: it is shown, a second change waits, and the first goes on without its command.
-#[test]
-fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused() {
-    let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
-    let folder = folder.path();
-    let Some(server) = Server::start(folder, "threads") else { return };
+fn status(folder: &Path) -> serde_json::Value {
+    serde_json::from_slice(&run(folder, &["status", "--json"]).stdout).unwrap()
+}
+
+/// Attaches BORG, writes pages, and starts a detach of it, which takes a while on a slow disk and goes on.
+fn detaching(folder: &Path) -> (Raw, Child) {
     done(folder, ATTACH);
     let mut raw = Raw::open(folder, "disk");
     for page in 0..600_u64 {
         assert_eq!(raw.write(0, page * 7919 % 6_000 * 4096, &[9; 4096]).unwrap(), 0);
     }
     assert_eq!(raw.flush().unwrap(), 0);
-    let mut detach = command(folder, DETACH).spawn().unwrap();
-    let status = || {
-        let status = run(folder, &["status", "--json"]);
-        serde_json::from_slice::<serde_json::Value>(&status.stdout).unwrap()
-    };
-    while status()["doing"].as_array().is_none_or(Vec::is_empty) {}
+    let detach = command(folder, DETACH).spawn().unwrap();
+    while status(folder)["doing"].as_array().is_none_or(Vec::is_empty) {}
+    (raw, detach)
+}
+
+/// A detach of dirty data on a slow disk: it is shown, a second change waits, and the first goes on without its command.
+#[test]
+fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused() {
+    let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
+    let folder = folder.path();
+    let Some(server) = Server::start(folder, "threads") else { return };
+    let (_raw, mut detach) = detaching(folder);
+    let status = || status(folder);
     refused(folder, DETACH, &["detach of borg going on", "one change at a time"]);
     refused(folder, &["attach", "scrub"], &["one change at a time"]);
     let line = run(folder, &["status", "--watch", "--lines", "1"]);
@@ -245,19 +250,7 @@ fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
     let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
     let folder = folder.path();
     let Some(server) = Server::start(folder, "threads") else { return };
-    done(folder, ATTACH);
-    let mut raw = Raw::open(folder, "disk");
-    for page in 0..600_u64 {
-        assert_eq!(raw.write(0, page * 7919 % 6_000 * 4096, &[9; 4096]).unwrap(), 0);
-    }
-    assert_eq!(raw.flush().unwrap(), 0);
-    let detach = command(folder, DETACH).spawn().unwrap();
-    let doing = || {
-        let status = run(folder, &["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-        status["doing"].as_array().is_some_and(|doing| !doing.is_empty())
-    };
-    while !doing() {}
+    let (mut raw, detach) = detaching(folder);
     let served = file(folder);
     std::fs::write(folder.join("volume.toml"), format!("{served}# by hand\n")).unwrap();
     let detached = detach.wait_with_output().unwrap();

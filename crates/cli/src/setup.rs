@@ -215,11 +215,11 @@ impl Setup {
 
     fn fitting(&self, columns: &[Column], trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
         let (usual, end) = (self.of_each(columns, self.first_drive())?, trace.end_sector());
-        // A mismatch of options is an error, not a reason for a larger drive; without these it is one of the trace.
-        let no_place = self.over.is_none() && self.bopt_at.is_none() && self.bopt <= USUAL_BOPT;
+        // Options that do not fit are an error, not a reason for a larger drive.
+        let is_plain = self.over.is_none() && self.bopt_at.is_none() && self.bopt <= USUAL_BOPT;
         let unfit = |one: &Experiment| match one.places("", end) {
             Err(LabError::Unfit { .. }) => true,
-            placed => placed.is_err() && no_place,
+            placed => placed.is_err() && is_plain,
         };
         if self.drive != AUTO || !usual.iter().any(|(_, one)| unfit(one)) {
             return Ok(usual);

@@ -44,7 +44,7 @@ pub struct Advice {
     /// Its length in seconds: recorded, at the speed of the runs; at closed pace that of the disk as it is.
     pub length_s: f64,
     /// `open`: requests come at their recorded times; `closed`: the model cannot keep up with these, so that a
-    /// process's next read waits for its previous one, or a request for the eighth before it if none are named.
+    /// process's next read waits for its previous one, or for the eighth request before it if none are named.
     pub pace: String,
     /// Speed of the runs, relative to the recording; nothing at closed pace.
     pub speed: Option<f64>,
@@ -192,7 +192,7 @@ impl<'a> Trial<'a> {
             plain.pace = Pace::Closed { outstanding: OUTSTANDING };
             if !has_processes(&trace) {
                 trace.to_mut().records.iter_mut().zip(0..).for_each(|(record, number)| {
-                    record.origin.process = ProcessId(number % UNKNOWN);
+                    record.origin.process = ProcessId(number % IN_FLIGHT);
                 });
             }
             base = run(&trace, &plain)?;
@@ -281,8 +281,8 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Reads in flight of a recording that names no processes.
-const UNKNOWN: u32 = 8;
+/// Reads in flight at most, of a recording that names no processes.
+const IN_FLIGHT: u32 = 8;
 
 /// Whether a recording names processes.
 fn has_processes(trace: &Trace) -> bool {
@@ -290,8 +290,8 @@ fn has_processes(trace: &Trace) -> bool {
 }
 
 /// What is said where the drive falls ever further behind, and no process is named.
-const BEHIND_WITHOUT_PROCESSES: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So a request waits here until \
-     one of the 8 before it is answered, since the recording does not name processes, and the lengths are the model's.";
+const BEHIND_WITHOUT_PROCESSES: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So a read waits here for \
+     the eighth request before it, since the recording does not name processes, and the lengths are the model's.";
 
 /// What is said where the drive falls ever further behind.
 const BEHIND: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each \

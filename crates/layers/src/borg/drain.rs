@@ -4,32 +4,16 @@
 //!
 //! Faults: a failed drain in the background is retried after the next write.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
 use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, Ticket, runtime};
 
 use super::Borg;
+use super::locking::Counted;
 use super::mover::{Mover, ROUND};
 use super::pace::Throttle;
 use super::policy::Maintenance;
-
-/// Counts a task that empties the BOPT, until it is dropped.
-struct Emptying<'a>(&'a Cell<u32>);
-
-impl<'a> Emptying<'a> {
-    fn of(count: &'a Cell<u32>) -> Emptying<'a> {
-        count.set(count.get() + 1);
-        Emptying(count)
-    }
-}
-
-impl Drop for Emptying<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
 
 impl Borg {
     /// Has `then` called after each drain of all pages that began by itself.
@@ -53,7 +37,7 @@ impl Borg {
         const TRIES: u32 = 16;
         /// As a power of two, in ms. Together they wait for 1.3 s.
         const LONGEST_WAIT: u32 = 7;
-        let _emptying = Emptying::of(&self.emptying);
+        let _emptying = Counted::of(&self.emptying);
         let Some(mover) = Mover::start(self, account, Throttle::Unthrottled).await? else { return Ok(()) };
         if self.store.is_empty() {
             // A BOPT that never held a page is not formatted for this.

@@ -16,13 +16,21 @@ pub(super) struct WriteLock<'a> {
     /// Whether the write may be absorbed where there is no copy.
     pub absorbs: bool,
     _guard: Guard,
-    _page_write: Option<PageWrite<'a>>,
+    _page_write: Option<Counted<'a>>,
 }
 
-/// Counts a write that locks pages.
-pub(super) struct PageWrite<'a>(&'a Cell<u64>);
+/// Counts something that is going on, until it is dropped: a write that locks pages, or a task that empties the BOPT.
+pub(super) struct Counted<'a>(&'a Cell<u64>);
 
-impl Drop for PageWrite<'_> {
+impl<'a> Counted<'a> {
+    /// One more.
+    pub fn of(count: &'a Cell<u64>) -> Counted<'a> {
+        count.set(count.get() + 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -63,8 +71,7 @@ impl Borg {
             edge("a write that is not absorbed locks its sectors only");
             return WriteLock { absorbs: false, _guard: guard, _page_write: None };
         }
-        writes.set(writes.get() + 1);
-        let page_write = Some(PageWrite(writes));
+        let page_write = Some(Counted::of(writes));
         let guard = self.lock_pages(at, Mode::Exclusive, how).await;
         WriteLock { absorbs: self.absorbs_of(at), _guard: guard, _page_write: page_write }
     }

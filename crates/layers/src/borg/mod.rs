@@ -133,7 +133,7 @@ pub struct Borg {
     /// Whether writes to pages without a copy are absorbed.
     absorbs: Cell<bool>,
     /// Number of tasks that empty the BOPT: meanwhile nothing is absorbed, or they might not end.
-    emptying: Cell<u32>,
+    emptying: Cell<u64>,
     /// Whether the log is drained all along, where no request notices.
     drains: Cell<bool>,
     /// Whether rehearsals choose the course: until one did, everything goes to the origin.

@@ -38,8 +38,8 @@ impl Borg {
         let borg = Borg::open_creating(origin, bopt, options, timing_only).await?;
         if borg.store.identity().is_none() {
             let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
-                       for what it lies over; if there never was one: seekless volume create; if its beginning was lost: seekless \
-                       volume repair finds its pages";
+                       for what it lies over; if there never was one: seekless volume create; if its beginning was \
+                       lost: seekless volume repair finds its pages";
             return Err(IoError::new(ErrorKind::Invalid, "borg", Some(Extent::of_pages(0, 2)), why));
         }
         Ok(borg)

@@ -80,7 +80,7 @@ fn head(bytes: &[u8], generation: u64, layout: &Layout) -> Result<Head, (String,
         sequence: number(1),
         reached: number(2),
         anchor: Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE),
-        both_written: Part::is_rewrite(bytes),
+        both_written: false,
     };
     checkpoint::sensible(head, [word(2), word(3), word(4)], layout)
 }
@@ -114,11 +114,10 @@ pub async fn copies(
         if bytes.look(|bytes| checkpoint::is_head(&bytes[..SECTOR_BYTES as usize])) {
             *copy = CopyState::Blank;
         }
-        match copy {
-            CopyState::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
-                *generation &= 0xff;
-            }
-            _ => {}
+        if let CopyState::Whole(generation) = copy
+            && mutant::is("lld: generations are compared in 8 bits")
+        {
+            *generation &= 0xff;
         }
     }
     let ours = pair.copies.iter().any(|copy| copy.newest().is_some());

@@ -84,8 +84,7 @@ impl Format {
 
     /// Records that the next map is durable.
     pub fn written(&mut self) {
-        if let Format::Sealed { copy, copied, is_new, both_written } = self {
-            *both_written |= !*is_new;
+        if let Format::Sealed { copy, copied, is_new, .. } = self {
             (*copy, *copied, *is_new) = (1 - *copy, false, false);
         }
     }

@@ -274,8 +274,8 @@ fn a_flush_without_a_change_writes_no_map() {
     });
 }
 
-/// A creation is cut short as it writes the second copy, and so is the next map that goes there: what is left of zeroes is
-/// none of a rotten sector.
+/// A creation is cut short as it writes the second copy, and so is the next map that goes there: sectors that neither
+/// wrote are not taken for damage.
 #[test]
 fn a_creation_that_was_cut_short_is_completed_before_the_next_map() {
     world(async || {

@@ -1,5 +1,7 @@
 //! Environment of a server: the machine, or the recorded inputs of an earlier run.
 
+use std::os::unix::fs::MetadataExt;
+
 use seekless_serve::descriptors;
 use seekless_serve::notify::notify;
 use seekless_serve::server::{Address, ListenError, Listener};
@@ -38,6 +40,11 @@ pub enum Level {
     Warning,
     /// Something that failed.
     Error,
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 impl Environment {

@@ -40,14 +40,13 @@ pub use control::{
 };
 pub use create::{create, upgrade};
 pub use doing::Doing;
-pub use environment::{Environment, Level, Program};
+pub use environment::{Environment, Level, Program, is_root};
 pub use error::LiveError;
 pub use events::{Event, EventLine};
 pub use group::{Member, serve_volumes};
 pub use history::{GainStatus, ModelError, PastStatus, PredictedStatus, SpanStatus, StageStatus};
 pub use metrics::metrics;
 pub use models::{FoundBy, ModelStatus};
-pub use pairs::is_root;
 pub use replacement::STEPS;
 pub use replacing::{Replace, Replaced};
 pub use resizing::Resized;

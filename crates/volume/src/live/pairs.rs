@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind::{NotFound, PermissionDenied};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ use seekless_core::{Extent, Layer};
 use serde::{Deserialize, Serialize};
 
 use super::component::Live;
-use super::environment::Environment;
+use super::environment::{Environment, is_root};
 use super::error::LiveError;
 use super::names;
 use crate::description::{Description, Leaf};
@@ -98,11 +97,6 @@ fn folders() -> Vec<PathBuf> {
         }
     }
     folders
-}
-
-/// Whether this process is root's.
-pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 /// The part of a component that the sectors of a device are on, without layers.

@@ -3,28 +3,25 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use seekless_serve::server::Address;
 use seekless_volume::live::{ServedExport, is_root};
 use serde::{Deserialize, Serialize};
 
-use super::record::{Record, place};
-use super::{APPEARS, is_server, now, pause, relay, stop, succeed};
+use super::{APPEARS, now, pause, process_with, relay, server_of, stop, succeed};
+
+/// Time for other programs to close the device.
+const CLOSED: Duration = Duration::from_secs(10);
 
 /// A block device, and what it is made of.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Serialize, Deserialize)]
 pub struct Device {
     /// The loop device.
     pub node: PathBuf,
-    /// Folder that nbdfuse is mounted on.
+    /// Folder that nbdfuse is mounted on, in that of the mount.
     fuse: PathBuf,
-    /// Process number of nbdfuse.
-    process: u32,
-    /// Process number of the relay; 0 of a mount by a version without one.
-    #[serde(default)]
-    relay: u32,
 }
 
 /// Checks that everything is there that a block device is made of.
@@ -79,45 +76,37 @@ fn escaped(letter: char) -> String {
 impl Device {
     /// A device in this folder of a mount, of which nothing is there yet.
     pub fn new(place: &Path) -> Device {
-        Device { node: PathBuf::new(), fuse: place.join("fuse"), process: 0, relay: 0 }
+        Device { node: PathBuf::new(), fuse: place.join("fuse") }
     }
 
-    /// Makes a block device of an export of the record's volume. The record is written after each step.
-    pub fn attach(record: &mut Record, export: &ServedExport) -> anyhow::Result<()> {
-        let place = place(&record.folder);
-        let fuse = &record.device.fuse;
-        std::fs::create_dir_all(fuse).with_context(|| fuse.display().to_string())?;
+    /// Makes it of an export of this volume.
+    pub fn attach(&mut self, volume: &Path, export: &ServedExport) -> anyhow::Result<()> {
+        std::fs::create_dir_all(&self.fuse).with_context(|| self.fuse.display().to_string())?;
         let address: Address = export.nbd.parse().with_context(|| format!("export {}", export.name))?;
         // A relative path is beside the volume file.
         let address = match address {
-            Address::Unix(path) => Address::Unix(record.volume.with_file_name("").join(path)),
+            Address::Unix(path) => Address::Unix(volume.with_file_name("").join(path)),
             tcp @ Address::Tcp(_) => tcp,
         };
-        let uri = relay::start(&place, &address.uri(&export.name, false), &mut |process| {
-            record.device.relay = process;
-            record.write()
-        })?;
-        Device::make(record, &place, &uri, export.read_only)
+        let uri = relay::start(self.place(), &address.uri(&export.name, false))?;
+        self.make(&uri, export.read_only)
     }
 
     /// Starts nbdfuse on the relay, and makes a loop device of its file.
-    fn make(record: &mut Record, place: &Path, uri: &str, read_only: bool) -> anyhow::Result<()> {
-        let file = record.device.fuse.join("disk.raw");
-        let log =
-            std::fs::File::create(place.join("nbdfuse.log")).with_context(|| place.display().to_string())?;
+    fn make(&mut self, uri: &str, read_only: bool) -> anyhow::Result<()> {
+        let (file, log) = (self.file(), self.place().join("nbdfuse.log"));
+        let output = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
         let mut command = Command::new("nbdfuse");
         if read_only {
             command.arg("--readonly");
         }
         command.arg(&file).arg(uri);
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         let mut child = command.spawn().context("nbdfuse")?;
-        record.device.process = child.id();
-        record.write()?;
         let begun = now();
         while std::fs::metadata(&file).is_err() {
             if let Some(ended) = child.try_wait()? {
-                let said = std::fs::read_to_string(place.join("nbdfuse.log")).unwrap_or_default();
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
                 bail!("nbdfuse ended with {ended}: {}", said.trim());
             }
             if now() - begun > APPEARS {
@@ -131,8 +120,8 @@ impl Device {
         if read_only {
             losetup.arg("--read-only");
         }
-        record.device.node = succeed(losetup.arg(&file))?.into();
-        record.write()
+        self.node = succeed(losetup.arg(&file))?.into();
+        Ok(())
     }
 
     /// Detaches the loop device, unmounts nbdfuse and stops the relay, as far as they are still there, and waits for
@@ -141,30 +130,37 @@ impl Device {
         for node in self.nodes() {
             succeed(Command::new("losetup").arg("--detach").arg(node))?;
         }
-        if !is_mounted(&self.fuse)? && self.is_running() {
+        if let Some(process) = self.nbdfuse().filter(|_| !self.file().exists()) {
             // It was not mounted yet, and has nothing.
-            succeed(Command::new("kill").arg(self.process.to_string()))?;
+            succeed(Command::new("kill").arg(process.to_string()))?;
         }
+        // A program that looks at new devices, such as udev, may still have the loop device open: it goes when that
+        // closes it.
+        let begun = now();
         while is_mounted(&self.fuse)? {
-            succeed(Command::new("umount").arg(&self.fuse))?;
+            let unmounted = succeed(Command::new("umount").arg(&self.fuse));
+            if unmounted.is_err() && now() - begun < CLOSED {
+                pause();
+                continue;
+            }
+            unmounted?;
         }
         // It flushes, and disconnects from the server.
         let begun = now();
-        while self.is_running() {
+        while let Some(process) = self.nbdfuse() {
             if now() - begun > APPEARS {
-                bail!("nbdfuse (process {}) does not end", self.process);
+                bail!("nbdfuse (process {process}) does not end");
             }
             pause();
         }
-        stop(self.relay)
+        stop(&relay::volume(self.place()))
     }
 
     /// Ends the relay, with the writes that it keeps: requests fail from then on.
     pub fn give_up(&self) -> anyhow::Result<()> {
-        if is_server(self.relay) {
-            succeed(Command::new("kill").args(["-9", &self.relay.to_string()])).map(drop)
-        } else {
-            Ok(())
+        match server_of(&relay::volume(self.place())) {
+            Some(relay) => succeed(Command::new("kill").args(["-9", &relay.to_string()])).map(drop),
+            None => Ok(()),
         }
     }
 
@@ -175,7 +171,7 @@ impl Device {
 
     /// Loop devices that show the file of nbdfuse.
     fn nodes(&self) -> Vec<PathBuf> {
-        let ours = self.fuse.join("disk.raw");
+        let ours = self.file();
         let shows = |entry: &Path| {
             let file = std::fs::read_to_string(entry.join("loop/backing_file")).unwrap_or_default();
             Path::new(file.trim_end()) == ours
@@ -185,9 +181,19 @@ impl Device {
         entries.filter_map(|entry| Some(Path::new("/dev").join(entry.file_name()?))).collect()
     }
 
-    fn is_running(&self) -> bool {
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", self.process)).unwrap_or_default();
-        // A zombie has ended; its parent may be this program.
-        state.contains("(nbdfuse)") && !state.contains(") Z")
+    /// Folder of the mount.
+    fn place(&self) -> &Path {
+        self.fuse.parent().unwrap_or(&self.fuse)
+    }
+
+    /// The file that nbdfuse shows.
+    fn file(&self) -> PathBuf {
+        self.fuse.join("disk.raw")
+    }
+
+    /// Process number of nbdfuse, if it runs.
+    fn nbdfuse(&self) -> Option<u32> {
+        let file = self.file().display().to_string();
+        process_with(|words| words.first() == Some(&"nbdfuse") && words.contains(&&*file))
     }
 }

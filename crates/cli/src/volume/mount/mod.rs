@@ -2,7 +2,7 @@
 //!
 //! Invariants: an export is mounted once; its server runs as long as a mount of the volume needs it. Fault model: each
 //! step may fail; then those before it are undone, and the error names the step. The command may be killed at any step:
-//! each is recorded, and `umount`, or the next `mount`, undoes what is there. After a reboot there is no mount and no
+//! `umount`, or the next `mount`, undoes what is there. After a reboot there is no mount and no
 //! record.
 
 mod device;
@@ -24,7 +24,6 @@ use seekless_volume::live::{ServedExport, Status};
 use super::status::{parsed, status};
 use crate::output;
 use crate::started;
-use device::Device;
 use record::Record;
 
 /// Examples.
@@ -125,13 +124,11 @@ fn serve_again(volume: &Path, folder: &Path) -> anyhow::Result<()> {
     output::print(&format!("{} is served again, for {}\n", volume.display(), folder.display()))
 }
 
-/// Starts the server of a mount, and records it first.
+/// Starts the server of a mount, and records that first.
 fn serve_for(record: &mut Record) -> anyhow::Result<Status> {
-    let volume = record.volume.clone();
-    serve(&volume, &mut |process| {
-        record.server = Some(process);
-        record.write()
-    })
+    record.started = true;
+    record.write()?;
+    serve(&record.volume)
 }
 
 fn mount(arguments: &Arguments, record: &mut Record) -> anyhow::Result<()> {
@@ -151,7 +148,9 @@ fn mount(arguments: &Arguments, record: &mut Record) -> anyhow::Result<()> {
         );
     }
     record.export.clone_from(&export.name);
-    Device::attach(record, export)?;
+    record.write()?;
+    record.device.attach(&record.volume, export)?;
+    record.write()?;
     let mut command = Command::new("mount");
     if let Some(kind) = &arguments.kind {
         command.args(["-t", kind]);
@@ -179,19 +178,15 @@ fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a Serv
     })
 }
 
-/// Serves a volume in the background, and waits until it answers; `begun` gets its process number before that.
-fn serve(volume: &Path, begun: &mut dyn FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<Status> {
+/// Serves a volume in the background, and waits until it answers.
+fn serve(volume: &Path) -> anyhow::Result<Status> {
     let log = volume.with_extension("log");
     let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
     let mut command = started::again().context("the path of this program")?;
-    command.args(["volume", "serve", "--mounted", "--log", "times"]).arg(volume);
+    command.args(SERVE).arg(volume);
     // A group of its own: Ctrl-C is not for it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let mut child = command.spawn().context("the server")?;
-    if let Err(error) = begun(child.id()) {
-        let _ = child.kill();
-        return Err(error);
-    }
     let begun = now();
     loop {
         if let Ok(served) = status(volume).and_then(parsed) {
@@ -236,24 +231,22 @@ fn take_down(record: &mut Record, give_up: bool) -> anyhow::Result<()> {
         succeed(Command::new("umount").arg(&record.folder))?;
     }
     record.device.detach()?;
-    if let Some(server) = record.server {
+    if record.started {
         match record.others()?.into_iter().next() {
             // It stays for that one, which ends it.
-            Some(other) => Record { server: other.server.or(Some(server)), ..other }.write()?,
-            None => stop(server)?,
+            Some(other) => Record { started: true, ..other }.write()?,
+            None => stop(&record.volume)?,
         }
     }
     record.remove()
 }
 
-/// Stops a server, and waits until it has ended.
-fn stop(server: u32) -> anyhow::Result<()> {
-    if !is_server(server) {
-        return Ok(());
-    }
+/// Stops the server that [`serve`] started for this volume file, if it runs, and waits until it has ended.
+fn stop(volume: &Path) -> anyhow::Result<()> {
+    let Some(server) = server_of(volume) else { return Ok(()) };
     succeed(Command::new("kill").arg(server.to_string()))?;
     let begun = now();
-    while is_server(server) {
+    while server_of(volume) == Some(server) {
         if now() - begun > STOPS {
             bail!("the server (process {server}) still stops: it is left to itself");
         }
@@ -262,10 +255,25 @@ fn stop(server: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this process is a server: the number may be another program's by now.
-fn is_server(process: u32) -> bool {
-    let words = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    words.contains("volume\0serve")
+/// Words of the command that serves a volume for a mount, before its file.
+const SERVE: [&str; 5] = ["volume", "serve", "--mounted", "--log", "times"];
+
+/// The server that [`serve`] started for this volume file, if it runs.
+fn server_of(volume: &Path) -> Option<u32> {
+    let volume = volume.display().to_string();
+    let words = [&SERVE[..], &[&volume]].concat();
+    process_with(|line| line.ends_with(&words))
+}
+
+/// The first process whose command line is accepted. One that has ended has none.
+fn process_with(accepts: impl Fn(&[&str]) -> bool) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").ok()?;
+    let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    numbers.find(|number| {
+        let line = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        accepts(&line.trim_end_matches('\0').split('\0').collect::<Vec<_>>())
+    })
 }
 
 /// Runs a program; its standard output.

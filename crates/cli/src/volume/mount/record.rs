@@ -1,7 +1,7 @@
 //! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot empties.
 //!
-//! It is written before each step, so that of a mount that was killed in the middle all is found again. One command at a
-//! time works on a folder, and on a volume.
+//! It is written before the first step, and what the steps made is found by its names, so that of a mount that was killed
+//! in the middle nothing stays. One command at a time works on a folder, and on a volume.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +17,7 @@ use super::device::{Device, is_mounted};
 use crate::output;
 
 /// A volume that is mounted, or that is being mounted.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Serialize, Deserialize)]
 pub struct Record {
     /// Folder that it is mounted on; empty in records of earlier versions.
     #[serde(default)]
@@ -30,8 +29,9 @@ pub struct Record {
     pub export: String,
     /// The block device.
     pub device: Device,
-    /// Process number of the server, if it was started for the mount.
-    pub server: Option<u32>,
+    /// Whether the server was started for the mount.
+    #[serde(default)]
+    pub started: bool,
 }
 
 fn runtime() -> PathBuf {
@@ -99,7 +99,7 @@ impl Record {
     pub fn new(folder: &Path, volume: &Path) -> Record {
         let device = Device::new(&place(folder));
         let (folder, volume) = (folder.to_owned(), volume.to_owned());
-        Record { folder, volume, export: String::new(), device, server: None }
+        Record { folder, volume, export: String::new(), device, started: false }
     }
 
     /// The record of this folder, if there is one.

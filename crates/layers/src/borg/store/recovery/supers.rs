@@ -3,7 +3,7 @@
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
-use super::super::format::{OLD, PAGE, PageState, SUPER_2, Super, old, sealed};
+use super::super::format::{PAGE, PageState, SUPER_2, Super, old, sealed};
 use super::{Extras, check, error, rotten};
 use crate::durable::{Choice, CopyState, Pair, region};
 
@@ -47,7 +47,7 @@ pub async fn read(
     };
     extras.supers.newest = copies.newest();
     let Some((mut page, copy)) = counts else { return Ok(None) };
-    page.both_written = copies.is_written || (extras.supers.twice && page.version != OLD);
+    page.both_written = copies.is_written || extras.supers.twice;
     extras.supers.newest = extras.supers.newest.max(page.generation);
     extras.supers.copy = copy;
     check(&page, blank).map(|()| Some(page))
