@@ -55,14 +55,9 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     let faults = (0..90_u64, 0..90_u64, 0..90_u64);
     let faults = faults.prop_map(|(reads, writes, flushes)| Faults { reads, writes, flushes });
     let numbers = select(vec![0, 250, 1 << 55]);
-    let few = (pace, faults, numbers, select(vec![0, 1, 64]));
-    (1..=1_000_u64, any::<u64>(), few).prop_map(|(clients, seed, (pace, faults, numbers, weak))| Conditions {
-        clients,
-        seed,
-        pace,
-        faults,
-        numbers,
-        weak,
+    let few = (pace, faults, numbers, select(vec![0, 1, 64]), select(vec![0, 1, 6, 1 << 63]));
+    (1..=1_000_u64, any::<u64>(), few).prop_map(|(clients, seed, (pace, faults, numbers, weak, uncached))| {
+        Conditions { clients, seed, pace, faults, numbers, weak, uncached }
     })
 }
 

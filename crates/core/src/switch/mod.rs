@@ -92,9 +92,10 @@ impl Switch {
         Arrived(self.meter().map(|meter| meter.begin(op, bytes)))
     }
 
-    /// The child's current geometry; never smaller than before.
+    /// The child's current geometry; never smaller than before. Its write cache counts as volatile, since another child's
+    /// may be, and the devices above look only once.
     pub fn geometry(&self) -> Geometry {
-        self.child.borrow().geometry()
+        Geometry { volatile_cache: true, ..self.child.borrow().geometry() }
     }
 
     /// The current child, for calls that return at once.

@@ -41,6 +41,14 @@ impl Child {
     }
 }
 
+#[test]
+fn its_cache_counts_as_volatile_since_the_next_childs_may_be() {
+    let child = Child::new("child", 8, &Requests::default());
+    assert!(!child.geometry().volatile_cache);
+    assert!(BlockDevice::geometry(&Switch::new(child.clone())).volatile_cache);
+    assert!(Top::new(child).geometry().volatile_cache);
+}
+
 /// The sector that stands for a flush.
 const FLUSH: u64 = 999;
 

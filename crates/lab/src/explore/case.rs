@@ -83,7 +83,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            let Conditions { clients, seed, pace, faults, numbers, weak } = segment.conditions;
+            let Conditions { clients, seed, pace, faults, numbers, weak, uncached } = segment.conditions;
             writeln!(f, "run clients {clients} seed {seed}")?;
             segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
             pace.line().map_or(Ok(()), |line| writeln!(f, "{line}"))?;
@@ -96,6 +96,9 @@ impl fmt::Display for Case {
             if weak > 0 {
                 writeln!(f, "weak {weak}")?;
             }
+            (0..64)
+                .filter(|number| uncached >> number & 1 == 1)
+                .try_for_each(|number| writeln!(f, "uncached {number}"))?;
             if segment.fill {
                 writeln!(f, "fill")?;
             }
@@ -182,7 +185,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (all but a read perhaps with fua), flush, fill, \
-                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, fail \
+                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, uncached N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -219,6 +222,11 @@ fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
         ["weak", one_in] => {
             let one_in = one_in.parse().ok().filter(|one_in| (1..=1 << 20).contains(one_in));
             one_in.map(|one_in| conditions.weak = one_in)
+        }
+        ["uncached", number] => {
+            let number: u32 = number.parse().ok().filter(|number| *number < 64)?;
+            conditions.uncached |= 1 << number;
+            Some(())
         }
         ["fail", "component", component, "request", nth, for_ever @ ..] => {
             let fault = fault(component, nth, for_ever);
@@ -301,6 +309,8 @@ pace tail 40 100
 faults reads 0 writes 9 flushes 70
 numbers from 250
 weak 4
+uncached 0
+uncached 5
 fill
 fail component 0 request 9 for ever
 write 0+8 fua

@@ -1,7 +1,7 @@
 //! A component under exploration: an image, and a log of its events.
 //!
-//! It has a volatile cache: an answered write is durable after a flush or with FUA; [`super::power`] defines the effect
-//! of a power cut. With a pace it answers in an order of its own; without one immediately. A read returns what was there
+//! It has a volatile cache, unless the conditions say otherwise: an answered write is durable after a flush or with FUA;
+//! [`super::power`] defines the effect of a power cut. With a pace it answers in an order of its own; without one immediately. A read returns what was there
 //! when it began, or when it ended.
 //!
 //! Fault model, with faults enabled: a read fails. A write fails that was not carried out, or in part, or in full,
@@ -204,8 +204,14 @@ impl Component {
         }
     }
 
+    /// Whether an answered write may be lost.
+    fn is_cached(&self) -> bool {
+        self.records.as_ref().is_none_or(|records| records.conditions.is_cached(self.number))
+    }
+
     /// Logs the start of a write; returns its number.
     fn began(&self, records: &Records, at: Extent, contents: &[Content], fua: bool) -> usize {
+        let fua = fua || !self.is_cached();
         let repairs = records.weak.written(at, contents, &self.image.borrow());
         let mut log = records.log.borrow_mut();
         let number = log.writes.len();
@@ -217,7 +223,8 @@ impl Component {
 
 impl BlockDevice for Component {
     fn geometry(&self) -> Geometry {
-        Geometry { volatile_cache: true, discard_sectors: 1, ..Geometry::of_memory(self.sectors) }
+        let volatile_cache = self.is_cached();
+        Geometry { volatile_cache, discard_sectors: 1, ..Geometry::of_memory(self.sectors) }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {

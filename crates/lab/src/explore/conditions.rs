@@ -16,6 +16,8 @@ const MOST_CLIENTS: u64 = 32;
 const RUNS_WITH_FAULTS: u64 = 10;
 /// One in this many runs has weak sectors.
 const RUNS_WITH_WEAK: u64 = 2;
+/// One in this many volumes has components without a write cache.
+const VOLUMES_WITHOUT_CACHES: u64 = 4;
 
 /// Start values of generations and the like: from the beginning, or close enough to these to pass them, except for the
 /// last.
@@ -61,6 +63,8 @@ pub struct Conditions {
     pub numbers: u64,
     /// One in this many verifying reads finds a weak sector (`weak.rs`); 0 for none.
     pub weak: u64,
+    /// Components without a volatile write cache, as bits by number: what they answered is durable.
+    pub uncached: u64,
 }
 
 impl Pace {
@@ -153,7 +157,20 @@ impl Conditions {
         let before = BEFORE[which].div_ceil(1 << rng.below(5));
         let numbers = NUMBERS[which].saturating_sub(before) & !1;
         let weak = if rng.chance(1, RUNS_WITH_WEAK) { 4 << rng.below(5) } else { 0 };
-        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak }
+        let all = (1 << components.min(63)) - 1;
+        let some = if rng.chance(1, 2) { all } else { rng.bits() & all };
+        let uncached = if rng.chance(1, VOLUMES_WITHOUT_CACHES) { some } else { 0 };
+        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak, uncached }
+    }
+
+    /// Those of a run of the same volume as another one: its components and its numbers are what they were.
+    pub fn of_volume(self, other: Conditions) -> Conditions {
+        Conditions { numbers: other.numbers, uncached: other.uncached, ..self }
+    }
+
+    /// Whether component `number` has a volatile write cache.
+    pub fn is_cached(&self, number: u32) -> bool {
+        self.uncached >> number.min(63) & 1 == 0
     }
 }
 

@@ -133,6 +133,7 @@ pub async fn carry_out(
     let end = steps.len() - usize::from(stops_last);
     let can_verify = |topmost: &Rc<Topmost>| topmost::commands(topmost.entry()).contains(&"verify");
     let verifies = weak > 0 && tree.topmost.as_ref().is_some_and(can_verify);
+    let durable = is_durable_at_once(&steps, tree);
     let named = Rc::new(Named::of(tree.topmost.as_ref().and_then(|topmost| topmost.layer()), &log));
     let clients = (0..clients.max(1)).map(|_| {
         let (steps, next, log) = (steps.clone(), next.clone(), log.clone());
@@ -144,11 +145,13 @@ pub async fn carry_out(
                 let id = first + next.get() as u64;
                 let verify = verifies && id % 2 == 0;
                 next.set(next.get() + 1);
+                let volume = Target { device: &*top, number: None, stamping, durable };
                 match step {
-                    Step::Ask(request) => ask(id, *request, verify, (&*top, None, stamping), &log).await,
+                    Step::Ask(request) => ask(id, *request, verify, volume, &log).await,
                     Step::Within(number, request) => {
                         if let Some(device) = named.device(*number, request.op) {
-                            ask(id, *request, false, (&*device, Some(*number), stamping), &log).await;
+                            let of = Target { device: &*device, number: Some(*number), stamping, durable: false };
+                            ask(id, *request, false, of, &log).await;
                         }
                     }
                     Step::Change(change) => {
@@ -157,7 +160,7 @@ pub async fn carry_out(
                     }
                     Step::Meet(request) => {
                         let at = log.borrow().at_work.meet(request.at, id, top.geometry().sectors);
-                        ask(id, Request { at, ..*request }, verify, (&*top, None, stamping), &log).await;
+                        ask(id, Request { at, ..*request }, verify, volume, &log).await;
                     }
                     Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
@@ -199,21 +202,34 @@ async fn carry_out_command(
     log.events.push(Event::CommandDone(number));
 }
 
-/// Asks the volume, or the snapshot or clone with this number.
-async fn ask(
-    id: u64,
-    request: Request,
-    verify: bool,
-    (top, number, stamping): (&dyn BlockDevice, Option<u8>, Stamping),
-    log: &RefCell<super::log::Log>,
-) {
+/// Whether the topmost layer says that it has no volatile write cache, and stays.
+fn is_durable_at_once(steps: &[Step], tree: &Tree) -> bool {
+    let changes = steps.iter().any(|step| matches!(step, Step::Do("remove" | "insert")));
+    let uncached = |topmost: &Rc<Topmost>| !topmost.switch().child().geometry().volatile_cache;
+    !changes && tree.topmost.as_ref().is_some_and(uncached)
+}
+
+/// The volume, or a snapshot or clone.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    device: &'a dyn BlockDevice,
+    /// Number of the snapshot or clone.
+    number: Option<u8>,
+    stamping: Stamping,
+    /// Whether what it answered is durable.
+    durable: bool,
+}
+
+async fn ask(id: u64, request: Request, verify: bool, target: Target<'_>, log: &RefCell<super::log::Log>) {
     let Request { op, at, fua } = request;
+    let Target { device: top, number, stamping, durable } = target;
     let event = |event| match number {
         Some(number) => Event::Within(number, event),
         None => Event::Client(event),
     };
     let how = Hints { fua, ..Hints::default() };
     let begin = runtime::now();
+    let fua = fua || durable && !matches!(op, Op::Read | Op::Flush);
     log.borrow_mut().events.push(event(history::Event::Issue { id, op, at, fua }));
     let mut found = Vec::new();
     let done = match op {

@@ -118,8 +118,8 @@ impl Campaign<'_> {
             named::among(steps, self.options.snapshots, &mut Rng::seeded(seed ^ 0x4e61_6d65_6400_0000));
         let meets = if rng.chance(1, 2) { 0 } else { magnitude(MEETINGS, &mut rng) };
         let steps = script::with_meetings(steps, meets, &mut rng).into();
-        let numbers = Conditions::drawn(same, components, self.clients).numbers;
-        let conditions = Conditions { numbers, ..Conditions::drawn(seed, components, self.clients) };
+        let of_volume = Conditions::drawn(same, components, self.clients);
+        let conditions = Conditions::drawn(seed, components, self.clients).of_volume(of_volume);
         Ok(Script { steps, conditions, settings })
     }
 
