@@ -150,6 +150,10 @@ pub struct Output {
     /// Restarts with a rotten sector of metadata, and how many of them were refused.
     rotten: u64,
     rotten_refused: u64,
+    /// Restarts whose origin was written while the volume was not served, and how many of them had no dirty page: they
+    /// were judged.
+    edited: u64,
+    edited_judged: u64,
     /// Restarts without a component, where layers can do without it.
     without_component: u64,
     without_component_closed: u64,
@@ -371,6 +375,8 @@ fn output_of(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) 
         judged: tally.judged,
         rotten: tally.rotten.0,
         rotten_refused: tally.rotten.1,
+        edited: tally.edited.0,
+        edited_judged: tally.edited.1,
         without_component: tally.gone.0,
         without_component_closed: tally.gone.1,
         read_whole: tally.whole,
@@ -423,6 +429,8 @@ fn text(output_of: &Output) -> String {
         ("of those read whole", count(output_of.read_whole)),
         ("with a rotten sector", count(output_of.rotten)),
         ("of those refused", count(output_of.rotten_refused)),
+        ("with an edited origin", count(output_of.edited)),
+        ("of those judged", count(output_of.edited_judged)),
         ("without a component", count(output_of.without_component)),
         ("of those not opened", count(output_of.without_component_closed)),
         ("sectors read and judged", count(output_of.sectors_judged)),

@@ -35,13 +35,14 @@ fn crash() -> impl Strategy<Value = Crash> {
         0..100_000_usize,
         proptest::collection::vec(survivor, 0..6),
         keeps,
-        (proptest::option::of(rot), proptest::option::of(0..9_u32)),
+        (proptest::option::of(rot), proptest::option::of(any::<u64>()), proptest::option::of(0..9_u32)),
     )
-        .prop_map(|(events, survivors, keeps, (rot, gone))| Crash {
+        .prop_map(|(events, survivors, keeps, (rot, edited, gone))| Crash {
             events,
             survivors,
             keeps,
             rot,
+            edited,
             gone,
         })
 }
@@ -55,9 +56,18 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     let faults = (0..90_u64, 0..90_u64, 0..90_u64);
     let faults = faults.prop_map(|(reads, writes, flushes)| Faults { reads, writes, flushes });
     let numbers = select(vec![0, 250, 1 << 55]);
-    let few = (pace, faults, numbers, select(vec![0, 1, 64]), select(vec![0, 1, 6, 1 << 63]));
-    (1..=1_000_u64, any::<u64>(), few).prop_map(|(clients, seed, (pace, faults, numbers, weak, uncached))| {
-        Conditions { clients, seed, pace, faults, numbers, weak, uncached }
+    let few = (pace, faults, numbers, select(vec![0, 1, 64]), any::<bool>());
+    let uncached = select(vec![0, 1, 6, 1 << 63]);
+    let any = (1..=1_000_u64, any::<u64>(), uncached, few);
+    any.prop_map(|(clients, seed, uncached, (pace, faults, numbers, weak, marks))| Conditions {
+        clients,
+        seed,
+        pace,
+        faults,
+        numbers,
+        weak,
+        uncached,
+        marks,
     })
 }
 

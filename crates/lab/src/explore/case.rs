@@ -83,7 +83,8 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            let Conditions { clients, seed, pace, faults, numbers, weak, uncached } = segment.conditions;
+            let Conditions { clients, seed, pace, faults, numbers, weak, uncached, marks } =
+                segment.conditions;
             writeln!(f, "run clients {clients} seed {seed}")?;
             segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
             pace.line().map_or(Ok(()), |line| writeln!(f, "{line}"))?;
@@ -99,6 +100,9 @@ impl fmt::Display for Case {
             (0..64)
                 .filter(|number| uncached >> number & 1 == 1)
                 .try_for_each(|number| writeln!(f, "uncached {number}"))?;
+            if marks {
+                writeln!(f, "marks")?;
+            }
             if segment.fill {
                 writeln!(f, "fill")?;
             }
@@ -107,11 +111,12 @@ impl fmt::Display for Case {
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
             }
             segment.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-            if let Some(Crash { events, survivors, keeps, rot, gone }) = &segment.crash {
+            if let Some(Crash { events, survivors, keeps, rot, edited, gone }) = &segment.crash {
                 write!(f, "{} {events}", if *keeps == u64::MAX { "kill" } else { "crash" })?;
                 let kept = (0..64).filter(|number| *keeps != u64::MAX && keeps >> number & 1 == 1);
                 kept.into_iter().try_for_each(|number| write!(f, " keeping {number}"))?;
                 rot.map_or(Ok(()), |rot| write!(f, " rotten {rot}"))?;
+                edited.map_or(Ok(()), |seed| write!(f, " edited {seed}"))?;
                 gone.map_or(Ok(()), |gone| write!(f, " without {gone}"))?;
                 for Survivor { write, first, end } in survivors {
                     write!(f, " {write}:{first}+{}", end - first)?;
@@ -185,7 +190,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (all but a read perhaps with fua), flush, fill, \
-                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, uncached N, fail \
+                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, uncached N, marks, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -232,6 +237,10 @@ fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
             let fault = fault(component, nth, for_ever);
             fault.map(|fault| segment.fault = Some(fault))
         }
+        ["marks"] => {
+            conditions.marks = true;
+            Some(())
+        }
         ["fill"] => {
             segment.fill = true;
             Some(())
@@ -260,12 +269,16 @@ fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
     if let ["rotten", place, after @ ..] = rest {
         (rot, rest) = (Some(place.parse().ok()?), after);
     }
+    let mut edited = None;
+    if let ["edited", seed, after @ ..] = rest {
+        (edited, rest) = (Some(seed.parse().ok()?), after);
+    }
     let mut gone = None;
     if let ["without", number, after @ ..] = rest {
         (gone, rest) = (Some(number.parse().ok()?), after);
     }
     let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
-    Some(Crash { events: events.parse().ok()?, survivors, keeps, rot, gone })
+    Some(Crash { events: events.parse().ok()?, survivors, keeps, rot, edited, gone })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
@@ -311,6 +324,7 @@ numbers from 250
 weak 4
 uncached 0
 uncached 5
+marks
 fill
 fail component 0 request 9 for ever
 write 0+8 fua
@@ -328,7 +342,7 @@ read 0+16
 flush
 kill 12 3:0+8 4:2+1
 run clients 1 seed 3
-crash 2 keeping 1 5:0+1
+crash 2 keeping 1 edited 7 5:0+1
 ";
 
     #[test]
@@ -345,6 +359,7 @@ crash 2 keeping 1 5:0+1
                 ],
                 keeps: u64::MAX,
                 rot: None,
+                edited: None,
                 gone: None
             })
         );

@@ -162,8 +162,14 @@ mod tests {
     #[test]
     fn what_a_crash_has_torn_is_completed() {
         let at = Extent::new(16, 8);
-        let write =
-            Write { component: 1, at, contents: vec![Content::Zero; 8], fua: false, repairs: Vec::new() };
+        let write = Write {
+            component: 1,
+            at,
+            contents: vec![Content::Zero; 8],
+            fua: false,
+            late: false,
+            repairs: Vec::new(),
+        };
         let log = Log { writes: vec![write], ..Log::default() };
         let mut power = Power::new(vec![Image::new(64), Image::new(64)]);
         power.follow(&log, &Event::WriteBegan(0));

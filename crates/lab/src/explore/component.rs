@@ -12,16 +12,20 @@ use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::rc::{Rc, Weak};
 
-use seekless_core::device::{Place, io};
+use seekless_core::device::{Mark, Place, io};
 use seekless_core::runtime::{self, Rng};
 use seekless_core::{
-    BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op,
+    BlockDevice, Buffer, Class, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op,
+    PAGE_SECTORS, SECTOR_BYTES,
 };
 
 use super::conditions::Conditions;
 use super::image::{Content, Image};
 use super::log::{Event, Shared, Write};
 use super::weak::WeakSectors;
+
+/// What was read by a look at the mark, which depends on all of a component: a page behind its end.
+pub const ALL: Extent = Extent { start: Lba(1 << 50), sectors: PAGE_SECTORS };
 
 /// Latest time at which a failed write is carried out.
 const LATEST: Nanos = Nanos::from_millis(5);
@@ -46,6 +50,8 @@ pub struct Component {
     /// Extents that were read.
     read: RefCell<Vec<Extent>>,
     records: Option<Records>,
+    /// Whether it has a mark.
+    marks: bool,
     /// Whether it fails every request.
     is_gone: Cell<bool>,
     /// Itself, for work that continues after a request has failed.
@@ -55,7 +61,12 @@ pub struct Component {
 impl Component {
     /// Component `number` of its volume, with this content and immediate answers.
     pub fn instant(number: u32, sectors: u64, image: Image) -> Rc<Component> {
-        Component::new(number, sectors, image, None)
+        Component::judged(number, sectors, image, false)
+    }
+
+    /// As `instant`, perhaps with a mark.
+    pub fn judged(number: u32, sectors: u64, image: Image, marks: bool) -> Rc<Component> {
+        Component::new(number, sectors, image, None, marks)
     }
 
     /// A component under conditions, with a log. Build it inside a runtime.
@@ -70,13 +81,22 @@ impl Component {
         let (rng, early) = (rng("component"), rng("early reads"));
         let records =
             Records { rng, early, log, conditions, late: RefCell::default(), weak: WeakSectors::default() };
-        Component::new(number, sectors, image, Some(records))
+        Component::new(number, sectors, image, Some(records), conditions.marks)
     }
 
-    fn new(number: u32, sectors: u64, image: Image, records: Option<Records>) -> Rc<Component> {
+    fn new(number: u32, sectors: u64, image: Image, records: Option<Records>, marks: bool) -> Rc<Component> {
         let (image, read) = (RefCell::new(image), RefCell::default());
         let is_gone = Cell::new(false);
-        Rc::new_cyclic(|me| Component { number, sectors, image, read, records, is_gone, me: me.clone() })
+        Rc::new_cyclic(|me| Component {
+            number,
+            sectors,
+            image,
+            read,
+            records,
+            marks,
+            is_gone,
+            me: me.clone(),
+        })
     }
 
     /// From now on it is gone.
@@ -182,7 +202,8 @@ impl Component {
         };
         for (at, contents) in late {
             let number = self.began(records, at, &contents, false);
-            self.image.borrow_mut().put(at.start.0, &contents, |_| true);
+            records.log.borrow_mut().writes[number].late = true;
+            self.image.borrow_mut().put_unmarked(at.start.0, &contents, |_| true);
             records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
@@ -215,7 +236,8 @@ impl Component {
         let repairs = records.weak.written(at, contents, &self.image.borrow());
         let mut log = records.log.borrow_mut();
         let number = log.writes.len();
-        log.writes.push(Write { component: self.number, at, contents: contents.to_vec(), fua, repairs });
+        let (component, contents) = (self.number, contents.to_vec());
+        log.writes.push(Write { component, at, contents, fua, late: false, repairs });
         log.events.push(Event::WriteBegan(number));
         number
     }
@@ -278,6 +300,15 @@ impl BlockDevice for Component {
             }
             self.store(at, vec![Content::Zero; at.sectors as usize], how.fua).await
         })
+    }
+
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        if self.records.is_none() && self.marks {
+            self.read.borrow_mut().push(ALL);
+        }
+        let (modified, changed) = self.image.borrow().times();
+        let (inode, bytes) = (u64::from(self.number) + 1, self.sectors * SECTOR_BYTES);
+        io(ready(Ok(self.marks.then_some(Mark { inode, bytes, modified, changed }))))
     }
 
     /// Any place may be the nearest one, another one each time.

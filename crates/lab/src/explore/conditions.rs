@@ -65,6 +65,8 @@ pub struct Conditions {
     pub weak: u64,
     /// Components without a volatile write cache, as bits by number: what they answered is durable.
     pub uncached: u64,
+    /// Whether components have marks by which they are known to be unchanged, as files have.
+    pub marks: bool,
 }
 
 impl Pace {
@@ -160,12 +162,13 @@ impl Conditions {
         let all = (1 << components.min(63)) - 1;
         let some = if rng.chance(1, 2) { all } else { rng.bits() & all };
         let uncached = if rng.chance(1, VOLUMES_WITHOUT_CACHES) { some } else { 0 };
-        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak, uncached }
+        let marks = rng.chance(1, 2);
+        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak, uncached, marks }
     }
 
     /// Those of a run of the same volume as another one: its components and its numbers are what they were.
     pub fn of_volume(self, other: Conditions) -> Conditions {
-        Conditions { numbers: other.numbers, uncached: other.uncached, ..self }
+        Conditions { numbers: other.numbers, uncached: other.uncached, marks: other.marks, ..self }
     }
 
     /// Whether component `number` has a volatile write cache.

@@ -105,6 +105,9 @@ pub struct Image {
     metadata: u64,
     /// Number of unreadable sectors.
     unreadable: u64,
+    /// Shares of the hash that no mark shows, and those that the time of the last write does not show.
+    unmarked: u64,
+    timeless: u64,
 }
 
 impl Image {
@@ -150,6 +153,28 @@ impl Image {
             }
             index = behind;
         }
+    }
+
+    /// As `put`, for what leaves no mark: a write that failed, and is carried out later.
+    pub fn put_unmarked(&mut self, start: u64, contents: &[Content], keep: impl Fn(usize) -> bool) {
+        let before = self.hash;
+        self.put(start, contents, keep);
+        self.unmarked = self.unmarked.wrapping_add(self.hash.wrapping_sub(before));
+    }
+
+    /// As `put`, of everything, by someone else; of which the time of the last write may tell nothing.
+    pub fn edit(&mut self, start: u64, contents: &[Content], keeps_time: bool) {
+        let before = self.hash;
+        self.put(start, contents, |_| true);
+        if keeps_time {
+            self.timeless = self.timeless.wrapping_add(self.hash.wrapping_sub(before));
+        }
+    }
+
+    /// What stands for the times of the last write and of the last change: equal for equal content.
+    pub fn times(&self) -> (u64, u64) {
+        let changed = self.hash.wrapping_sub(self.unmarked);
+        (changed.wrapping_sub(self.timeless), changed)
     }
 
     fn page(&self, page: u64) -> Option<&[Content; PAGE_SECTORS as usize]> {

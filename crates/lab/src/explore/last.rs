@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::device::Place;
 use seekless_core::{Extent, Lba, PAGE_SECTORS};
 
+use super::component::ALL;
 use super::image::Image;
 use super::restart::Opened;
 
@@ -74,6 +75,9 @@ fn differ(images: &[Image], others: &[Image]) -> Vec<u64> {
     let mut changed = Vec::new();
     for (number, (image, other)) in (0..).zip(images.iter().zip(others)) {
         image.differs(other, &mut |page| changed.push(place(number, page)));
+        if image.times() != other.times() {
+            changed.extend(ALL.pages().map(|page| place(number, page)));
+        }
     }
     changed
 }

@@ -47,6 +47,8 @@ pub struct Write {
     pub contents: Vec<Content>,
     /// Whether it is FUA.
     pub fua: bool,
+    /// Whether it failed before it was carried out: then it leaves no mark.
+    pub late: bool,
     /// Weak sectors that it repairs, counted from its first: unreadable after a power cut that loses it.
     pub repairs: Vec<usize>,
 }

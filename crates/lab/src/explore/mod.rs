@@ -14,6 +14,7 @@ pub mod case;
 pub mod choose;
 pub mod component;
 pub mod conditions;
+mod edited;
 pub mod faults;
 mod gone;
 pub mod image;
@@ -114,6 +115,8 @@ pub struct Explorer<'a> {
     judge: Judge,
     /// Whether layers' metadata is sealed.
     rots: Rots,
+    /// Draws edits of the origin, if the topmost layer lies on one that can be edited.
+    edits: Option<Rng>,
     /// States that were examined before the ones that the limit is for.
     uncounted: u64,
     /// Components of which one may be missing: after a crash, or only after a stop.
@@ -154,9 +157,11 @@ impl<'a> Explorer<'a> {
     /// An explorer of a checked description.
     pub fn new(description: &'a Description, options: Options) -> Explorer<'a> {
         let by_depth = vec![0; options.depth as usize];
+        let opener = Opener::new(Cow::Borrowed(description));
         Explorer {
             description,
-            opener: Opener::new(Cow::Borrowed(description)),
+            edits: Explorer::can_be_edited(&opener).then(|| Rng::seeded(!options.seed)),
+            opener,
             settings: Vec::new(),
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
@@ -224,7 +229,7 @@ impl<'a> Explorer<'a> {
 
     /// The plan of a script's run on a new volume.
     fn plan(&mut self, script: &Script) -> Result<(Plan, Known), Finding> {
-        self.set(&script.settings);
+        self.set(&script.settings, script.conditions.marks);
         let numbers = script.conditions.numbers;
         let kind = (self.settings.clone(), numbers);
         let begin = match self.begin.remove(&kind) {
@@ -237,11 +242,11 @@ impl<'a> Explorer<'a> {
         Ok((Plan { conditions, ..Plan::new(images, steps, first) }, registers))
     }
 
-    /// Sets the options of the volume from now on.
-    fn set(&mut self, settings: &[Setting]) {
-        if self.settings != settings {
+    /// Sets the options of the volume from now on, and whether its components have marks.
+    fn set(&mut self, settings: &[Setting], marks: bool) {
+        if self.settings != settings || self.opener.marks != marks {
             self.settings = settings.to_vec();
-            self.opener = Opener::new(settings::applied(self.description, settings));
+            self.opener = Opener { marks, ..Opener::new(settings::applied(self.description, settings)) };
             // Results for another volume do not apply.
             self.judge.forget();
             self.fresh.clear();
@@ -408,6 +413,7 @@ impl<'a> Explorer<'a> {
             if self.rots != Rots::Nothing && self.rng.chance(1, ROTS) {
                 self.rotten(followed.log, &crash, images, registers)?;
             }
+            self.edited(&crash, &|| power.cut(followed.log, &crash.survivors), registers)?;
             self.without_one(&crash, &|| power.cut(followed.log, &crash.survivors), registers)?;
             let torn = power::torn(followed.log, &crash.survivors).next().is_some();
             let one_in = if torn { self.options.goes_on.div_ceil(TORN) } else { self.options.goes_on };

@@ -36,6 +36,9 @@ pub struct Crash {
     pub keeps: u64,
     /// A sector that rots in addition; runs that continue from the crash do not have it.
     pub rot: Option<Rot>,
+    /// Seed of what the owner of the origin writes to it after it (`edited.rs`); runs that continue from the crash do not
+    /// have that.
+    pub edited: Option<u64>,
     /// A component that is gone after it; runs that continue from the crash have it again.
     pub gone: Option<u32>,
 }
@@ -74,6 +77,15 @@ pub fn torn<'a>(log: &'a Log, survivors: &'a [Survivor]) -> impl Iterator<Item =
     })
 }
 
+/// Puts these sectors of a write, from its `first`, into an image.
+fn put(image: &mut Image, write: &Write, first: u64, contents: &[Content], keep: impl Fn(usize) -> bool) {
+    if write.late {
+        image.put_unmarked(write.at.start.0 + first, contents, keep);
+    } else {
+        image.put(write.at.start.0 + first, contents, keep);
+    }
+}
+
 impl Pending {
     /// Whether a flush of this component that began then should make it durable.
     fn is_covered(&self, log: &Log, component: u32, began: usize) -> bool {
@@ -97,6 +109,7 @@ impl Pending {
                 at: Extent::new(sector, 1),
                 contents,
                 fua: false,
+                late: write.late,
                 repairs: Vec::new(),
             });
         }
@@ -160,7 +173,7 @@ impl Power {
         for done in settled {
             let write = &log.writes[done.write];
             let image = &mut self.durable[write.component as usize];
-            image.put(write.at.start.0, &write.contents, |index| !done.buried[index]);
+            put(image, write, 0, &write.contents, |index| !done.buried[index]);
             for other in &mut self.pending {
                 let under = &log.writes[other.write];
                 let before = other.ended.is_some_and(|ended| ended < done.began);
@@ -220,7 +233,7 @@ impl Power {
             let end = survivor.end.min(write.at.sectors) as usize;
             let image = &mut images[write.component as usize];
             let keep = |index: usize| !pending.buried[first + index];
-            image.put(write.at.start.0 + first as u64, &write.contents[first..end.max(first)], keep);
+            put(image, write, first as u64, &write.contents[first..end.max(first)], keep);
         }
         images
     }

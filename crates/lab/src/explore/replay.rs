@@ -14,7 +14,7 @@ use super::restart::Failure;
 use super::run::Plan;
 use super::script::{self, Request, Step};
 use super::settling::Settling;
-use super::{Explorer, Finding, Options, Script, faults};
+use super::{Explorer, Finding, Options, Script, edited, faults};
 use crate::check::history;
 use seekless_volume::description::Description;
 
@@ -50,8 +50,8 @@ impl Explorer<'_> {
     fn replay(&mut self, case: &Case, history: &mut Vec<Line>) -> Result<(), Finding> {
         self.options.fill = case.0.first().is_some_and(|segment| segment.fill);
         let settings = case.0.first().map(|segment| segment.settings.clone()).unwrap_or_default();
-        let numbers = case.0.first().map_or(0, |segment| segment.conditions.numbers);
-        let conditions = Conditions { numbers, ..Conditions::usual(1, 0) };
+        let first = case.0.first().map(|segment| segment.conditions).unwrap_or_default();
+        let conditions = Conditions::usual(1, 0).of_volume(first);
         let nothing = Script { steps: Rc::new([]), conditions, settings };
         let (mut before, mut registers) = self.plan(&nothing)?;
         if self.options.fill {
@@ -120,6 +120,11 @@ impl Explorer<'_> {
                 None => self.judge.judge_whole(&self.opener, &images, registers),
             },
         };
+        let edited = crash.and_then(|crash| crash.edited);
+        let judged = judged.and_then(|()| match edited {
+            Some(seed) => edited::judge(&self.opener, &images, seed, registers).map(drop),
+            None => Ok(()),
+        });
         judged.map_err(|failure| {
             history.push(Line::Event(history::Event::Crash));
             let everything = self.everything(&images, plan.first + plan.steps.len() as u64);

@@ -22,6 +22,7 @@ use super::log::{Event, Log};
 use super::named::Known;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Stamping, Violation};
+use seekless_layers::Topmost;
 use seekless_volume::description::Description;
 use seekless_volume::tree::{self, Bytes};
 
@@ -49,6 +50,9 @@ pub enum Failure {
     /// A snapshot or clone is not there, is there though it may not, or has content that is not allowed.
     #[error("snapshot or clone {0}: {1}")]
     Named(u8, String),
+    /// A volume without dirty pages does not read as its origin, which was written while it was not served.
+    #[error("the origin was written while the volume was not served: {0}, expected the origin to count")]
+    Edited(String),
     /// Opening the volume a second time changes its metadata.
     #[error(
         "opening the volume again changed its metadata, expected it to stay as the first opening left it"
@@ -112,13 +116,15 @@ pub struct Opener<'a> {
     pub description: Cow<'a, Description>,
     /// Sectors of each component, by number.
     pub sectors: Vec<u64>,
+    /// Whether components have marks by which they are known to be unchanged.
+    pub marks: bool,
 }
 
 impl<'a> Opener<'a> {
     /// An opener of a checked description.
     pub fn new(description: Cow<'a, Description>) -> Opener<'a> {
         let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
-        Opener { description, sectors }
+        Opener { description, sectors, marks: false }
     }
 
     /// A command or a client's request of a run that failed although no component did.
@@ -350,19 +356,24 @@ fn unreadable(error: &IoError, why: String) -> Failure {
 /// A volume on what survived.
 pub(super) struct Opened {
     pub top: Rc<dyn BlockDevice>,
+    pub topmost: Option<Rc<Topmost>>,
     pub components: Vec<Rc<Component>>,
 }
 
 impl Opened {
-    fn images(&self) -> Vec<Image> {
+    pub(super) fn images(&self) -> Vec<Image> {
         self.components.iter().map(|component| component.image()).collect()
     }
 }
 
-async fn open(opener: &Opener<'_>, images: &[Image], gone: Option<u32>) -> Result<Opened, Failure> {
+pub(super) async fn open(
+    opener: &Opener<'_>,
+    images: &[Image],
+    gone: Option<u32>,
+) -> Result<Opened, Failure> {
     let numbered = (0..).zip(images.iter().zip(&opener.sectors));
     let components: Vec<Rc<Component>> = numbered
-        .map(|(number, (image, sectors))| Component::instant(number, *sectors, image.clone()))
+        .map(|(number, (image, sectors))| Component::judged(number, *sectors, image.clone(), opener.marks))
         .collect();
     for component in components.iter().enumerate().filter(|(number, _)| Some(*number as u32) == gone) {
         component.1.leave();
@@ -374,7 +385,7 @@ async fn open(opener: &Opener<'_>, images: &[Image], gone: Option<u32>) -> Resul
         ErrorKind::Corrupt => Failure::Refused(format!("the volume does not open: {error}")),
         _ => Failure::Closed(error.to_string()),
     })?;
-    Ok(Opened { top: tree.top, components })
+    Ok(Opened { top: tree.top, topmost: tree.topmost, components })
 }
 
 /// The top of a volume that is opened on what survived.

@@ -150,7 +150,8 @@ pub async fn carry_out(
                     Step::Ask(request) => ask(id, *request, verify, volume, &log).await,
                     Step::Within(number, request) => {
                         if let Some(device) = named.device(*number, request.op) {
-                            let of = Target { device: &*device, number: Some(*number), stamping, durable: false };
+                            let of =
+                                Target { device: &*device, number: Some(*number), stamping, durable: false };
                             ask(id, *request, false, of, &log).await;
                         }
                     }

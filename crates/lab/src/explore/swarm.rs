@@ -69,8 +69,13 @@ fn churn(sectors: u64, rng: &mut Rng) -> String {
     let [flushes, fua, discards, zeroes] =
         [(12, 2), (12, 3), (8, 1), (8, 1)].map(|(most, more)| share(most, more, rng));
     let meets = share(60, 1, rng);
+    // A stream of its own: the others stay as they were without these.
+    let mut durable = Rng::seeded(rng.clone().bits());
+    let [fua_zeroes, fua_discards] =
+        [(); 2].map(|()| if durable.chance(1, 2) { durable.below(4) } else { 0 });
     format!(
         "churn:size={size}B,reads={reads}%,flushes={flushes}%,fua={fua}%,discards={discards}%,zeroes={zeroes}%,\
+         fua_zeroes={fua_zeroes}%,fua_discards={fua_discards}%,\
          hot={hot}%,meets={meets}%,at={}B,area={}B",
         at * SECTOR_BYTES,
         area * SECTOR_BYTES

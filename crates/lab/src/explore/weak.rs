@@ -71,7 +71,8 @@ mod tests {
         let mut image = Image::new(16);
         image.put(3, &[stamp(1)], |_| true);
         let at = Extent::new(3, 1);
-        let write = Write { component: 0, at, contents: vec![stamp(1)], fua: false, repairs: vec![0] };
+        let write =
+            Write { component: 0, at, contents: vec![stamp(1)], fua: false, late: false, repairs: vec![0] };
         let log = Log { writes: vec![write], ..Log::default() };
         let mut power = Power::new(vec![image]);
         let after = |power: &Power, survivors: &[Survivor]| {

@@ -61,7 +61,8 @@ impl Borg {
         if !self.failed_writes.contains(page) {
             return Ok(());
         }
-        let durably = Hints { fua: true, ..how.clone() };
+        let fua = !mutant::is("borg: a rewrite of a failed write without FUA");
+        let durably = Hints { fua, ..how.clone() };
         edge("a page of which a write failed is rewritten before it is moved");
         match self.store.lookup(page) {
             Some(entry) if self.store.is_stable(entry.slot) => {

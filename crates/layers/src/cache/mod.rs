@@ -157,6 +157,7 @@ impl BlockDevice for Cache {
         io(async move {
             let fua = std::mem::take(&mut how.fua);
             self.pass_by(at, Work::Discard, how.clone()).await?;
+            let fua = fua && !mutant::is("cache: FUA of a discard is dropped");
             if fua { self.sync(&how).await } else { Ok(()) }
         })
     }

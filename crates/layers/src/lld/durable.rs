@@ -65,7 +65,8 @@ impl Lld {
         if std::mem::take(&mut state.full) {
             state.failed = None;
         }
-        if !self.volatile && !state.checkpoint_pending {
+        let breaks = mutant::is("lld: behind a broken log, records count as durable at once");
+        if !self.volatile && (!state.checkpoint_pending || breaks) {
             let committed = state.log.committed();
             state.now_durable(committed);
         }
@@ -289,7 +290,7 @@ impl Lld {
                 continue;
             }
             self.flush_below(how).await?;
-            self.copied.set(false);
+            self.copied.set(mutant::is("lld: a checkpoint leaves its other copy old") && self.copied.get());
             self.state.borrow_mut().tried = head.generation;
             checkpoint::write(&*self.below, &self.layout, head.generation, &bytes, how).await?;
             self.flush_below(how).await?;

@@ -35,7 +35,7 @@ use std::task::Waker;
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
     Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba, Nanos,
-    Op, PAGE_SECTORS, RangeLocks, Zeroes,
+    Op, PAGE_SECTORS, RangeLocks, Zeroes, mutant,
 };
 
 use crate::canary::Canary;
@@ -169,6 +169,7 @@ impl BlockDevice for Lld {
             let held = self.locks.exclusive(at, &how).await;
             self.delete_blocks(at, &how).await?;
             drop(held);
+            let fua = fua && !mutant::is("lld: FUA of a discard is dropped");
             if fua { self.sync(&how).await } else { Ok(()) }
         })
     }
@@ -180,6 +181,7 @@ impl BlockDevice for Lld {
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             self.zero_blocks(at, !fua, &how).await?;
             drop(held);
+            let fua = fua && !mutant::is("lld: FUA of zeroes is dropped");
             if fua { self.sync(&how).await } else { Ok(()) }
         })
     }

@@ -43,7 +43,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use seekless_core::lock::Guard;
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, RangeLocks};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, RangeLocks, mutant};
 
 pub use append::Appended;
 pub use fork::Fork;
@@ -54,6 +54,7 @@ pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
 pub use state::State;
+pub use unproven::STOPS_UNPROVEN;
 pub use update::Update;
 
 use self::format::{OLD, Super};
@@ -228,7 +229,7 @@ impl Store {
 
     /// Whether the BOPT's writes are durable without a flush.
     fn is_durable_at_once(&self) -> bool {
-        !self.bopt.geometry().volatile_cache
+        !self.bopt.geometry().volatile_cache || mutant::is("borg: a BOPT counts as one without a write cache")
     }
 }
 

@@ -124,6 +124,7 @@ impl Disk {
             at,
             contents: Content::of_buffer(&buffer),
             fua,
+            late: false,
             repairs: Vec::new(),
         });
         log.events.push(Event::WriteBegan(number));

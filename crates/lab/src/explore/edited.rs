@@ -1,0 +1,173 @@
+//! An origin that its owner writes while the volume is not served: its file is mounted, checked, or restored.
+//!
+//! A layer that can be detached and holds no dirty page promises that the origin is right, whatever was written to it
+//! since. Some states are opened once more with a few sectors of the origin changed; of half of these changes the time
+//! of the last write does not tell. Each page has to be read as the origin has it, then, after a clean stop, once more.
+//!
+//! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use seekless_core::device::Place;
+use seekless_core::runtime::{Rng, Runtime};
+use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS};
+use seekless_layers::Topmost;
+
+use super::image::{Content, Image};
+use super::named::Known;
+use super::power::Crash;
+use super::restart::{Failure, Opened, Opener, open};
+use super::{Explorer, Finding};
+
+/// One in this many states is checked once more.
+const ONE_IN: u64 = 8;
+/// Pages that are changed, at most.
+const PAGES: u64 = 6;
+
+/// The origin below the topmost layer: a component, and the first sector of the layer's part of it.
+#[derive(Clone, Copy)]
+struct Origin {
+    component: u32,
+    first: u64,
+}
+
+impl Origin {
+    /// The origin, if the topmost layer can be detached, and lies on a component or a slice of one.
+    fn of(opener: &Opener) -> Option<Origin> {
+        let description = &opener.description;
+        let layer = description.layers.get(&description.top).filter(|layer| layer.entry.transparent)?;
+        let [over] = &layer.over[..] else { return None };
+        let window = description.slices.get(over);
+        let (name, first) = window.map_or((over, 0), |window| (&window.of, window.extent.start.0));
+        let component = description.components.keys().position(|component| component == name)?;
+        Some(Origin { component: component as u32, first })
+    }
+
+    /// Its content.
+    fn read(self, images: &[Image], at: Extent) -> Buffer {
+        let into = Buffer::zeroed(at.bytes());
+        images[self.component as usize].read(Extent::new(self.first + at.start.0, at.sectors), &into);
+        into
+    }
+}
+
+/// Whether the topmost layer counts its dirty pages, and has none.
+fn is_clean(topmost: Option<&Topmost>) -> bool {
+    let counters = topmost.and_then(Topmost::layer).map(|layer| layer.counters()).unwrap_or_default();
+    counters.iter().any(|(name, value)| *name == "pages_dirty" && *value == 0)
+}
+
+impl Explorer<'_> {
+    /// Checks some states once more, with an origin that was edited.
+    pub(super) fn edited(
+        &mut self,
+        crash: &Crash,
+        images: &dyn Fn() -> Vec<Image>,
+        registers: &Known,
+    ) -> Result<(), Finding> {
+        let Some(seed) = self.edits.as_mut().and_then(|rng| rng.chance(1, ONE_IN).then(|| rng.bits())) else {
+            return Ok(());
+        };
+        let judged = judge(&self.opener, &images(), seed, registers);
+        let clean = judged
+            .map_err(|failure| self.finding(&failure, Some(Crash { edited: Some(seed), ..crash.clone() })))?;
+        self.tally.edited.0 += 1;
+        self.tally.edited.1 += u64::from(clean);
+        Ok(())
+    }
+
+    /// Whether states of this volume are checked with an edited origin.
+    pub(super) fn can_be_edited(opener: &Opener) -> bool {
+        Origin::of(opener).is_some()
+    }
+}
+
+/// Edits the origin as this seed says, and checks what is read; returns whether no page was dirty.
+pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) -> Result<bool, Failure> {
+    let Some(origin) = Origin::of(opener) else { return Ok(false) };
+    // Nothing was created yet, or a sector cannot be read.
+    if !registers.has_succeeded() || images.iter().any(Image::has_unreadable) {
+        return Ok(false);
+    }
+    let judged = Runtime::new(0).run(check(opener, images, origin, Rng::seeded(seed)));
+    judged.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
+}
+
+async fn check(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
+    let opened = open(opener, images, None).await?;
+    if !is_clean(opened.topmost.as_deref()) {
+        return Ok(false);
+    }
+    let mut images = images.to_vec();
+    edit(&mut images, &opened, origin, &mut rng);
+    drop(opened);
+    let opened = open(opener, &images, None).await?;
+    // What was read is compared with the origin; a stop has to know what was not.
+    if rng.chance(1, 2) {
+        read_all(&opened, &images, origin).await?;
+    }
+    if let Some(topmost) = &opened.topmost {
+        let stopped = topmost.command("stop", Hints::default()).await;
+        stopped.map_err(|error| Failure::Command { name: "stop", error })?;
+    }
+    let after = opened.images();
+    if after[origin.component as usize].hash() != images[origin.component as usize].hash() {
+        // The layer's own area may be on the same component.
+        let at = Extent::new(0, opened.top.geometry().sectors);
+        let differs = differing(&origin.read(&images, at), &origin.read(&after, at));
+        if let Some(sector) = differs {
+            return Err(Failure::Edited(format!("sector {sector} of it was overwritten")));
+        }
+    }
+    read_all(&open(opener, &after, None).await?, &after, origin).await?;
+    Ok(true)
+}
+
+/// Changes a few pages of the origin: of half of them, those that have a copy elsewhere.
+fn edit(images: &mut [Image], opened: &Opened, origin: Origin, rng: &mut Rng) {
+    let sectors = opened.top.geometry().sectors;
+    let copied = Rc::new(RefCell::new(Vec::new()));
+    opened.top.places(Extent::new(0, sectors), &mut |part, place| {
+        let at_home = |at: u64| at == origin.first + part.start.0;
+        let home =
+            matches!(place, Place::On { component, at } if component == origin.component && at_home(at.0));
+        if !home && matches!(place, Place::On { .. }) {
+            copied.borrow_mut().extend(part.pages());
+        }
+    });
+    let copied = copied.take();
+    let keeps_time = rng.chance(1, 2);
+    for _ in 0..=rng.below(PAGES) {
+        let any = rng.below(sectors.div_ceil(PAGE_SECTORS));
+        let some = copied.get(rng.below((copied.len() as u64).max(1)) as usize);
+        let page = some.copied().filter(|_| rng.chance(1, 2)).unwrap_or(any) * PAGE_SECTORS;
+        let first = page + rng.below(PAGE_SECTORS.min(sectors - page));
+        let end = first + 1 + rng.below((page + PAGE_SECTORS).min(sectors) - first);
+        let stamp = |_| Content::Stamp((u128::from(rng.bits()) << 64 | 1).to_be_bytes());
+        let contents: Vec<Content> = (first..end).map(stamp).collect();
+        images[origin.component as usize].edit(origin.first + first, &contents, keeps_time);
+    }
+}
+
+/// Reads every page, which has to be as the origin has it.
+async fn read_all(opened: &Opened, images: &[Image], origin: Origin) -> Result<(), Failure> {
+    /// Sectors of a read.
+    const AT_ONCE: u64 = 256;
+    let sectors = opened.top.geometry().sectors;
+    for start in (0..sectors).step_by(AT_ONCE as usize) {
+        let at = Extent::new(start, AT_ONCE.min(sectors - start));
+        let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+        let read = read.map_err(|error| Failure::Edited(format!("reading {at}: {error}")))?;
+        if let Some(sector) = differing(&read, &origin.read(images, at)) {
+            return Err(Failure::Edited(format!("sector {} is read as a copy has it", start + sector)));
+        }
+    }
+    Ok(())
+}
+
+/// The first sector that differs.
+fn differing(one: &Buffer, other: &Buffer) -> Option<u64> {
+    let (one, other) = (Content::of_buffer(one), Content::of_buffer(other));
+    one.iter().zip(&other).position(|(one, other)| one != other).map(|index| index as u64)
+}
