@@ -2,7 +2,8 @@
 //!
 //! A layer that can be detached and holds no dirty page promises that the origin is right, whatever was written to it
 //! since. Some states are opened once more with a few sectors of the origin changed; of half of these changes the time
-//! of the last write does not tell. Each page has to be read as the origin has it, then, after a clean stop, once more.
+//! of the last write does not tell. Each page has to be read as the origin has it, then, after a write of one of them and a
+//! clean stop, once more.
 //!
 //! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
 
@@ -14,11 +15,12 @@ use seekless_core::runtime::{Rng, Runtime};
 use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS};
 use seekless_layers::Topmost;
 
-use super::image::{Content, Image};
+use super::image::{Content, Image, mixed};
 use super::named::Known;
 use super::power::Crash;
 use super::restart::{Failure, Opened, Opener, open};
 use super::{Explorer, Finding};
+use crate::check::{self, SectorContent};
 
 /// One in this many states is checked once more.
 const ONE_IN: u64 = 8;
@@ -44,10 +46,10 @@ impl Origin {
         Some(Origin { component: component as u32, first })
     }
 
-    /// Its content.
-    fn read(self, images: &[Image], at: Extent) -> Buffer {
+    /// Its content in this image of its component.
+    fn read(self, image: &Image, at: Extent) -> Buffer {
         let into = Buffer::zeroed(at.bytes());
-        images[self.component as usize].read(Extent::new(self.first + at.start.0, at.sectors), &into);
+        image.read(Extent::new(self.first + at.start.0, at.sectors), &into);
         into
     }
 }
@@ -90,11 +92,12 @@ pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) ->
     if !registers.has_succeeded() || images.iter().any(Image::has_unreadable) {
         return Ok(false);
     }
-    let judged = Runtime::new(0).run(check(opener, images, origin, Rng::seeded(seed)));
+    // Another seed than that of the run before, from which layers draw what tells their volumes apart.
+    let judged = Runtime::new(mixed(0, seed)).run(look(opener, images, origin, Rng::seeded(seed)));
     judged.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
 }
 
-async fn check(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
+async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
     let opened = open(opener, images, None).await?;
     if !is_clean(opened.topmost.as_deref()) {
         return Ok(false);
@@ -102,26 +105,53 @@ async fn check(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: R
     let mut images = images.to_vec();
     edit(&mut images, &opened, origin, &mut rng);
     drop(opened);
+    let component = origin.component as usize;
     let opened = open(opener, &images, None).await?;
     // What was read is compared with the origin; a stop has to know what was not.
     if rng.chance(1, 2) {
-        read_all(&opened, &images, origin).await?;
+        read_all(&opened, &images[component], origin).await?;
+    }
+    let mut expected = images[component].clone();
+    if rng.chance(2, 3) {
+        write_a_page(&opened, &mut expected, origin, &mut rng).await?;
     }
     if let Some(topmost) = &opened.topmost {
         let stopped = topmost.command("stop", Hints::default()).await;
         stopped.map_err(|error| Failure::Command { name: "stop", error })?;
     }
     let after = opened.images();
-    if after[origin.component as usize].hash() != images[origin.component as usize].hash() {
-        // The layer's own area may be on the same component.
-        let at = Extent::new(0, opened.top.geometry().sectors);
-        let differs = differing(&origin.read(&images, at), &origin.read(&after, at));
-        if let Some(sector) = differs {
-            return Err(Failure::Edited(format!("sector {sector} of it was overwritten")));
-        }
+    // The layer's own area may be on the same component.
+    let at = Extent::new(0, opened.top.geometry().sectors);
+    let content = |image: &Image| Content::of_buffer(&origin.read(image, at));
+    let (before, now, then) = (content(&images[component]), content(&after[component]), content(&expected));
+    let kept = |sector: &usize| now[*sector] == before[*sector] || now[*sector] == then[*sector];
+    if let Some(sector) = (0..now.len()).find(|sector| !kept(sector)) {
+        return Err(Failure::Edited(format!("sector {sector} of it was overwritten")));
     }
-    read_all(&open(opener, &after, None).await?, &after, origin).await?;
+    read_all(&open(opener, &after, None).await?, &expected, origin).await?;
     Ok(true)
+}
+
+/// Writes a page as a client.
+async fn write_a_page(
+    opened: &Opened,
+    expected: &mut Image,
+    origin: Origin,
+    rng: &mut Rng,
+) -> Result<(), Failure> {
+    let sectors = opened.top.geometry().sectors;
+    let first = rng.below(sectors.div_ceil(PAGE_SECTORS)) * PAGE_SECTORS;
+    let at = Extent::new(first, PAGE_SECTORS.min(sectors - first));
+    let contents: Vec<Content> = (0..at.sectors).map(|_| stamp(rng)).collect();
+    expected.put(origin.first + first, &contents, |_| true);
+    let buffer = origin.read(expected, at);
+    let written = opened.top.write(at, buffer, Hints::default()).await;
+    written.map_err(|error| Failure::Edited(format!("writing {at}: {error}")))
+}
+
+/// Content that no client has written.
+fn stamp(rng: &mut Rng) -> Content {
+    Content::Stamp((u128::from(rng.bits()) << 64 | 1).to_be_bytes())
 }
 
 /// Changes a few pages of the origin: of half of them, those that have a copy elsewhere.
@@ -144,14 +174,26 @@ fn edit(images: &mut [Image], opened: &Opened, origin: Origin, rng: &mut Rng) {
         let page = some.copied().filter(|_| rng.chance(1, 2)).unwrap_or(any) * PAGE_SECTORS;
         let first = page + rng.below(PAGE_SECTORS.min(sectors - page));
         let end = first + 1 + rng.below((page + PAGE_SECTORS).min(sectors) - first);
-        let stamp = |_| Content::Stamp((u128::from(rng.bits()) << 64 | 1).to_be_bytes());
-        let contents: Vec<Content> = (first..end).map(stamp).collect();
+        let contents: Vec<Content> = (first..end).map(|_| stamp(rng)).collect();
         images[origin.component as usize].edit(origin.first + first, &contents, keeps_time);
     }
 }
 
+/// What is in a sector.
+fn named(sector: &Buffer) -> String {
+    let mut name = String::new();
+    check::classify(sector, |_, content| {
+        name = match content {
+            SectorContent::Zeroes => "zeroes".to_owned(),
+            SectorContent::Stamp(stamp) => format!("write {}", stamp.write),
+            SectorContent::Foreign => "what its owner wrote".to_owned(),
+        }
+    });
+    name
+}
+
 /// Reads every page, which has to be as the origin has it.
-async fn read_all(opened: &Opened, images: &[Image], origin: Origin) -> Result<(), Failure> {
+async fn read_all(opened: &Opened, expected: &Image, origin: Origin) -> Result<(), Failure> {
     /// Sectors of a read.
     const AT_ONCE: u64 = 256;
     let sectors = opened.top.geometry().sectors;
@@ -159,15 +201,16 @@ async fn read_all(opened: &Opened, images: &[Image], origin: Origin) -> Result<(
         let at = Extent::new(start, AT_ONCE.min(sectors - start));
         let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
         let read = read.map_err(|error| Failure::Edited(format!("reading {at}: {error}")))?;
-        if let Some(sector) = differing(&read, &origin.read(images, at)) {
-            return Err(Failure::Edited(format!("sector {} is read as a copy has it", start + sector)));
+        let expected = origin.read(expected, at);
+        let (one, other) = (Content::of_buffer(&read), Content::of_buffer(&expected));
+        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
+        if let Some(index) = differs {
+            let (found, expected) =
+                (read.cut_sectors(index as u64, 1), expected.cut_sectors(index as u64, 1));
+            let (found, expected) = (named(&found), named(&expected));
+            let sector = start + index as u64;
+            return Err(Failure::Edited(format!("sector {sector}: found {found}, expected {expected}")));
         }
     }
     Ok(())
-}
-
-/// The first sector that differs.
-fn differing(one: &Buffer, other: &Buffer) -> Option<u64> {
-    let (one, other) = (Content::of_buffer(one), Content::of_buffer(other));
-    one.iter().zip(&other).position(|(one, other)| one != other).map(|index| index as u64)
 }

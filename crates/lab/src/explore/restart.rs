@@ -51,7 +51,7 @@ pub enum Failure {
     #[error("snapshot or clone {0}: {1}")]
     Named(u8, String),
     /// A volume without dirty pages does not read as its origin, which was written while it was not served.
-    #[error("the origin was written while the volume was not served: {0}, expected the origin to count")]
+    #[error("the origin was written while the volume was not served: {0}")]
     Edited(String),
     /// Opening the volume a second time changes its metadata.
     #[error(

@@ -168,6 +168,7 @@ pub const EDGES: &[&str] = &[
     "a client request ends idle-time work",
     "a sample of the origin cannot be read: it proves nothing",
     "clean copies are compared with the origin before they are served",
+    "the origin was written before pages became dirty, perhaps: copies that differ are dropped",
     "a copy or its origin cannot be read: the copy is not served",
     "a clean copy is to be overwritten: its dirty bit is persisted first",
     "a copy in the log is to be overwritten: checksums on disk are given up first",

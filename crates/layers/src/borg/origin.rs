@@ -8,6 +8,8 @@
 //! If the BOPT also holds dirty pages, an origin that was written since is refused: at opening by the file's size and
 //! modification time, by samples that a clean stop took of the pages under the dirty ones, and by the first clean
 //! copies. After that no dirty page is drained before all copies were compared, and a difference fails all requests.
+//! Unless nothing was dirty when a session began whose copies were not all compared: then copies may differ since the
+//! origin was written before, as it may be.
 //!
 //! Faults: a page that cannot be read on the origin or in the BOPT stays unproven, so a bad sector prevents neither
 //! stopping nor opening.
@@ -68,11 +70,18 @@ impl Borg {
             self.compare_samples(last.samples).await?;
         }
         store.doubt_all();
-        self.origin_state.borrow_mut().doubtful = refuses && store.unproven() > 0;
+        if refuses && store.unproven() > 0 && store.differences_show_nothing() {
+            edge("the origin was written before pages became dirty, perhaps: copies that differ are dropped");
+        }
+        let doubtful = refuses && store.unproven() > 0 && !store.differences_show_nothing();
+        self.origin_state.borrow_mut().doubtful = doubtful;
+        store.excuse(!doubtful);
+        if !doubtful {
+            return Ok(());
+        }
         let every = store.unproven().div_ceil(AT_OPENING).max(1);
         let unproven = store.pages_where(|entry| !entry.proven);
-        let some = unproven.into_iter().step_by(every).collect();
-        if refuses { self.compare(some, &Hints::default()).await } else { Ok(()) }
+        self.compare(unproven.into_iter().step_by(every).collect(), &Hints::default()).await
     }
 
     /// The origin's mark, by which it is known to be unchanged; `None` if the BOPT is in the same file, since writing
@@ -291,6 +300,8 @@ impl Mover<'_> {
             }
         }
         borg.origin_state.borrow_mut().doubtful = false;
+        // As good without: then a later difference shows nothing.
+        drop(borg.store.record_compared(&self.with_ticket()).await);
         Ok(true)
     }
 

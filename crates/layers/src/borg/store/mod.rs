@@ -86,6 +86,8 @@ pub struct Store {
     disk: RefCell<Disk>,
     /// Whether the first session of a new BOPT is being begun in the background.
     beginning: Cell<bool>,
+    /// Whether unproven copies that differ show nothing ([`Super::uncompared`]).
+    excused: Cell<bool>,
     /// What opening could not read.
     unreadable: RefCell<Vec<String>>,
     me: Weak<Store>,
@@ -187,6 +189,7 @@ impl Store {
             table: RefCell::new(table),
             disk: RefCell::new(disk),
             beginning: Cell::new(false),
+            excused: Cell::new(false),
             unreadable: RefCell::default(),
             me: me.clone(),
         })

@@ -121,6 +121,7 @@ impl Store {
         let (anchor, reopened) = self.next_anchor();
         let require = session == Session::Dirty;
         let begins = was < Session::Mapped;
+        let uncompared = self.is_uncompared();
         let counts = begins && !mutant::is("borg: an opening is not counted");
         let number = self.disk.borrow().super_page.sessions + u64::from(counts);
         let change = |page: &mut Super| {
@@ -130,6 +131,7 @@ impl Store {
             page.features = page.features & !SCATTERED | if self.eager { SCATTERED } else { 0 };
             // Map pages that named first batches wrongly were written above.
             page.firsts = page.version != OLD && (begins || page.firsts);
+            page.uncompared = page.version != OLD && uncompared;
         };
         self.write_super(change, how).await.inspect_err(|_| self.give_back(learned))?;
         self.anchored(anchor, reopened);
@@ -180,13 +182,14 @@ impl Store {
         let LastStop { samples, mark } = identify_origin().await?;
         // It would prove copies that were not compared.
         let mark = mark.filter(|_| self.unproven() == 0 || mutant::is(STOPS_UNPROVEN));
-        let require = self.dirty() > 0;
+        let (require, uncompared) = (self.dirty() > 0, self.is_uncompared());
         let generations = self.table.borrow().segments.generations();
         let change = |page: &mut Super| {
             (page.clean, page.require, page.generations, page.samples, page.mark) =
                 (true, require, generations, samples, mark);
             // No batch is read any more.
             page.features &= !SCATTERED;
+            page.uncompared = page.version != OLD && uncompared;
         };
         self.enter(Session::Ending);
         self.write_super(change, how).await?;
@@ -201,6 +204,30 @@ impl Store {
         let disk = self.disk.borrow();
         let Super { clean, samples, mark, .. } = &disk.super_page;
         clean.then(|| LastStop { samples: samples.clone(), mark: *mark })
+    }
+
+    /// Whether clean copies that differ from the origin do not show that it was written under dirty pages: nothing was
+    /// dirty when it may have been written, and the sessions since have not compared them all.
+    pub fn differences_show_nothing(&self) -> bool {
+        self.disk.borrow().super_page.uncompared
+    }
+
+    /// Notes whether unproven copies that differ show nothing, for the next opening.
+    pub fn excuse(&self, excused: bool) {
+        self.excused.set(excused);
+    }
+
+    fn is_uncompared(&self) -> bool {
+        self.excused.get() && self.unproven() > 0
+    }
+
+    /// Records that all copies were compared, if a session says otherwise.
+    pub async fn record_compared(&self, how: &Hints) -> Result<(), IoError> {
+        let _metadata = self.lock_metadata(how).await;
+        if self.has_no_session() || !self.differences_show_nothing() || self.unproven() > 0 {
+            return Ok(());
+        }
+        self.write_super(|page| page.uncompared = false, how).await
     }
 
     /// Canary: cleans pages whose map page was not yet written with them dirty.

@@ -147,6 +147,39 @@ fn one_page_of_many_that_was_written_after_a_clean_stop_is_read_as_it_is() {
 }
 
 #[test]
+fn a_page_written_after_an_edit_of_the_origin_does_not_make_the_edit_a_conflict() {
+    run(1, async {
+        let volume = Volume::new(Some(file())).await;
+        volume.used(Options::default()).await.stop().await.unwrap();
+        // Nothing is dirty: its owner may write it.
+        volume.origin.mark.set(None);
+        for number in 0..COPIES / 2 {
+            write(&*volume.disk, page(number), 50).await;
+        }
+        let borg = volume.open(Options::default()).await.unwrap();
+        write(&*borg, page(COPIES), 2).await;
+        // Before the copies were compared, and after a crash as after a stop.
+        borg.flush(Hints::default()).await.unwrap();
+        drop(borg);
+        let borg = volume.open(Options::default()).await.unwrap();
+        write(&*borg, page(COPIES), 2).await;
+        borg.stop().await.unwrap();
+        assert_eq!(borg.store.dirty(), 1);
+        drop(borg);
+        let borg = volume.open(Options::default()).await.unwrap();
+        for number in 0..=COPIES {
+            let version = if number < COPIES / 2 { 50 } else { 1 + number / COPIES };
+            holds(&*borg, number, version).await;
+        }
+        // Written again below the dirty page, it is a conflict.
+        borg.stop().await.unwrap();
+        drop(borg);
+        write(&*volume.disk, page(COPIES), 51).await;
+        assert_eq!(volume.open(Options::default()).await.err().unwrap().kind(), ErrorKind::Corrupt);
+    });
+}
+
+#[test]
 fn part_of_a_page_is_joined_with_the_origin() {
     for options in [Options::default(), in_place(), Options { write_buffer: 0.0, ..Options::default() }] {
         run(1, async {

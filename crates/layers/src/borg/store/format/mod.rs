@@ -68,6 +68,9 @@ pub struct Super {
     pub exact: bool,
     /// Whether the first batches in map pages are right: no program that does not maintain them has changed copies.
     pub firsts: bool,
+    /// Whether clean copies were not compared with the origin when the session began, and no page was dirty before: that
+    /// they differ does not show that the origin was written under dirty pages. Never in version 1.
+    pub uncompared: bool,
     /// Incompatible features.
     pub features: u32,
     /// Pages of the BOPT.
@@ -166,6 +169,7 @@ impl Super {
             clean: false,
             exact: true,
             firsts: false,
+            uncompared: false,
             features: 0,
             pages,
             origin_sectors,

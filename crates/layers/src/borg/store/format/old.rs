@@ -112,6 +112,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
         clean: word(0) & CLEAN != 0,
         exact: word(3) & EXACT != 0,
         firsts: false,
+        uncompared: false,
         features: 0,
         pages: number(0),
         origin_sectors: number(1),

@@ -19,6 +19,8 @@ const MAP: [u8; 8] = *b"SKLBORG3";
 const EXACT: u32 = 1;
 /// A compatible feature: map pages name the first batches of segments.
 const FIRSTS: u32 = 2;
+/// A compatible feature: see [`Super::uncompared`].
+const UNCOMPARED: u32 = 4;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
 const SUPER_HEAD: usize = 192;
@@ -48,7 +50,8 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     put(&mut bytes, 0, &SUPER_2);
     let Layout { segment, read_cache, write_buffer } = page.layout;
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
-    let passed = if page.exact { EXACT } else { 0 } | if page.firsts { FIRSTS } else { 0 };
+    let passed = [(page.exact, EXACT), (page.firsts, FIRSTS), (page.uncompared, UNCOMPARED)];
+    let passed = passed.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum();
     for (word, at) in [SEALED, page.features, passed, flags].iter().zip((8..).step_by(4)) {
         put(&mut bytes, at, &word.to_le_bytes());
     }
@@ -119,6 +122,7 @@ pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
         clean: word(20) & CLEAN != 0,
         exact: word(16) & EXACT != 0,
         firsts: word(16) & FIRSTS != 0,
+        uncompared: word(16) & UNCOMPARED != 0,
         features: word(12),
         pages: number(0),
         origin_sectors: number(1),

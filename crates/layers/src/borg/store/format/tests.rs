@@ -17,7 +17,15 @@ fn full(version: u32) -> Super {
     let samples = (0..SAMPLES as u64).map(|sample| (62 + sample, sample as u32 * 77)).collect();
     let anchor = Anchor { segment: 4, offset: 7, sequence: 1 << 33 };
     let counts = Super { generation: 9, identity: 1 << 99, sessions: 4, generations: 88, ..blank(version) };
-    Super { samples, mark, anchor, require: true, firsts: version != OLD, ..counts }
+    Super {
+        samples,
+        mark,
+        anchor,
+        require: true,
+        firsts: version != OLD,
+        uncompared: version != OLD,
+        ..counts
+    }
 }
 
 fn blank(version: u32) -> Super {
