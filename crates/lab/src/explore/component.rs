@@ -321,3 +321,26 @@ impl BlockDevice for Component {
         each(at, Place::On { component: self.number, at: at.start });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use seekless_core::runtime::Runtime;
+
+    use super::*;
+
+    #[test]
+    fn without_a_cache_an_answered_write_is_durable() {
+        let log = Shared::default();
+        let conditions = Conditions { uncached: 2, ..Conditions::usual(1, 1) };
+        let written = Runtime::new(1).run(async {
+            for number in [0, 1] {
+                let component = Component::recorded(number, 16, Image::new(16), conditions, log.clone());
+                assert_eq!(component.geometry().volatile_cache, number == 0);
+                component.write(Extent::new(0, 8), Buffer::zeroed(4_096), Hints::default()).await?;
+            }
+            Ok::<_, IoError>(())
+        });
+        written.unwrap().unwrap();
+        assert_eq!(log.borrow().writes.iter().map(|write| write.fua).collect::<Vec<_>>(), [false, true]);
+    }
+}

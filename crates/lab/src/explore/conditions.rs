@@ -196,6 +196,9 @@ mod tests {
         assert!((50..100).contains(&count(&|one| one.pace == Pace::Uniform)));
         assert!(count(&|one| matches!(one.pace, Pace::Slow(0, _))) > 20);
         assert!((15..60).contains(&count(&|one| !one.faults.is_none())));
+        assert!((100..200).contains(&count(&|one| one.marks)));
+        assert!((50..100).contains(&count(&|one| one.uncached > 0)), "some have no cache");
+        assert!(drawn.iter().all(|one| one.uncached < 4) && count(&|one| one.uncached == 2) > 3);
         for clients in [1, 2, 32] {
             assert!(count(&|one| one.clients == clients) > 0, "{clients}");
         }

@@ -24,6 +24,10 @@ use crate::check::{self, SectorContent};
 
 /// One in this many states is checked once more.
 const ONE_IN: u64 = 8;
+/// Of those that hold no copy, one in this many is.
+const WITHOUT_COPIES: u64 = 16;
+/// Of those with dirty pages, one in this many is drained first.
+const DRAINED: u64 = 4;
 /// Pages that are changed, at most.
 const PAGES: u64 = 6;
 
@@ -58,6 +62,13 @@ impl Origin {
 fn is_clean(topmost: Option<&Topmost>) -> bool {
     let counters = topmost.and_then(Topmost::layer).map(|layer| layer.counters()).unwrap_or_default();
     counters.iter().any(|(name, value)| *name == "pages_dirty" && *value == 0)
+}
+
+/// Whether the topmost layer could be drained and stopped.
+async fn drained(opened: &Opened) -> bool {
+    let Some(topmost) = &opened.topmost else { return false };
+    topmost.command("drain", Hints::default()).await.is_ok()
+        && topmost.command("stop", Hints::default()).await.is_ok()
 }
 
 impl Explorer<'_> {
@@ -98,12 +109,23 @@ pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) ->
 }
 
 async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
-    let opened = open(opener, images, None).await?;
+    let mut images = images.to_vec();
+    let mut opened = open(opener, &images, None).await?;
+    if !is_clean(opened.topmost.as_deref()) {
+        if !rng.chance(1, DRAINED) || !drained(&opened).await {
+            return Ok(false);
+        }
+        images = opened.images();
+        opened = open(opener, &images, None).await?;
+    }
     if !is_clean(opened.topmost.as_deref()) {
         return Ok(false);
     }
-    let mut images = images.to_vec();
-    edit(&mut images, &opened, origin, &mut rng);
+    let copied = copied(&opened, origin);
+    if copied.is_empty() && !rng.chance(1, WITHOUT_COPIES) {
+        return Ok(false);
+    }
+    edit(&mut images, &copied, (origin, opened.top.geometry().sectors), &mut rng);
     drop(opened);
     let component = origin.component as usize;
     let opened = open(opener, &images, None).await?;
@@ -154,8 +176,8 @@ fn stamp(rng: &mut Rng) -> Content {
     Content::Stamp((u128::from(rng.bits()) << 64 | 1).to_be_bytes())
 }
 
-/// Changes a few pages of the origin: of half of them, those that have a copy elsewhere.
-fn edit(images: &mut [Image], opened: &Opened, origin: Origin, rng: &mut Rng) {
+/// The pages that have a copy elsewhere.
+fn copied(opened: &Opened, origin: Origin) -> Vec<u64> {
     let sectors = opened.top.geometry().sectors;
     let copied = Rc::new(RefCell::new(Vec::new()));
     opened.top.places(Extent::new(0, sectors), &mut |part, place| {
@@ -166,7 +188,11 @@ fn edit(images: &mut [Image], opened: &Opened, origin: Origin, rng: &mut Rng) {
             copied.borrow_mut().extend(part.pages());
         }
     });
-    let copied = copied.take();
+    copied.take()
+}
+
+/// Changes a few pages of the origin; half of them are among those that have a copy.
+fn edit(images: &mut [Image], copied: &[u64], (origin, sectors): (Origin, u64), rng: &mut Rng) {
     let keeps_time = rng.chance(1, 2);
     for _ in 0..=rng.below(PAGES) {
         let any = rng.below(sectors.div_ceil(PAGE_SECTORS));

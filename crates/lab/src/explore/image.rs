@@ -319,6 +319,23 @@ mod tests {
         Content::of(&bytes)
     }
 
+    #[test]
+    fn a_mark_shows_what_was_written_but_not_what_hides() {
+        let mut image = Image::new(16);
+        image.put(0, &[content(1)], |_| true);
+        let before = image.times();
+        image.put(0, &[content(2)], |_| true);
+        assert_ne!(image.times(), before);
+        image.put(0, &[content(1)], |_| true);
+        assert_eq!(image.times(), before, "equal content");
+        image.put_unmarked(3, &[content(3)], |_| true);
+        assert_eq!(image.times(), before, "a write that failed");
+        image.edit(5, &[content(4)], true);
+        assert!(image.times().0 == before.0 && image.times().1 != before.1, "its time was set back");
+        image.edit(6, &[content(4)], false);
+        assert_ne!(image.times().0, before.0);
+    }
+
     const SECTORS: u64 = 9_000;
 
     proptest! {
