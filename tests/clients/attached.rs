@@ -230,6 +230,20 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     let Some(server) = Server::start(folder, "threads") else { return };
     let (_raw, mut detach) = detaching(folder);
     let status = || status(folder);
+    // It is one round: pages show before they count as clean.
+    let shown = loop {
+        let now = status();
+        let doing = now["doing"].get(0).expect("it shows progress before it ends").clone();
+        if doing["moved_pages"].as_u64() > Some(0) {
+            break (now["layers"][0]["dirty_bytes"].clone(), doing);
+        }
+    };
+    let (dirty, doing) = shown;
+    assert_eq!(dirty, doing["dirty_bytes_before"], "{doing}");
+    assert_eq!(doing["of_pages"].as_u64(), dirty.as_u64().map(|bytes| bytes / 4096), "{doing}");
+    assert!(doing["left_s"].as_f64() > Some(0.0), "{doing}");
+    let text = run(folder, &["status"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("detach borg ("), "{text:?}");
     refused(folder, DETACH, &["detach of borg going on", "one change at a time"]);
     refused(folder, &["attach", "scrub"], &["one change at a time"]);
     let line = run(folder, &["status", "--watch", "--lines", "1"]);

@@ -112,11 +112,9 @@ fn line(before: Option<&Status>, now: &Status) -> String {
 /// Something that is going on, in words.
 pub fn doing(doing: &Doing) -> String {
     let left = doing.left_s.map_or(String::new(), |left| format!(", about {left:.0} s left"));
-    let stage = doing.stage.as_ref().map_or(String::new(), |stage| {
-        let moved = doing.moved_pages.zip(doing.of_pages);
-        let moved = moved.map_or(String::new(), |(moved, of)| format!(", {moved} of {of} pages"));
-        format!(" ({stage}{moved})")
-    });
+    let moved = doing.moved_pages.zip(doing.of_pages).map(|(moved, of)| format!("{moved} of {of} pages"));
+    let parts: Vec<String> = doing.stage.iter().cloned().chain(moved).collect();
+    let stage = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     format!("{} {}{stage} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
 }
 

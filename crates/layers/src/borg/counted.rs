@@ -24,6 +24,7 @@ impl Borg {
             ("pages_returned_on_read", self.return_on_read.returned()),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
+            ("pages_done_in_round", self.history.in_round()),
             ("pages_asked_for", counted.pages),
             ("pages_hit", counted.hits),
             ("requests_split", counted.splits),

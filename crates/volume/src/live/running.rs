@@ -204,8 +204,9 @@ impl Running {
     pub fn doing(&self) -> Vec<Doing> {
         self.log.all(|name| {
             let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
+            let done = layer.as_ref().map_or(0, |layer| counter(&**layer, "pages_done_in_round"));
             let progress = layer.and_then(|layer| layer.history().progress);
-            Now { dirty_bytes: self.dirty_bytes(name), progress }
+            Now { dirty_bytes: self.dirty_bytes(name), written_bytes: done * PAGE_BYTES, progress }
         })
     }
 
