@@ -246,8 +246,6 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     assert!(String::from_utf8_lossy(&text.stdout).contains("detach borg ("), "{text:?}");
     refused(folder, DETACH, &["detach of borg going on", "one change at a time"]);
     refused(folder, &["attach", "scrub"], &["one change at a time"]);
-    let line = run(folder, &["status", "--watch", "--lines", "1"]);
-    assert!(String::from_utf8_lossy(&line.stdout).contains("detach borg for"), "{line:?}");
     detach.kill().unwrap();
     detach.wait().unwrap();
     while !status()["doing"].as_array().unwrap().is_empty() {
