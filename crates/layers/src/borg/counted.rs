@@ -25,6 +25,8 @@ impl Borg {
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_done_in_round", self.history.in_round()),
+            ("writes_not_absorbed_by_error", self.fallback.writes()),
+            ("pages_in_failed_batches", store.uncertain() as u64),
             ("pages_asked_for", counted.pages),
             ("pages_hit", counted.hits),
             ("requests_split", counted.splits),
