@@ -230,10 +230,22 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     let Some(server) = Server::start(folder, "threads") else { return };
     let (_raw, mut detach) = detaching(folder);
     let status = || status(folder);
+    // It is one round: pages show before they count as clean.
+    let shown = loop {
+        let now = status();
+        let doing = now["doing"].get(0).expect("it shows progress before it ends").clone();
+        if doing["moved_pages"].as_u64() > Some(0) {
+            break (now["layers"][0]["dirty_bytes"].clone(), doing);
+        }
+    };
+    let (dirty, doing) = shown;
+    assert_eq!(dirty, doing["dirty_bytes_before"], "{doing}");
+    assert_eq!(doing["of_pages"].as_u64(), dirty.as_u64().map(|bytes| bytes / 4096), "{doing}");
+    assert!(doing["left_s"].as_f64() > Some(0.0), "{doing}");
+    let text = run(folder, &["status"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("detach borg ("), "{text:?}");
     refused(folder, DETACH, &["detach of borg going on", "one change at a time"]);
     refused(folder, &["attach", "scrub"], &["one change at a time"]);
-    let line = run(folder, &["status", "--watch", "--lines", "1"]);
-    assert!(String::from_utf8_lossy(&line.stdout).contains("detach borg for"), "{line:?}");
     detach.kill().unwrap();
     detach.wait().unwrap();
     while !status()["doing"].as_array().unwrap().is_empty() {
@@ -278,6 +290,65 @@ fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
     assert_eq!(Raw::open(folder, "disk").read(0, 1).unwrap(), [7]);
     done(folder, DETACH);
     server.stop();
+}
+
+/// A BOPT in another server, which is killed when nothing in it is newer than the disk: clients go on, and the layer goes,
+/// or the disk is served without it after a stop.
+#[test]
+fn a_bopt_that_is_lost_with_nothing_newer_in_it_takes_nothing_down() {
+    for detaches in [true, false] {
+        let far = tempfile::tempdir().unwrap();
+        volume(far.path(), "[component.b]\nram = \"16MiB\"\n", &[("b", "")]);
+        let Some(other) = Server::start(far.path(), "threads") else { return };
+        let layer = "[layer.borg]\nover = \"disk\"\nbopt = \"b\"\n";
+        let folder = folder(&format!("[component.b]\nnbd = \"{}\"\n{layer}", other.uri("b")), "borg");
+        let folder = folder.path();
+        std::fs::remove_file(folder.join("created")).unwrap();
+        let server = Server::start(folder, "threads").unwrap();
+        let mut raw = Raw::open(folder, "disk");
+        let write = |raw: &mut Raw, number: u64| raw.write(0, number * 4096, &[number as u8; 4096]).unwrap();
+        for number in 0..400 {
+            assert_eq!(write(&mut raw, number), 0);
+        }
+        done(folder, &["tell", "borg", "drain"]);
+        assert_eq!(status(folder)["layers"][0]["dirty_bytes"], 0);
+        let line = run(folder, &["status", "--watch", "--lines", "1"]);
+        let line = String::from_utf8_lossy(&line.stdout);
+        assert!(line.contains(": 0 requests/s"), "the writes before it do not count: {line}");
+        other.kill();
+        if !detaches {
+            // So no write is under way when this is noticed: one could be in the BOPT.
+            assert_eq!(raw.flush().unwrap(), 0);
+        }
+        for number in 400..900 {
+            assert_eq!(write(&mut raw, number), 0, "page {number}");
+        }
+        assert_eq!(raw.flush().unwrap(), 0);
+        let trouble = status(folder)["layers"][0]["trouble"].to_string();
+        assert!(trouble.contains("the BOPT takes no writes"), "{trouble}");
+        if detaches {
+            done(folder, DETACH);
+            assert_eq!(raw.flush().unwrap(), 0);
+            server.stop();
+        } else {
+            drop(raw);
+            server.signal();
+            let mut server = server;
+            server.wait();
+            let mut refused = crate::server::serve(folder, "threads");
+            let refused = refused.output().unwrap();
+            let error = String::from_utf8_lossy(&refused.stderr);
+            let way_out = "remove layer.borg from this file, with disk in its place";
+            assert!(!refused.status.success() && error.contains(way_out), "{error}");
+            volume(folder, DISK, &[("disk", "name = \"disk\"")]);
+        }
+        let server = Server::start(folder, "threads").unwrap();
+        let mut raw = Raw::open(folder, "disk");
+        for number in 0..900 {
+            assert_eq!(raw.read(number * 4096, 4096).unwrap(), [number as u8; 4096], "page {number}");
+        }
+        server.stop();
+    }
 }
 
 /// What an earlier layer left in the same area must never count as the newer one's: so each has an identity of its own,

@@ -290,6 +290,8 @@ fn a_server_that_is_killed_under_a_mount_is_waited_for() {
         writer.join().unwrap()
     });
     assert!(written > 60, "{written} files");
+    let log = std::fs::read_to_string(bench.path().join("data.log")).unwrap();
+    assert_eq!(log.matches("try: ").count(), 5, "each server's messages are kept: {log}");
     // Killed once more, and not started: the file system is unmounted all the same, with all that was written.
     let server = bench.status()["process"].as_u64().unwrap();
     bench.done(&format!("kill -9 {server}"));

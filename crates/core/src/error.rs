@@ -51,6 +51,13 @@ impl IoError {
         IoError(Box::new(Inner { kind, component: component.into(), extent, why: why.into() }))
     }
 
+    /// The same error with more to say.
+    #[must_use]
+    pub fn and(mut self, more: &str) -> IoError {
+        self.0.why = format!("{}; {more}", self.0.why).into();
+        self
+    }
+
     /// Kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

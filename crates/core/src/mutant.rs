@@ -78,6 +78,8 @@ pub const ALL: &[&str] = &[
     "borg: a page is drained before its mark is durable",
     "borg: a write in place that failed is forgotten",
     "borg: a failed batch is mapped",
+    "borg: a flush does without a BOPT that holds newer pages",
+    "borg: a clean copy is dropped in memory beside dirty pages",
     "borg: a read in parts misses dirty pages",
     "borg: a timed read misses dirty pages",
     "borg: torn pages stay",

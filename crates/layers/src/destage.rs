@@ -46,11 +46,23 @@ pub async fn read(
     buffer: impl Fn(Extent) -> Buffer,
     how: &Hints,
 ) -> Result<Pages, IoError> {
+    read_counted(from, pages, buffer, how, |_| {}).await
+}
+
+/// As [`read`]; `done` is called with the number of pages of each strand that was read.
+pub async fn read_counted(
+    from: &dyn BlockDevice,
+    pages: impl Iterator<Item = u64>,
+    buffer: impl Fn(Extent) -> Buffer,
+    how: &Hints,
+    done: impl Fn(u64),
+) -> Result<Pages, IoError> {
     let strands = strands(pages);
     let reads = strands.iter().map(async |&strand| {
         let whole = buffer(strand);
         let part = within(from, strand);
-        from.read(part, whole.cut_sectors(0, part.sectors), how.clone()).await.map(|_| whole)
+        let read = from.read(part, whole.cut_sectors(0, part.sectors), how.clone()).await;
+        read.map(|_| whole).inspect(|_| done(strand.page_count()))
     });
     let read: Vec<Buffer> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
     let cut = |(strand, whole): (&Extent, Buffer)| {
@@ -62,10 +74,21 @@ pub async fn read(
 
 /// Writes pages by destination.
 pub async fn write(to: &dyn BlockDevice, pages: &Pages, how: &Hints) -> Result<(), IoError> {
+    write_counted(to, pages, how, |_| {}).await
+}
+
+/// As [`write`]; `done` is called with the number of pages of each strand that was written.
+pub async fn write_counted(
+    to: &dyn BlockDevice,
+    pages: &Pages,
+    how: &Hints,
+    done: impl Fn(u64),
+) -> Result<(), IoError> {
     let writes = strands(pages.keys().copied()).into_iter().map(async |strand| {
         let data = Buffer::join(strand.pages().map(|page| pages[&page].clone()));
         let part = within(to, strand);
-        to.write(part, data.cut_sectors(0, part.sectors), how.clone()).await
+        let written = to.write(part, data.cut_sectors(0, part.sectors), how.clone()).await;
+        written.inspect(|()| done(strand.page_count()))
     });
     join_all(writes).await.into_iter().collect()
 }

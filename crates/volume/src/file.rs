@@ -141,11 +141,10 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     let [first, ..] = exports.as_slice() else {
         return Err(invalid("export".to_owned(), "none".to_owned(), "one"));
     };
-    let (file_name, top) = (file.to_owned(), first.top.clone());
     let File { control, metrics, tls, clients, explore, .. } = read;
     let mut volume = Description {
-        file: file_name,
-        top,
+        file: file.to_owned(),
+        top: first.top.clone(),
         exports,
         control,
         metrics,
@@ -155,8 +154,10 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         ..Description::default()
     };
     for (name, keys) in read.component {
-        let component = C::read(file, &name, keys)?;
-        volume.components.insert(name, component);
+        match C::read(file, &name, keys) {
+            Ok(component) => drop(volume.components.insert(name, component)),
+            Err(error) => return Err(unreached(volume, read.layer, &name, error)),
+        }
     }
     for (name, keys) in read.slice {
         if volume.components.contains_key(&name) {
@@ -192,6 +193,24 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     missing::suppose_sizes(&mut volume)?;
     volume.check()?;
     Ok(volume)
+}
+
+/// The error for a component that cannot be opened; for another server that is not there, with what may help.
+fn unreached<C: Leaf>(
+    mut volume: Description<C>,
+    layers: BTreeMap<String, toml::Table>,
+    component: &str,
+    error: VolumeError,
+) -> VolumeError {
+    if error.place != format!("{}: component.{component}.nbd", volume.file) {
+        return error;
+    }
+    let known = layers.into_iter().filter_map(|(name, keys)| {
+        let layer = layer(&volume.file, &name, keys).ok()?;
+        Some((name, layer))
+    });
+    volume.layers = known.collect();
+    missing::with_way_out(&volume, component, error)
 }
 
 fn export(keys: ExportKeys) -> Export {

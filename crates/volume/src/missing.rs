@@ -19,7 +19,7 @@ pub fn suppose_sizes<C: Leaf>(volume: &mut Description<C>) -> Result<(), VolumeE
         .filter_map(|(name, component)| Some((name.clone(), component.missing()?.clone())))
         .collect();
     for (name, error) in missing {
-        let Some(sizes) = sizes(volume, &name) else { return Err(error) };
+        let Some(sizes) = sizes(volume, &name) else { return Err(with_way_out(volume, &name, error)) };
         let mut sectors = sizes.get(&name).copied().unwrap_or(0);
         for (slice, window) in volume.slices.iter_mut().filter(|(_, window)| window.of == name) {
             if window.extent.sectors == 0 {
@@ -55,6 +55,23 @@ fn sizes<C: Leaf>(volume: &Description<C>, component: &str) -> Option<BTreeMap<S
         }
     }
     (!sizes.is_empty()).then_some(sizes)
+}
+
+/// The error for a component that is not there; if a layer keeps copies on it that the device below has too, perhaps
+/// older, with how to serve that without the layer.
+pub fn with_way_out<C: Leaf>(volume: &Description<C>, component: &str, error: VolumeError) -> VolumeError {
+    let is_on = |device: &String| {
+        device == component || volume.slices.get(device).is_some_and(|window| window.of == component)
+    };
+    let keeps = |layer: &&Layer| layer.entry.transparent && layer.devices.values().flatten().any(is_on);
+    let Some((name, layer)) = volume.layers.iter().find(|(_, layer)| keeps(layer)) else { return error };
+    let below = layer.over.first().map_or("the device below", String::as_str);
+    let newer = if layer.entry.holds_newer { "; that is refused if newer data may be on it" } else { "" };
+    let expected = format!(
+        "{}; if it is lost: remove layer.{name} from this file, with {below} in its place, to serve that alone{newer}",
+        error.expected
+    );
+    VolumeError { expected, ..error }
 }
 
 /// Lists of devices of which the layer can do without one.
@@ -156,6 +173,10 @@ mod tests {
         // A crash in a session without it would leave the array closed for ever.
         let no_log =
             "[layer.raid4]\nover = ['a', 'b']\nparity = 'c'\nunit = '8KiB'\n[[export]]\ntop = 'raid4'";
+        let borg = "[layer.borg]\nover = 'b'\nbopt = 'a'\n[[export]]\ntop = 'borg'";
+        let error = parsed(&["a"], borg).err().unwrap();
+        let way_out = "if it is lost: remove layer.borg from this file, with b in its place";
+        assert!(error.place == "a" && error.expected.contains(way_out), "{error}");
         for text in [scrub, above, shown, one, no_log] {
             assert_eq!(parsed(&["a"], text).err().unwrap().place, "a", "{text}");
         }

@@ -70,32 +70,30 @@ pub fn parsed(answer: serde_json::Value) -> anyhow::Result<Status> {
 
 /// Prints a line every second, until the server is gone.
 fn watch(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut before: Option<Status> = None;
+    let mut before = parsed(status(&arguments.volume)?)?;
     for number in 1.. {
-        let answer = status(&arguments.volume)?;
-        let now = parsed(answer.clone())?;
-        if arguments.form.is_text() {
-            output::print(&(line(before.as_ref(), &now) + "\n"))?;
-        } else {
-            arguments.form.print_as::<Status>(&answer, "layers")?;
-        }
-        before = Some(now);
-        if arguments.lines == Some(number) {
-            break;
-        }
         // The program waits here, not a volume.
         #[allow(clippy::disallowed_methods)]
         std::thread::sleep(Duration::from_secs(1));
+        let answer = status(&arguments.volume)?;
+        let now = parsed(answer.clone())?;
+        if arguments.form.is_text() {
+            output::print(&(line(&before, &now) + "\n"))?;
+        } else {
+            arguments.form.print_as::<Status>(&answer, "layers")?;
+        }
+        before = now;
+        if arguments.lines == Some(number) {
+            break;
+        }
     }
     Ok(())
 }
 
 /// What happened since the last line, and what is going on.
-fn line(before: Option<&Status>, now: &Status) -> String {
-    let passed = before.map_or(now.up_s, |before| now.up_s - before.up_s).max(f64::MIN_POSITIVE);
-    let rate = |of: fn(&Status) -> u64| {
-        (of(now).saturating_sub(before.map_or(0, of)) as f64 / passed).round() as u64
-    };
+fn line(before: &Status, now: &Status) -> String {
+    let passed = (now.up_s - before.up_s).max(f64::MIN_POSITIVE);
+    let rate = |of: fn(&Status) -> u64| (of(now).saturating_sub(of(before)) as f64 / passed).round() as u64;
     let mut parts = vec![format!(
         "{:.0} s: {} requests/s, {}/s read, {}/s written",
         now.up_s,
@@ -112,11 +110,9 @@ fn line(before: Option<&Status>, now: &Status) -> String {
 /// Something that is going on, in words.
 pub fn doing(doing: &Doing) -> String {
     let left = doing.left_s.map_or(String::new(), |left| format!(", about {left:.0} s left"));
-    let stage = doing.stage.as_ref().map_or(String::new(), |stage| {
-        let moved = doing.moved_pages.zip(doing.of_pages);
-        let moved = moved.map_or(String::new(), |(moved, of)| format!(", {moved} of {of} pages"));
-        format!(" ({stage}{moved})")
-    });
+    let moved = doing.moved_pages.zip(doing.of_pages).map(|(moved, of)| format!("{moved} of {of} pages"));
+    let parts: Vec<String> = doing.stage.iter().cloned().chain(moved).collect();
+    let stage = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     format!("{} {}{stage} for {:.0} s{left}", doing.what, doing.layer, doing.for_s)
 }
 

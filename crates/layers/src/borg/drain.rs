@@ -43,12 +43,10 @@ impl Borg {
             // A BOPT that never held a page is not formatted for this.
             return self.store.flush_origin(&mover.with_ticket()).await;
         }
-        self.store.begin_mapping(&mover.with_ticket()).await?;
         for attempt in 0..TRIES {
             let left = self.store.pages_where(|entry| accepts(entry.dirty));
             if left.is_empty() {
-                self.store.checkpoint(&mover.with_ticket()).await?;
-                return self.store.flush_origin(&mover.with_ticket()).await;
+                return self.end_emptying(&mover.with_ticket()).await;
             }
             // A page that is being written stays, and the attempt takes no time if there is no other.
             if mover.outgoing(&left).await? < left.len() as u64 {
@@ -59,6 +57,19 @@ impl Borg {
         let why =
             format!("{left} pages are still written as fast as they are moved: hold the writers back first");
         Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
+    }
+
+    /// Makes it durable that pages were evicted. If everything is on the origin, a BOPT that fails does not matter.
+    async fn end_emptying(&self, how: &Hints) -> Result<(), IoError> {
+        let written = async {
+            self.store.begin_mapping(how).await?;
+            self.store.checkpoint(how).await
+        };
+        match written.await {
+            Err(_) if self.can_do_without_bopt() => {}
+            done => done?,
+        }
+        self.store.flush_origin(how).await
     }
 
     /// Evicts all pages, and gives up the BOPT: from then on the layer passes requests through.

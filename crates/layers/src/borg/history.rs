@@ -39,6 +39,8 @@ pub(super) struct History {
     past: RefCell<VecDeque<Past>>,
     number: Cell<u64>,
     progress: Cell<Option<Progress>>,
+    /// Pages of the present round of a mover, and those of them that are done as far as can be told.
+    round: Cell<(u64, u64)>,
     /// Parts before the present one, without those of more than a week ago.
     parts: RefCell<VecDeque<Part>>,
     /// The present part, and pages before it.
@@ -56,10 +58,10 @@ pub(super) struct Decided {
 impl History {
     /// Begins now.
     pub fn new() -> History {
-        let (past, number, progress, parts) = Default::default();
+        let (past, number, progress, round, parts) = Default::default();
         let opened = runtime::now();
         let part = Part { number: opened.0 / PART.0, ..Part::default() };
-        History { opened, past, number, progress, parts, now: Cell::new((part, Pages::default())) }
+        History { opened, past, number, progress, round, parts, now: Cell::new((part, Pages::default())) }
     }
 
     /// Moves on to the part of the time that it is; `pages` gives the pages so far.
@@ -105,8 +107,25 @@ impl History {
         self.progress.set(Some(Progress { stage, of: progress.moved + left, ..progress }));
     }
 
-    /// The present reconfiguration has moved these pages, if there is one.
+    /// A mover begins a round of this many pages; 0 if it has ended.
+    pub fn round(&self, pages: usize) {
+        self.round.set((pages as u64, 0));
+    }
+
+    /// Some pages of the present round are done, but do not count before all of it is.
+    pub fn moved_some(&self, pages: u64) {
+        let (all, done) = self.round.get();
+        self.round.set((all, all.min(done + pages)));
+    }
+
+    /// Pages of the present round that are done.
+    pub fn in_round(&self) -> u64 {
+        self.round.get().1
+    }
+
+    /// A mover has moved these pages, all of its round; they count for the present reconfiguration, if there is one.
     pub fn moved(&self, pages: usize) {
+        self.round.take();
         if let Some(progress) = self.progress.get() {
             let moved = progress.moved + pages as u64;
             self.progress.set(Some(Progress { moved, ..progress }));
@@ -154,7 +173,10 @@ impl History {
         };
         seekless_core::History {
             past: self.past.borrow().iter().cloned().collect(),
-            progress: self.progress.get(),
+            progress: self.progress.get().map(|progress| {
+                let moved = progress.moved + self.in_round();
+                Progress { moved: moved.min(progress.of.max(progress.moved)), ..progress }
+            }),
             spans: SPANS.map(span).into(),
         }
     }
@@ -210,6 +232,28 @@ mod tests {
             let spans = history.all(pages).spans;
             assert_eq!(spans.iter().map(|span| span.pages).collect::<Vec<_>>(), [0, 9, 9]);
             assert_eq!(spans[1].length, Nanos::from_millis(3 * 3_600_000), "opened three hours ago");
+        };
+        Runtime::new(1).run(run).unwrap();
+    }
+
+    #[test]
+    fn pages_of_a_round_show_before_its_end() {
+        let run = async {
+            let history = History::new();
+            let moved = |history: &History| history.all(Pages::default()).progress.unwrap().moved;
+            history.stage("analyse");
+            history.moves("incoming", 9);
+            history.round(6);
+            for (some, expected) in [(2, 2), (3, 5), (3, 6)] {
+                history.moved_some(some);
+                assert_eq!((moved(&history), history.in_round()), (expected, expected));
+            }
+            history.moved(6);
+            assert_eq!((moved(&history), history.in_round()), (6, 0));
+            history.round(3);
+            history.moved_some(2);
+            history.round(0);
+            assert_eq!(moved(&history), 6, "a round that failed moves nothing");
         };
         Runtime::new(1).run(run).unwrap();
     }

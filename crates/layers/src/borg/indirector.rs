@@ -41,6 +41,29 @@ struct ProvenCopies {
     dirty: u64,
 }
 
+/// How a write is attempted.
+#[derive(Clone, Copy)]
+pub(super) struct Try {
+    /// Whether pages without a copy are absorbed.
+    pub absorbs: bool,
+    /// Whether no other request is outstanding.
+    pub lone: bool,
+}
+
+/// An attempt to write.
+pub(super) struct Attempt {
+    /// Whole pages for those that the write covers partly.
+    pub joined: BTreeMap<u64, Buffer>,
+    /// How each part ended.
+    pub written: Vec<Result<(), IoError>>,
+    /// Pages that were to be absorbed.
+    pub absorbed: u64,
+    /// Whether a flush has to follow.
+    flushes: bool,
+    /// Why pages could not be absorbed, if so.
+    pub refused: Option<IoError>,
+}
+
 impl Borg {
     /// Reads `at`: lock, look up, split, issue, join.
     pub(super) async fn read_indirected(
@@ -154,12 +177,46 @@ impl Borg {
         } else {
             self.begin_for_origin(&how).await?;
         }
-        let joined = self.prepare(at, &from, &how).await?;
-        if arrival.depth == 0 {
-            self.store.choose_batch_place(at.page_count(), &how);
+        self.overrule_failed_batches(at, &how).await?;
+        self.try_bopt_if_due();
+        let mut attempt =
+            self.attempt_write((at, &from), &how, Try { absorbs, lone: arrival.depth == 0 }).await?;
+        if attempt.refused.is_some() {
+            attempt = Box::pin(self.write_without_log((at, &from), &how, &attempt)).await?;
+        } else if attempt.absorbed > 0 {
+            self.fallback.absorbed();
         }
-        let (pieces, absorbed) = self.sort(at, &from, &joined, absorbs);
-        self.tally(&how, |traffic| {
+        let Attempt { joined, written, absorbed, flushes, .. } = attempt;
+        self.note_outcome(at, &written, Some(&joined));
+        if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
+            edge("a page is written while it is copied");
+        }
+        if absorbed > 0 || self.is_stuck() {
+            self.maintain_the_log();
+        }
+        written.into_iter().collect::<Result<(), _>>()?;
+        if flushes {
+            edge("a write with FUA was absorbed");
+            self.flush_all(&Hints { fua: false, ..how }).await?;
+        } else if how.fua {
+            self.repair_or_spare(&Hints { fua: false, ..how }).await?;
+        }
+        Ok(())
+    }
+
+    /// Prepares the pages of a write, sorts them by destination, and writes them.
+    pub(super) async fn attempt_write(
+        &self,
+        (at, from): (Extent, &Buffer),
+        how: &Hints,
+        with: Try,
+    ) -> Result<Attempt, IoError> {
+        let joined = self.prepare(at, from, how).await?;
+        if with.lone && !self.does_without_log() {
+            self.store.choose_batch_place(at.page_count(), how);
+        }
+        let (pieces, absorbed) = self.sort(at, from, &joined, with.absorbs);
+        self.tally(how, |traffic| {
             traffic.pages += at.page_count();
             traffic.splits += u64::from(pieces.len() > 1);
             for (pages, absorbed) in pieces.iter().filter_map(Piece::in_bopt) {
@@ -168,24 +225,13 @@ impl Borg {
             }
         });
         // With a volatile cache below, FUA on this batch alone does not make earlier batches durable.
-        let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
-        let how = Hints { fua: how.fua && !flushes, ..how };
+        let flushes = how.fua && absorbed > 0 && self.bopt.geometry().volatile_cache;
+        let how = Hints { fua: how.fua && !flushes, ..how.clone() };
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
-        self.note_outcome(at, &written, Some(&joined));
-        if !mutant::is("borg: the mover does not see a write") && self.invalidate_copies(at) {
-            edge("a page is written while it is copied");
-        }
-        if absorbed || self.is_stuck() {
-            self.maintain_the_log();
-        }
-        written.into_iter().collect::<Result<(), _>>()?;
-        if flushes {
-            edge("a write with FUA was absorbed");
-            self.store.flush(&Hints { fua: false, ..how }).await?;
-        } else if how.fua {
-            self.store.repair(&Hints { fua: false, ..how }).await?;
-        }
-        Ok(())
+        let appended = |piece: &Piece| matches!(piece, Piece::Appended(_));
+        let mut refused = pieces.iter().zip(&written).filter(|(piece, _)| appended(piece));
+        let refused = refused.find_map(|(_, written)| written.as_ref().err().cloned());
+        Ok(Attempt { joined, written, absorbed, flushes, refused })
     }
 
     async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
@@ -222,6 +268,9 @@ impl Borg {
                 self.store.checkpoint(&how).await?;
                 continue;
             }
+            if self.does_without_log() && self.drop_clean(at, &how).await? {
+                continue;
+            }
             let summed = self.summed_in_place(at, &joined);
             if !summed.is_empty() {
                 self.store.forget_sums(&summed, &how).await?;
@@ -240,7 +289,7 @@ impl Borg {
     fn must_persist_first(&self, at: Extent) -> bool {
         let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let pages = at.page_count();
-        !in_place && !self.store.has_room(pages) && at.pages().any(|page| self.unstable(page).is_some())
+        !in_place && !self.can_absorb(pages) && at.pages().any(|page| self.unstable(page).is_some())
     }
 
     /// The slot of a page's copy if it is not stable and must not be overwritten in place.
@@ -277,7 +326,7 @@ impl Borg {
 
     /// Pages of a write, with their copies, that would be overwritten in place if the write were issued now.
     fn overwritten(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> impl Iterator<Item = (u64, Entry)> {
-        let room = !self.store.is_given_up() && self.store.has_room(at.page_count());
+        let room = !self.store.is_given_up() && self.can_absorb(at.page_count());
         at.split(PAGE_SECTORS).filter_map(move |part| {
             let page = part.start.page();
             let whole = part.sectors == PAGE_SECTORS || joined.contains_key(&page);
@@ -309,7 +358,7 @@ impl Borg {
         let in_place = mutant::is("borg: part of an unstable copy is overwritten in place");
         let joins = |page| {
             let clean = |entry: &Entry| self.logs_anew() && !entry.dirty && entry.proven;
-            let clean = self.store.lookup(page).filter(clean).filter(|_| self.store.has_room(pages));
+            let clean = self.store.lookup(page).filter(clean).filter(|_| self.can_absorb(pages));
             self.unstable(page).filter(|_| !in_place).or(clean.map(|entry| entry.slot))
         };
         if at.pages().any(|page| joins(page).is_some()) {
@@ -328,7 +377,7 @@ impl Borg {
         Ok(joined)
     }
 
-    /// Sorts the pages of a write by destination, joining contiguous ones; returns whether any was absorbed. A whole
+    /// Sorts the pages of a write by destination, joining contiguous ones; returns how many are absorbed. A whole
     /// page is appended to the log if its copy must not be overwritten, or if the options say so; a page without a copy
     /// only if the write may absorb.
     fn sort(
@@ -337,19 +386,20 @@ impl Borg {
         from: &Buffer,
         joined: &BTreeMap<u64, Buffer>,
         absorbs: bool,
-    ) -> (Vec<Piece>, bool) {
+    ) -> (Vec<Piece>, u64) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
-        let mut any = false;
+        let mut count = 0;
         for (part, data) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
             let copy = self.store.lookup(page);
             let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
-            let anew =
-                copy.map_or(absorbs, |entry| self.is_absorbed_anew(entry)) && !self.store.is_given_up();
+            let anew = copy.map_or(absorbs, |entry| self.is_absorbed_anew(entry))
+                && !self.store.is_given_up()
+                && !self.does_without_log();
             let absorbed = whole.filter(|_| anew).and_then(|whole| self.store.append(page, whole));
             let piece = match (absorbed, copy) {
                 (Some(appended), _) => {
-                    any = true;
+                    count += 1;
                     Piece::Appended(appended)
                 }
                 (None, Some(Entry { slot, .. })) => {
@@ -363,7 +413,7 @@ impl Borg {
             };
             push(&mut pieces, piece);
         }
-        (pieces, any)
+        (pieces, count)
     }
 
     /// Discards unmapped pages on the origin. A mapped page keeps its copy, and reads as before.
@@ -371,6 +421,7 @@ impl Borg {
         let _guard = self.lock_pages(at, Mode::Exclusive, &how).await;
         self.ensure_not_refused()?;
         self.begin_for_origin(&how).await?;
+        self.overrule_failed_batches(at, &how).await?;
         let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Origin);
         let discarded = join_all(unmapped.map(|part| self.origin.discard(part.at, how.clone()))).await;
         self.note_outcome(at, &discarded, None);

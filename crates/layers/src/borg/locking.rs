@@ -84,7 +84,10 @@ impl Borg {
             edge("nothing is absorbed while the BOPT is emptied");
             return false;
         }
-        self.absorbs.get() && (limit == 0 || at.bytes() < limit) && self.is_whole(at)
+        self.absorbs.get()
+            && !self.does_without_log()
+            && (limit == 0 || at.bytes() < limit)
+            && self.is_whole(at)
     }
 
     /// Whether an extent has whole pages; the last page of the origin may be cut short.

@@ -28,6 +28,7 @@ mod drain;
 mod early;
 mod examined;
 mod failed_writes;
+mod fallback;
 mod gain;
 mod heat;
 mod history;
@@ -72,6 +73,7 @@ pub use analyzer::{Analyzer, Edge, Edges, Graph, Training, Vertex};
 use copy_on_read::CopyOnRead;
 use devices::Devices;
 use early::Early;
+use fallback::Fallback;
 use gain::{Measuring, Source};
 use history::{History, Pages};
 use idle::Idle;
@@ -116,6 +118,7 @@ pub struct Borg {
     copy_on_read: CopyOnRead,
     return_on_read: ReturnOnRead,
     failed_writes: FailedWrites,
+    fallback: Fallback,
     verifier: Verifier,
     /// Trust in the origin's contents.
     origin_state: RefCell<OriginState>,
@@ -279,7 +282,7 @@ impl BlockDevice for Borg {
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.store.flush(&how).await })
+        io(async move { self.flush_all(&how).await })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
@@ -348,7 +351,7 @@ impl Layer for Borg {
             };
             let all = Extent { start: Lba(0), sectors: self.origin.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
-            self.store.flush(&how).await?;
+            self.flush_all(&how).await?;
             let last_stop = async || {
                 let samples = self.samples(&how).await?;
                 let compared = self.store.unproven() == 0 || mutant::is(STOPS_UNPROVEN);
@@ -391,11 +394,13 @@ impl Layer for Borg {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.accuracy.trouble()
+        self.absorbing_trouble().or_else(|| self.accuracy.trouble())
     }
 
     fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
-        self.accuracy.on_trouble(tell);
+        let tell: Rc<dyn Fn(&str)> = tell.into();
+        self.fallback.on_trouble(tell.clone());
+        self.accuracy.on_trouble(Box::new(move |why| tell(why)));
     }
 
     fn foresee(&self, requests: &[Record]) {

@@ -13,6 +13,7 @@ use super::analyzer::Edges;
 use super::copy_on_read::CopyOnRead;
 use super::devices::Devices;
 use super::early::Early;
+use super::fallback::Fallback;
 use super::gain::Measuring;
 use super::history::History;
 use super::idle::Idle;
@@ -81,6 +82,7 @@ impl Borg {
             movers: Movers::default(),
             after_drains: RefCell::default(),
             failed_writes: FailedWrites::default(),
+            fallback: Fallback::default(),
             copy_on_read: CopyOnRead::new(options.copied_on_read()),
             return_on_read: ReturnOnRead::default(),
             verifier: Verifier::new(),

@@ -5,6 +5,7 @@ mod crashes;
 mod eager;
 mod emptied;
 mod failed_writes;
+mod fallback;
 mod flips;
 mod forks;
 mod idle;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use seekless_core::runtime::offload;
-use seekless_core::{BlockDevice, ErrorKind, IoError, Nanos, Switch};
+use seekless_core::{BlockDevice, ErrorKind, IoError, Nanos, Size, Switch};
 use seekless_layers::registry::{Below, Built};
 use seekless_layers::{Topmost, topmost};
 use seekless_serve::component::Numbered;
@@ -110,13 +110,20 @@ impl Running {
             step("detach: the file is replaced");
             Ok(())
         };
-        let given_up = layer.detach(below, commit).await.at(|| format!("layer.{name}"))?;
+        let given_up = layer.detach(below, commit).await.map_err(|error| match self.dirty_bytes(name) {
+            0 => error,
+            dirty => error.and(&format!("{} are newer in the layer than in {over}", Size(dirty))),
+        });
+        let given_up = given_up.at(|| format!("layer.{name}"))?;
         step("detach: clients go on");
         self.take_out(name, &over, offered, text);
         match given_up {
             Ok(()) => self.pairs.borrow_mut().remove(name, self.environment),
             Err(error) => {
-                let line = format!("layer.{name}: detached, but its devices still hold metadata: {error}");
+                let line = format!(
+                    "layer.{name}: detached, but its devices still hold metadata: {error}; before the layer is put over \
+                     {over} again: seekless volume create --replace"
+                );
                 self.environment.warn(&line);
             }
         }

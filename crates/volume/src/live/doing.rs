@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use schemars::JsonSchema;
 use seekless_core::history::Progress;
-use seekless_core::{Nanos, runtime};
+use seekless_core::{Nanos, PAGE_BYTES, runtime};
 use serde::{Deserialize, Serialize};
 
 use super::events::{Event, Events};
@@ -28,7 +28,7 @@ pub struct Doing {
     /// Stage of a reconfiguration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Pages that a reconfiguration has moved.
+    /// Pages that a reconfiguration, a drain or a detach has moved, also within the present round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_pages: Option<u64>,
     /// Pages that it is to move, as far as is known.
@@ -41,6 +41,8 @@ pub struct Doing {
 pub struct Now {
     /// Its dirty bytes.
     pub dirty_bytes: u64,
+    /// Those of them that are written back already, in a round that has not ended.
+    pub written_bytes: u64,
     /// Progress of its reconfiguration.
     pub progress: Option<Progress>,
 }
@@ -118,9 +120,19 @@ impl Log {
             let now = runtime::now();
             let (for_s, state) = (now.seconds() - begun.at_s, state(&begun.layer));
             let progress = state.progress.filter(|_| begun.what == "reconfigure");
-            let left_s = match begun.what.as_str() {
-                "detach" | "drain" => left(begun.dirty, state.dirty_bytes, for_s),
-                _ => progress.and_then(|progress| progress.left(now)).map(Nanos::seconds),
+            let drains = matches!(begun.what.as_str(), "detach" | "drain") && begun.dirty > 0;
+            let dirty = state.dirty_bytes.saturating_sub(state.written_bytes);
+            let left_s = if drains {
+                left(begun.dirty, dirty, for_s)
+            } else {
+                progress.and_then(|progress| progress.left(now)).map(Nanos::seconds)
+            };
+            let (moved, of) = if drains {
+                let pages = begun.dirty / PAGE_BYTES;
+                (Some(pages.saturating_sub(dirty / PAGE_BYTES)), Some(pages))
+            } else {
+                let of = progress.map(|progress| progress.of).filter(|pages| *pages > 0);
+                (progress.map(|progress| progress.moved), of)
             };
             Doing {
                 what: begun.what.clone(),
@@ -129,8 +141,8 @@ impl Log {
                 dirty_bytes_before: begun.dirty,
                 left_s,
                 stage: progress.map(|progress| progress.stage.to_owned()),
-                moved_pages: progress.map(|progress| progress.moved),
-                of_pages: progress.map(|progress| progress.of).filter(|pages| *pages > 0),
+                moved_pages: moved,
+                of_pages: of,
             }
         };
         self.going_on.borrow().values().map(each).collect()
@@ -140,6 +152,23 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drain_shows_pages_of_a_round_that_has_not_ended() {
+        let run = async {
+            let log = Rc::<Log>::default();
+            let _going = log.begin("detach", "borg", 40 * PAGE_BYTES, true);
+            runtime::sleep(Nanos::from_millis(5_000)).await;
+            let now = Now { dirty_bytes: 40 * PAGE_BYTES, written_bytes: 10 * PAGE_BYTES, progress: None };
+            let doing = log.all(|_| now).remove(0);
+            assert_eq!((doing.moved_pages, doing.of_pages, doing.left_s), (Some(10), Some(40), Some(15.0)));
+            // Clients write faster.
+            let now = Now { dirty_bytes: 50 * PAGE_BYTES, ..now };
+            let doing = log.all(|_| now).remove(0);
+            assert_eq!((doing.moved_pages, doing.left_s), (Some(0), None));
+        };
+        runtime::Runtime::new(1).run(run).unwrap();
+    }
 
     #[test]
     fn the_time_left_follows_from_the_progress() {

@@ -204,8 +204,9 @@ impl Running {
     pub fn doing(&self) -> Vec<Doing> {
         self.log.all(|name| {
             let layer = self.seams.borrow().layers.get(name).and_then(|layer| layer.layer());
+            let done = layer.as_ref().map_or(0, |layer| counter(&**layer, "pages_done_in_round"));
             let progress = layer.and_then(|layer| layer.history().progress);
-            Now { dirty_bytes: self.dirty_bytes(name), progress }
+            Now { dirty_bytes: self.dirty_bytes(name), written_bytes: done * PAGE_BYTES, progress }
         })
     }
 
@@ -305,7 +306,12 @@ impl Running {
     async fn stop_layer(&self, name: &str, topmost: &Topmost) -> Result<(), IoError> {
         let Some(layer) = topmost.layer() else { return Ok(()) };
         self.drain(name, &layer).await;
-        topmost.command("stop", Hints::default()).await?;
+        let stopped = topmost.command("stop", Hints::default()).await;
+        if stopped.is_err() && holds_nothing_newer(&*layer) && layer.flush(Hints::default()).await.is_ok() {
+            // Its own device is gone, and the device below has everything.
+            self.pairs.borrow().set_clean(name, &*layer, self.environment);
+        }
+        stopped?;
         let left = dirty_pages(&*layer);
         if left > 0 {
             self.environment.warn(&format!(
@@ -362,6 +368,13 @@ pub(super) fn counter(layer: &dyn Layer, name: &str) -> u64 {
 /// Number of pages whose only current version the layer holds.
 pub(super) fn dirty_pages(layer: &dyn Layer) -> u64 {
     counter(layer, "pages_dirty")
+}
+
+/// Whether a layer knows that no start would find newer pages on its own device, whatever became of that.
+fn holds_nothing_newer(layer: &dyn Layer) -> bool {
+    let counters = layer.counters();
+    let is_zero = |name: &str| counters.iter().any(|(counter, count)| *counter == name && *count == 0);
+    is_zero("pages_dirty") && is_zero("pages_in_failed_batches")
 }
 
 /// What helps where a layer does not open.

@@ -181,7 +181,10 @@ fn export<'a>(served: &'a Status, name: Option<&str>) -> anyhow::Result<&'a Serv
 /// Serves a volume in the background, and waits until it answers.
 fn serve(volume: &Path) -> anyhow::Result<Status> {
     let log = volume.with_extension("log");
-    let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
+    // What an earlier server said last may tell why it ended.
+    let file = std::fs::File::options().create(true).append(true).open(&log);
+    let file = file.with_context(|| log.display().to_string())?;
+    let earlier = file.metadata().with_context(|| log.display().to_string())?.len();
     let mut command = started::again().context("the path of this program")?;
     command.args(SERVE).arg(volume);
     // A group of its own: Ctrl-C is not for it.
@@ -193,7 +196,8 @@ fn serve(volume: &Path) -> anyhow::Result<Status> {
             return Ok(served);
         }
         if let Some(ended) = child.try_wait()? {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            let said = std::fs::read(&log).unwrap_or_default();
+            let said = String::from_utf8_lossy(said.get(earlier as usize..).unwrap_or_default());
             let last = said.lines().last().unwrap_or_default();
             bail!("{}: the server ended with {ended}: {last}", volume.display());
         }

@@ -21,6 +21,7 @@ mod shared;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
@@ -38,7 +39,8 @@ pub(super) use shared::Movers;
 use shared::Moving;
 
 /// Pages drained together: 256 MiB. Larger rounds read and write more contiguously: draining a write buffer of 560 MiB
-/// takes 31 s in one round, 40 s in rounds of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`).
+/// takes 31 s in one round, 40 s in rounds of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`). A drain
+/// that is killed begins its round anew.
 /// Tests cross many rounds.
 pub(super) const ROUND: usize = if cfg!(test) { 7 } else { 65_536 };
 
@@ -74,6 +76,7 @@ pub(super) struct Mover<'a> {
 
 impl Drop for Mover<'_> {
     fn drop(&mut self) {
+        self.borg.history.round(0);
         {
             let state = &mut *self.borg.movers.state.borrow_mut();
             (state.free_ticket, state.abortable) = (None, false);
@@ -168,6 +171,7 @@ impl<'a> Mover<'a> {
             if !self.may_continue(round.len()).await? {
                 break;
             }
+            self.borg.history.round(round.len());
             placed += self.place_round(&round).await?;
             self.borg.history.moved(round.len());
         }
@@ -253,16 +257,29 @@ impl<'a> Mover<'a> {
         from: &dyn BlockDevice,
         pages: impl Iterator<Item = u64>,
     ) -> Result<Pages, IoError> {
+        let buffer = |at| self.borg.buffer(at);
         if !self.pace.is_sequential() {
-            return destage::read(from, pages, |at| self.borg.buffer(at), &self.copying).await;
+            return destage::read_counted(from, pages, buffer, &self.copying, self.progress(from)).await;
         }
         let mut buffered = Pages::default();
         for strand in destage::strands(pages) {
             self.ensure_undisturbed()?;
-            let read = destage::read(from, strand.pages(), |at| self.borg.buffer(at), &self.copying);
+            let read =
+                destage::read_counted(from, strand.pages(), buffer, &self.copying, self.progress(from));
             buffered.extend(read.await?);
         }
         Ok(buffered)
+    }
+
+    /// Notes progress with pages of this device: those of the origin take most of the time of a round.
+    fn progress(&self, of: &dyn BlockDevice) -> impl Fn(u64) + use<'a> {
+        let borg = self.borg;
+        let counts = std::ptr::addr_eq(of, Rc::as_ptr(&borg.origin));
+        move |pages| {
+            if counts {
+                borg.history.moved_some(pages);
+            }
+        }
     }
 
     /// Fails if the round was interrupted; until then only the origin was changed.
@@ -274,12 +291,12 @@ impl<'a> Mover<'a> {
     /// Writes pages to the origin or BOPT.
     async fn write(&self, to: &dyn BlockDevice, pages: &Pages) -> Result<(), IoError> {
         if !self.pace.is_sequential() {
-            return destage::write(to, pages, &self.copying).await;
+            return destage::write_counted(to, pages, &self.copying, self.progress(to)).await;
         }
         for strand in destage::strands(pages.keys().copied()) {
             self.ensure_undisturbed()?;
             let part: Pages = strand.pages().map(|page| (page, pages[&page].clone())).collect();
-            destage::write(to, &part, &self.copying).await?;
+            destage::write_counted(to, &part, &self.copying, self.progress(to)).await?;
         }
         Ok(())
     }

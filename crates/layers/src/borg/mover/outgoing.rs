@@ -25,6 +25,7 @@ impl Mover<'_> {
             if !self.may_continue(round.len()).await? {
                 break;
             }
+            self.borg.history.round(round.len());
             removed += self.evict_by_halves(round, &mut failed).await?;
             self.borg.history.moved(round.len());
         }

@@ -154,9 +154,10 @@ impl Store {
     /// Records that a super page with a new log anchor is durable.
     pub(super) fn anchored(&self, anchor: Anchor, reopened: Option<u32>) {
         let table = &mut *self.table.borrow_mut();
-        let Table { log, segments, repair, .. } = table;
+        let Table { log, segments, repair, uncertain, .. } = table;
         // A batch may have failed meanwhile.
         repair.anchored(anchor.sequence);
+        uncertain.retain(|_, batch| *batch >= anchor.sequence);
         if let Some(segment) = reopened {
             edge("the log opens");
             log.reopen(segments, segment);
@@ -234,11 +235,7 @@ impl Store {
 
     /// Writes pending metadata, after which a flush may succeed.
     pub async fn repair(&self, how: &Hints) -> Result<(), IoError> {
-        let nothing = {
-            let table = self.table.borrow();
-            table.segments.which(|segment| segment.pending).is_empty() && table.repair.failed().is_none()
-        };
-        if nothing {
+        if !self.has_pending_metadata() {
             return Ok(());
         }
         edge("a flush writes pending map pages");

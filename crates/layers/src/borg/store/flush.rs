@@ -1,22 +1,41 @@
 //! Flushes of both devices.
 //!
-//! Invariant: after a failed flush all later ones fail, since it is unknown what was lost.
+//! Invariant: after a failed flush of a device all later ones of it fail, since it is unknown what was lost.
 
 use futures_util::future::join;
 use seekless_core::runtime::edge;
-use seekless_core::{Hints, IoError, mutant};
+use seekless_core::{Hints, IoError, PAGE_BYTES, Size, mutant};
 
 use super::Store;
 use super::table::Table;
 
 impl Store {
     /// Makes everything completed durable. Absorbed writes completed with the headers of their batches, so only pending
-    /// metadata and the devices' own flushes remain.
-    pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
+    /// metadata and the devices' own flushes remain. With `spares_bopt`, the BOPT may fail while it holds nothing newer than
+    /// the origin.
+    pub async fn flush(&self, spares_bopt: bool, how: &Hints) -> Result<(), IoError> {
         let ended = self.table.borrow().log.ended;
         let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
-        origin.and(bopt)?;
-        self.repair(how).await?;
+        origin?;
+        let durable = match bopt {
+            Ok(()) => self.repair(how).await,
+            failed => failed,
+        };
+        match durable {
+            Ok(()) => {}
+            Err(_)
+                if spares_bopt && self.dirty() == 0
+                    || mutant::is("borg: a flush does without a BOPT that holds newer pages") =>
+            {
+                edge("a flush does without the BOPT: nothing in it is newer");
+                return Ok(());
+            }
+            Err(error) if self.dirty() > 0 => {
+                let bytes = Size(self.dirty() as u64 * PAGE_BYTES);
+                return Err(error.and(&format!("{bytes} in the BOPT are newer than the device below")));
+            }
+            Err(error) => return Err(error),
+        }
         let Table { log, segments, .. } = &mut *self.table.borrow_mut();
         log.mark_durable(segments, ended);
         Ok(())
@@ -24,37 +43,46 @@ impl Store {
 
     /// Flushes the origin; fails for ever after a failure.
     pub async fn flush_origin(&self, how: &Hints) -> Result<(), IoError> {
-        self.ensure_not_failed()?;
+        let failed = self.disk.borrow().failed.clone();
+        ensure_not_failed(failed)?;
         let flushed = self.origin.flush(how.clone()).await;
-        self.flushed(flushed)
+        if let Some(error) = failed_flush(&flushed) {
+            self.fail(error);
+        }
+        flushed
     }
 
     /// Flushes the BOPT; fails for ever after a failure.
     pub async fn flush_bopt(&self, how: &Hints) -> Result<(), IoError> {
-        self.ensure_not_failed()?;
+        let failed = {
+            let disk = self.disk.borrow();
+            disk.failed.clone().or_else(|| disk.bopt_failed.clone())
+        };
+        ensure_not_failed(failed)?;
         let flushed = self.bopt.flush(how.clone()).await;
-        self.flushed(flushed)
+        if let Some(error) = failed_flush(&flushed) {
+            self.disk.borrow_mut().bopt_failed.get_or_insert_with(|| error.clone());
+        }
+        flushed
+    }
+
+    /// The error of a flush of the BOPT, if one failed.
+    pub fn bopt_failed(&self) -> Option<IoError> {
+        self.disk.borrow().bopt_failed.clone()
     }
 
     /// Makes every later flush fail.
     pub fn fail(&self, error: &IoError) {
         self.disk.borrow_mut().failed.get_or_insert_with(|| error.clone());
     }
+}
 
-    fn ensure_not_failed(&self) -> Result<(), IoError> {
-        match &self.disk.borrow().failed {
-            Some(error) => {
-                edge("a flush failed: all later ones fail");
-                Err(error.clone())
-            }
-            None => Ok(()),
-        }
-    }
+fn ensure_not_failed(failed: Option<IoError>) -> Result<(), IoError> {
+    let Some(error) = failed else { return Ok(()) };
+    edge("a flush failed: all later ones fail");
+    Err(error)
+}
 
-    fn flushed(&self, flushed: Result<(), IoError>) -> Result<(), IoError> {
-        if let (Err(error), false) = (&flushed, mutant::is("borg: a failed flush is forgotten")) {
-            self.fail(error);
-        }
-        flushed
-    }
+fn failed_flush(flushed: &Result<(), IoError>) -> Option<&IoError> {
+    flushed.as_ref().err().filter(|_| !mutant::is("borg: a failed flush is forgotten"))
 }

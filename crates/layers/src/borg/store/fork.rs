@@ -70,6 +70,7 @@ impl Store {
             session: Session::Unchanged,
             torn: Vec::new(),
             failed: None,
+            bopt_failed: None,
             anchor_taken: taken + 1,
             metadata_pages: 0,
             learned: Copies::default(),

@@ -1,5 +1,7 @@
 //! Lookups: the slot and state of a page's copy.
 
+use seekless_core::Extent;
+
 use super::Store;
 use super::map::Slot;
 use super::session::Session;
@@ -109,6 +111,30 @@ impl Store {
     pub fn is_empty(&self) -> bool {
         let table = self.table.borrow();
         table.map.mapped() == 0 && table.log.is_quiet()
+    }
+
+    /// Whether a start could find other data of one of these pages, in a batch that failed and that may be whole on disk.
+    pub fn is_uncertain(&self, at: Extent) -> bool {
+        let uncertain = &self.table.borrow().uncertain;
+        !uncertain.is_empty() && uncertain.range(at.pages()).next().is_some()
+    }
+
+    /// Number of pages in batches that failed and that may be whole on disk.
+    pub fn uncertain(&self) -> usize {
+        self.table.borrow().uncertain.len()
+    }
+
+    /// Whether a start after a crash would find no dirty page. The caller holds the metadata lock: an update that is not
+    /// durable yet may be undone.
+    pub fn will_find_nothing_dirty(&self) -> bool {
+        let table = self.table.borrow();
+        table.map.dirty() == 0 && table.log.is_quiet() && table.uncertain.is_empty()
+    }
+
+    /// Whether metadata has to be written before a flush may succeed.
+    pub fn has_pending_metadata(&self) -> bool {
+        let table = self.table.borrow();
+        !table.segments.which(|segment| segment.pending).is_empty() || table.repair.failed().is_some()
     }
 
     /// The segments of the write buffer that hold pages, by number, except those that batches are being written to.

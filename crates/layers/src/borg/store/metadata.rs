@@ -54,7 +54,8 @@ impl Store {
             && disk.super_page.generation > 0
             && disk.session != Session::GivenUp;
         let page = !disk.supers.twice && disk.supers.newest == disk.super_page.generation;
-        written && disk.failed.is_none() && (self.table.borrow().segments.not_duplicated() > 0 || page)
+        let failed = disk.failed.is_some() || disk.bopt_failed.is_some();
+        written && !failed && (self.table.borrow().segments.not_duplicated() > 0 || page)
     }
 
     /// Writes the super page with a change, over the older copy, and flushes.

@@ -106,6 +106,8 @@ pub struct Disk {
     torn: Vec<u64>,
     /// The error of every later flush.
     failed: Option<IoError>,
+    /// The error of every later flush of the BOPT.
+    bopt_failed: Option<IoError>,
     /// Position, in the order in which segments were taken ([`segments::Segment::taken`]), of the segment at which
     /// recovery would begin.
     anchor_taken: u64,
@@ -149,6 +151,7 @@ impl Store {
             session: Session::Unchanged,
             torn: extras.torn,
             failed: None,
+            bopt_failed: None,
             anchor_taken: 0,
             metadata_pages: 0,
             learned: Copies::default(),

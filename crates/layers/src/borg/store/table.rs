@@ -3,7 +3,7 @@
 //! Invariants: a segment counts its mapped pages; a slot is allocated only when no entry names it; an emptied slot is
 //! not unproven.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
@@ -25,6 +25,9 @@ pub struct Table {
     pub unread: BTreeSet<u32>,
     pub unproven: Unproven,
     pub repair: Repair,
+    /// Pages of batches that failed and are not repaired, each with the number of the last such batch: a start may find
+    /// it whole.
+    pub uncertain: BTreeMap<u64, u64>,
 }
 
 /// Repair of the log after a failed batch: a super page has to move the log's anchor after it.
@@ -77,7 +80,8 @@ impl Table {
     /// The state of a BOPT as recovery found it.
     pub fn new(map: BorgMap, segments: Segments, log: Log, sums: Sums) -> Table {
         let unproven = Unproven::new(segments.slots());
-        Table { map, segments, log, sums, unread: BTreeSet::new(), unproven, repair: Repair::None }
+        let (unread, uncertain) = (BTreeSet::new(), BTreeMap::new());
+        Table { map, segments, log, sums, unread, unproven, repair: Repair::None, uncertain }
     }
 
     /// Maps a page to this slot, and to no other.
@@ -121,6 +125,8 @@ impl Table {
                 let segment = self.segments.get_mut(batch.segment);
                 (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.repair.fail(batch.sequence);
+                let pages = batch.pages().into_iter().map(|(page, _)| (page, batch.sequence));
+                self.uncertain.extend(pages);
             } else {
                 for ((page, slot), (_, sum)) in batch.pages().into_iter().zip(batch.entries.borrow().iter()) {
                     self.map_in(page, slot, true);

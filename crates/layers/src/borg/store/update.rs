@@ -124,6 +124,15 @@ impl Update<'_> {
         Some(entry)
     }
 
+    /// Unmaps pages in memory alone: the next flush or checkpoint has to make it durable.
+    pub fn forget(&mut self, pages: &[u64]) {
+        let table = &mut *self.store.table.borrow_mut();
+        for page in pages {
+            let Some(slot) = table.map_out(*page) else { continue };
+            table.segments.get_mut(self.store.layout.segment_of(slot).0).pending = true;
+        }
+    }
+
     /// Makes the update durable, or maps again what it unmapped.
     pub async fn persist(&mut self, how: &Hints) -> Result<(), IoError> {
         let reused = self.store.canary.is("early reuse") && !self.unmapped.is_empty();
