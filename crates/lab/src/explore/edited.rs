@@ -7,20 +7,17 @@
 //!
 //! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::collections::BTreeSet;
 
-use seekless_core::device::Place;
 use seekless_core::runtime::{Rng, Runtime};
 use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS};
-use seekless_layers::Topmost;
 
 use super::image::{Content, Image, mixed};
 use super::named::Known;
 use super::power::Crash;
 use super::restart::{Failure, Opened, Opener, open};
 use super::{Explorer, Finding};
-use crate::check::{self, SectorContent};
+use crate::check::{self, SectorContent, Stamp};
 
 /// One in this many states is checked once more.
 const ONE_IN: u64 = 8;
@@ -58,10 +55,15 @@ impl Origin {
     }
 }
 
+/// A counter of the topmost layer, if it has it.
+fn counter(opened: &Opened, name: &str) -> Option<u64> {
+    let layer = opened.topmost.as_ref().and_then(|topmost| topmost.layer())?;
+    layer.counters().iter().find(|(counter, _)| *counter == name).map(|(_, value)| *value)
+}
+
 /// Whether the topmost layer counts its dirty pages, and has none.
-fn is_clean(topmost: Option<&Topmost>) -> bool {
-    let counters = topmost.and_then(Topmost::layer).map(|layer| layer.counters()).unwrap_or_default();
-    counters.iter().any(|(name, value)| *name == "pages_dirty" && *value == 0)
+fn is_clean(opened: &Opened) -> bool {
+    counter(opened, "pages_dirty") == Some(0)
 }
 
 /// Whether the topmost layer could be drained and stopped.
@@ -111,21 +113,22 @@ pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) ->
 async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
     let mut images = images.to_vec();
     let mut opened = open(opener, &images, None).await?;
-    if !is_clean(opened.topmost.as_deref()) {
+    if !is_clean(&opened) {
         if !rng.chance(1, DRAINED) || !drained(&opened).await {
             return Ok(false);
         }
         images = opened.images();
         opened = open(opener, &images, None).await?;
     }
-    if !is_clean(opened.topmost.as_deref()) {
+    if !is_clean(&opened) {
         return Ok(false);
     }
-    let copied = copied(&opened, origin);
-    if copied.is_empty() && !rng.chance(1, WITHOUT_COPIES) {
+    if counter(&opened, "pages_mapped") == Some(0) && !rng.chance(1, WITHOUT_COPIES) {
         return Ok(false);
     }
-    edit(&mut images, &copied, (origin, opened.top.geometry().sectors), &mut rng);
+    let sectors = opened.top.geometry().sectors;
+    let copied = copied(&images, origin, sectors);
+    edit(&mut images, &copied, (origin, sectors), &mut rng);
     drop(opened);
     let component = origin.component as usize;
     let opened = open(opener, &images, None).await?;
@@ -176,19 +179,24 @@ fn stamp(rng: &mut Rng) -> Content {
     Content::Stamp((u128::from(rng.bits()) << 64 | 1).to_be_bytes())
 }
 
-/// The pages that have a copy elsewhere.
-fn copied(opened: &Opened, origin: Origin) -> Vec<u64> {
-    let sectors = opened.top.geometry().sectors;
-    let copied = Rc::new(RefCell::new(Vec::new()));
-    opened.top.places(Extent::new(0, sectors), &mut |part, place| {
-        let at_home = |at: u64| at == origin.first + part.start.0;
-        let home =
-            matches!(place, Place::On { component, at } if component == origin.component && at_home(at.0));
-        if !home && matches!(place, Place::On { .. }) {
-            copied.borrow_mut().extend(part.pages());
+/// The pages of which some sector has the same content elsewhere: a copy, or what is left of one.
+fn copied(images: &[Image], origin: Origin, sectors: u64) -> Vec<u64> {
+    let home = origin.first..origin.first + sectors;
+    let mut pages = BTreeSet::new();
+    for (component, image) in (0..).zip(images) {
+        let elsewhere = |sector: &u64| component != origin.component || !home.contains(sector);
+        for content in
+            image.used_sectors(true).into_iter().filter(elsewhere).filter_map(|at| image.content(at))
+        {
+            let Content::Stamp(bytes) = content else { continue };
+            let SectorContent::Stamp(Stamp { sector, .. }) = SectorContent::of(bytes) else { continue };
+            let at_home = images[origin.component as usize].content(origin.first + sector);
+            if sector < sectors && at_home == Some(content) {
+                pages.insert(sector / PAGE_SECTORS);
+            }
         }
-    });
-    copied.take()
+    }
+    pages.into_iter().collect()
 }
 
 /// Changes a few pages of the origin; half of them are among those that have a copy.
