@@ -1,9 +1,9 @@
 //! An origin that its owner writes while the volume is not served: its file is mounted, checked, or restored.
 //!
 //! A layer that can be detached and holds no dirty page promises that the origin is right, whatever was written to it
-//! since. Some states are opened once more with a few sectors of the origin changed; of half of these changes the time
-//! of the last write does not tell. Each page has to be read as the origin has it, then, after a write of one of them and a
-//! clean stop, once more.
+//! since. Some states are opened once more with sectors of the origin changed, half of the time without a trace in the time
+//! of the last write. Each page has to be read as the origin has it; then, after a write of one of them and a clean stop,
+//! once more. Most states hold dirty pages, or no copy: before that, some of them make copies and are drained.
 //!
 //! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
 
@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use seekless_core::runtime::{Rng, Runtime};
 use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS};
+use seekless_layers::topmost;
 
 use super::image::{Content, Image, mixed};
 use super::named::Known;
@@ -21,11 +22,13 @@ use crate::check::{self, SectorContent, Stamp};
 
 /// One in this many states is checked once more.
 const ONE_IN: u64 = 8;
-/// Of those that hold no copy, one in this many is.
+/// Of those with dirty pages or without copies, one in this many makes copies, and is drained, before.
+const PREPARED: u64 = 8;
+/// Of the others without copies, one in this many is checked as it is.
 const WITHOUT_COPIES: u64 = 16;
-/// Of those with dirty pages, one in this many is drained first.
-const DRAINED: u64 = 4;
-/// Pages that are changed, at most.
+/// Pages of which copies are made, at most.
+const COPIED: u64 = 64;
+/// Pages that are changed besides those with copies, at most.
 const PAGES: u64 = 6;
 
 /// The origin below the topmost layer: a component, and the first sector of the layer's part of it.
@@ -66,11 +69,25 @@ fn is_clean(opened: &Opened) -> bool {
     counter(opened, "pages_dirty") == Some(0)
 }
 
-/// Whether the topmost layer could be drained and stopped.
-async fn drained(opened: &Opened) -> bool {
+/// Has the topmost layer copy pages that are read, if it does that, drain and stop; false if that fails.
+async fn prepared(opened: &Opened, rng: &mut Rng) -> bool {
     let Some(topmost) = &opened.topmost else { return false };
-    topmost.command("drain", Hints::default()).await.is_ok()
-        && topmost.command("stop", Hints::default()).await.is_ok()
+    let pages = opened.top.geometry().sectors / PAGE_SECTORS;
+    let first = rng.below(pages);
+    for page in first..(first + 1 + rng.below(COPIED)).min(pages) {
+        let at = Extent::of_pages(page, 1);
+        let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+        if read.is_err() {
+            return false;
+        }
+    }
+    let known = topmost::commands(topmost.entry());
+    for command in ["reconfigure", "drain", "stop"].into_iter().filter(|command| known.contains(command)) {
+        if topmost.command(command, Hints::default()).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 impl Explorer<'_> {
@@ -113,17 +130,17 @@ pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) ->
 async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
     let mut images = images.to_vec();
     let mut opened = open(opener, &images, None).await?;
-    if !is_clean(&opened) {
-        if !rng.chance(1, DRAINED) || !drained(&opened).await {
+    let is_ready = is_clean(&opened) && counter(&opened, "pages_mapped") != Some(0);
+    if !is_ready && rng.chance(1, PREPARED) {
+        if !prepared(&opened, &mut rng).await {
             return Ok(false);
         }
         images = opened.images();
         opened = open(opener, &images, None).await?;
-    }
-    if !is_clean(&opened) {
+    } else if !is_ready && !rng.chance(1, WITHOUT_COPIES) {
         return Ok(false);
     }
-    if counter(&opened, "pages_mapped") == Some(0) && !rng.chance(1, WITHOUT_COPIES) {
+    if !is_clean(&opened) {
         return Ok(false);
     }
     let sectors = opened.top.geometry().sectors;
@@ -199,13 +216,13 @@ fn copied(images: &[Image], origin: Origin, sectors: u64) -> Vec<u64> {
     pages.into_iter().collect()
 }
 
-/// Changes a few pages of the origin; half of them are among those that have a copy.
+/// Changes half of the pages of the origin that have a copy, and a few others.
 fn edit(images: &mut [Image], copied: &[u64], (origin, sectors): (Origin, u64), rng: &mut Rng) {
     let keeps_time = rng.chance(1, 2);
-    for _ in 0..=rng.below(PAGES) {
-        let any = rng.below(sectors.div_ceil(PAGE_SECTORS));
-        let some = copied.get(rng.below((copied.len() as u64).max(1)) as usize);
-        let page = some.copied().filter(|_| rng.chance(1, 2)).unwrap_or(any) * PAGE_SECTORS;
+    let mut pages: Vec<u64> = copied.iter().copied().filter(|_| rng.chance(1, 2)).collect();
+    pages.extend((0..=rng.below(PAGES)).map(|_| rng.below(sectors.div_ceil(PAGE_SECTORS))));
+    for page in pages {
+        let page = page * PAGE_SECTORS;
         let first = page + rng.below(PAGE_SECTORS.min(sectors - page));
         let end = first + 1 + rng.below((page + PAGE_SECTORS).min(sectors) - first);
         let contents: Vec<Content> = (first..end).map(|_| stamp(rng)).collect();
