@@ -149,7 +149,7 @@ async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rn
     drop(opened);
     let component = origin.component as usize;
     let opened = open(opener, &images, None).await?;
-    // What was read is compared with the origin; a stop has to know what was not.
+    // Copies that were read have been compared with the origin; the others have not, and a stop has to know.
     if rng.chance(1, 2) {
         read_all(&opened, &images[component], origin).await?;
     }

@@ -54,7 +54,6 @@ pub use lookup::Entry;
 pub use map::{BorgMap, Slot};
 pub use session::LastStop;
 pub use state::State;
-pub use unproven::STOPS_UNPROVEN;
 pub use update::Update;
 
 use self::format::{OLD, Super};

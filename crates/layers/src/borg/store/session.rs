@@ -15,7 +15,6 @@ use seekless_core::{Account, Class, Extent, Hints, IoError, Mode, Ticket, invari
 use super::Store;
 use super::format::{Anchor, OLD, SCATTERED, Super};
 use super::segments::Segment;
-use super::unproven::STOPS_UNPROVEN;
 
 /// State of the store's session: what may have changed since the BOPT was opened, or since the last clean stop. Each
 /// includes those before it; beginning a session on a BOPT that was given up does nothing.
@@ -181,7 +180,10 @@ impl Store {
         self.checkpoint_locked(|segment| segment.flag_changes > 0, how).await?;
         let LastStop { samples, mark } = identify_origin().await?;
         // It would prove copies that were not compared.
-        let mark = mark.filter(|_| self.unproven() == 0 || mutant::is(STOPS_UNPROVEN));
+        let mark = mark.filter(|_| {
+            self.unproven() == 0
+                || mutant::is("borg: copies that were not compared count as compared at a stop")
+        });
         let (require, uncompared) = (self.dirty() > 0, self.is_uncompared());
         let generations = self.table.borrow().segments.generations();
         let change = |page: &mut Super| {

@@ -38,9 +38,6 @@ impl Unproven {
     }
 }
 
-/// The mutant that takes unproven copies for compared ones at a stop: two places guard against that.
-pub const STOPS_UNPROVEN: &str = "borg: copies that were not compared count as compared at a stop";
-
 impl Store {
     /// Makes all clean copies unproven.
     pub fn doubt_all(&self) {
