@@ -1,9 +1,10 @@
 //! An origin that its owner writes while the volume is not served: its file is mounted, checked, or restored.
 //!
-//! A layer that can be detached and holds no dirty page promises that the origin is right, whatever was written to it
-//! since. Some states are opened once more with sectors of the origin changed, half of the time without a trace in the time
-//! of the last write. Each page has to be read as the origin has it; then, after a write of one of them and a clean stop,
-//! once more. Most states hold dirty pages, or no copy: before that, some of them make copies and are drained.
+//! A layer that can be detached, and keeps copies of pages, but no dirty one, promises that the origin is right, whatever
+//! was written to it since. Some states are opened once more with sectors of the origin changed, half of the time without
+//! a trace in the time of the last write. Each page has to be read as the origin has it; then, after a write of one of them
+//! and a clean stop, once more. Most states hold dirty pages, or no copy: before that, some of them make copies and are
+//! drained.
 //!
 //! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
 
@@ -64,7 +65,7 @@ fn counter(opened: &Opened, name: &str) -> Option<u64> {
     layer.counters().iter().find(|(counter, _)| *counter == name).map(|(_, value)| *value)
 }
 
-/// Whether the topmost layer counts its dirty pages, and has none.
+/// Whether the topmost layer has no dirty pages.
 fn is_clean(opened: &Opened) -> bool {
     counter(opened, "pages_dirty") == Some(0)
 }
@@ -130,7 +131,8 @@ pub fn judge(opener: &Opener, images: &[Image], seed: u64, registers: &Known) ->
 async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rng) -> Result<bool, Failure> {
     let mut images = images.to_vec();
     let mut opened = open(opener, &images, None).await?;
-    let is_ready = is_clean(&opened) && counter(&opened, "pages_mapped") != Some(0);
+    let Some(mapped) = counter(&opened, "pages_mapped") else { return Ok(false) };
+    let is_ready = is_clean(&opened) && mapped > 0;
     if !is_ready && rng.chance(1, PREPARED) {
         if !prepared(&opened, &mut rng).await {
             return Ok(false);
