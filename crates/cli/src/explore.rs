@@ -150,10 +150,8 @@ pub struct Output {
     /// Restarts with a rotten sector of metadata, and how many of them were refused.
     rotten: u64,
     rotten_refused: u64,
-    /// Restarts whose origin was written while the volume was not served, and how many of them had no dirty page: they
-    /// were judged.
+    /// Restarts whose origin was written while the volume was not served.
     edited: u64,
-    edited_judged: u64,
     /// Restarts without a component, where layers can do without it.
     without_component: u64,
     without_component_closed: u64,
@@ -375,8 +373,7 @@ fn output_of(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) 
         judged: tally.judged,
         rotten: tally.rotten.0,
         rotten_refused: tally.rotten.1,
-        edited: tally.edited.0,
-        edited_judged: tally.edited.1,
+        edited: tally.edited,
         without_component: tally.gone.0,
         without_component_closed: tally.gone.1,
         read_whole: tally.whole,
@@ -430,7 +427,6 @@ fn text(output_of: &Output) -> String {
         ("with a rotten sector", count(output_of.rotten)),
         ("of those refused", count(output_of.rotten_refused)),
         ("with an edited origin", count(output_of.edited)),
-        ("of those judged", count(output_of.edited_judged)),
         ("without a component", count(output_of.without_component)),
         ("of those not opened", count(output_of.without_component_closed)),
         ("sectors read and judged", count(output_of.sectors_judged)),

@@ -40,10 +40,13 @@ struct Origin {
 }
 
 impl Origin {
-    /// The origin, if the topmost layer can be detached, and lies on a component or a slice of one.
+    /// The origin, if the topmost layer can be detached, keeps data of its own, and lies on a component or a slice of one.
     fn of(opener: &Opener) -> Option<Origin> {
         let description = &opener.description;
-        let layer = description.layers.get(&description.top).filter(|layer| layer.entry.transparent)?;
+        let layer = description
+            .layers
+            .get(&description.top)
+            .filter(|layer| layer.entry.transparent && layer.entry.holds_newer)?;
         let [over] = &layer.over[..] else { return None };
         let window = description.slices.get(over);
         let (name, first) = window.map_or((over, 0), |window| (&window.of, window.extent.start.0));
@@ -105,8 +108,7 @@ impl Explorer<'_> {
         let judged = judge(&self.opener, &images(), seed, registers);
         let clean = judged
             .map_err(|failure| self.finding(&failure, Some(Crash { edited: Some(seed), ..crash.clone() })))?;
-        self.tally.edited.0 += 1;
-        self.tally.edited.1 += u64::from(clean);
+        self.tally.edited += u64::from(clean);
         Ok(())
     }
 

@@ -27,8 +27,8 @@ pub struct Tally {
     pub gone: (u64, u64),
     /// Restarts with a rotten sector, and those of them that were refused.
     pub rotten: (u64, u64),
-    /// Restarts with an origin that was edited, and those of them at which no page was dirty: they were judged.
-    pub edited: (u64, u64),
+    /// Restarts with an origin that was edited.
+    pub edited: u64,
     /// Restarts read in full.
     pub whole: u64,
     /// Sectors read and checked.

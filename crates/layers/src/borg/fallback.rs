@@ -76,9 +76,14 @@ impl Fallback {
     /// Absorbs nothing for a while.
     fn begin(&self) {
         if !self.on.replace(true) {
-            let pause = Nanos((2 * self.next.get().1.0).clamp(FIRST_PAUSE.0, LONGEST_PAUSE.0));
-            self.next.set((runtime::now() + pause, pause));
+            self.pause();
         }
+    }
+
+    /// The BOPT is tried again after twice the last pause.
+    fn pause(&self) {
+        let pause = Nanos((2 * self.next.get().1.0).clamp(FIRST_PAUSE.0, LONGEST_PAUSE.0));
+        self.next.set((runtime::now() + pause, pause));
     }
 }
 
@@ -234,8 +239,7 @@ impl Borg {
                 edge("the BOPT takes writes again");
                 fallback.on.set(false);
             } else {
-                let pause = Nanos((2 * fallback.next.get().1.0).min(LONGEST_PAUSE.0));
-                fallback.next.set((runtime::now() + pause, pause));
+                fallback.pause();
             }
             fallback.trying.set(false);
         };

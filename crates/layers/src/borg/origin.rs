@@ -70,10 +70,11 @@ impl Borg {
             self.compare_samples(last.samples).await?;
         }
         store.doubt_all();
-        if refuses && store.unproven() > 0 && store.differences_show_nothing() {
+        let mut doubtful = refuses && store.unproven() > 0;
+        if doubtful && store.differences_show_nothing() {
             edge("the origin was written before pages became dirty, perhaps: copies that differ are dropped");
+            doubtful = false;
         }
-        let doubtful = refuses && store.unproven() > 0 && !store.differences_show_nothing();
         self.origin_state.borrow_mut().doubtful = doubtful;
         store.excuse(!doubtful);
         if !doubtful {
@@ -300,7 +301,7 @@ impl Mover<'_> {
             }
         }
         borg.origin_state.borrow_mut().doubtful = false;
-        // As good without: then a later difference shows nothing.
+        // If that fails, a later difference shows nothing.
         drop(borg.store.record_compared(&self.with_ticket()).await);
         Ok(true)
     }

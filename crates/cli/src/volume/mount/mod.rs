@@ -2,8 +2,7 @@
 //!
 //! Invariants: an export is mounted once; its server runs as long as a mount of the volume needs it. Fault model: each
 //! step may fail; then those before it are undone, and the error names the step. The command may be killed at any step:
-//! `umount`, or the next `mount`, undoes what is there. After a reboot there is no mount and no
-//! record.
+//! `umount`, or the next `mount`, undoes what is there. After a reboot there is no mount and no record.
 
 mod device;
 mod record;

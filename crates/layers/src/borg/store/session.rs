@@ -130,7 +130,7 @@ impl Store {
             page.features = page.features & !SCATTERED | if self.eager { SCATTERED } else { 0 };
             // Map pages that named first batches wrongly were written above.
             page.firsts = page.version != OLD && (begins || page.firsts);
-            page.uncompared = page.version != OLD && uncompared;
+            page.uncompared = uncompared;
         };
         self.write_super(change, how).await.inspect_err(|_| self.give_back(learned))?;
         self.anchored(anchor, reopened);
@@ -191,7 +191,7 @@ impl Store {
                 (true, require, generations, samples, mark);
             // No batch is read any more.
             page.features &= !SCATTERED;
-            page.uncompared = page.version != OLD && uncompared;
+            page.uncompared = uncompared;
         };
         self.enter(Session::Ending);
         self.write_super(change, how).await?;
@@ -220,7 +220,7 @@ impl Store {
     }
 
     fn is_uncompared(&self) -> bool {
-        self.excused.get() && self.unproven() > 0
+        self.excused.get() && self.unproven() > 0 && self.disk.borrow().super_page.version != OLD
     }
 
     /// Records that all copies were compared, if a session says otherwise.

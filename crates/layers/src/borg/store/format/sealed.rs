@@ -50,8 +50,9 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
     put(&mut bytes, 0, &SUPER_2);
     let Layout { segment, read_cache, write_buffer } = page.layout;
     let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
-    let passed = [(page.exact, EXACT), (page.firsts, FIRSTS), (page.uncompared, UNCOMPARED)];
-    let passed = passed.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum();
+    let passed = if page.exact { EXACT } else { 0 }
+        | if page.firsts { FIRSTS } else { 0 }
+        | if page.uncompared { UNCOMPARED } else { 0 };
     for (word, at) in [SEALED, page.features, passed, flags].iter().zip((8..).step_by(4)) {
         put(&mut bytes, at, &word.to_le_bytes());
     }
