@@ -110,7 +110,7 @@ pub struct PhaseBounds {
 pub struct Bounds {
     /// In the phases of `reduction_pct`.
     pub between: BoundPct,
-    /// In those of `net_reduction_pct`.
+    /// From the first reconfiguration's start on.
     pub whole: BoundPct,
     /// Runs that the oracles are the best of.
     pub runs: u64,
@@ -223,7 +223,7 @@ pub struct Variant {
     /// figure).
     pub reduction_pct: f64,
     /// As `reduction_pct`, from the first reconfiguration's start to the end, every copy and the final write-back
-    /// included.
+    /// included; over the whole run if the layer held anything before.
     pub net_reduction_pct: f64,
     /// As `net_reduction_pct`, for the head time of foreground requests only.
     pub foreground_reduction_pct: f64,

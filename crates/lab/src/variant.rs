@@ -28,8 +28,10 @@ impl Shown<'_> {
         let (played, all) = (self.played, self.played.whole());
         let from = self.first_reconfiguration();
         let is = |index: usize, kind: char| self.phases[index].name.starts_with(kind);
-        let whole: Vec<usize> = (from..self.phases.len()).collect();
-        let settled: Vec<usize> = whole.iter().copied().filter(|&index| is(index, 'N')).collect();
+        let later = from..self.phases.len();
+        let settled: Vec<usize> = later.clone().filter(|&index| is(index, 'N')).collect();
+        let whole: Vec<usize> =
+            if self.acts_before(from) { (0..later.end).collect() } else { later.collect() };
         let during = whole.iter().filter(|&&index| is(index, 'R'));
         let reconfiguring: u64 = during.map(|&index| self.requests_of(index, requests)).sum();
         let traffic = self.traffic(&all);
@@ -76,6 +78,12 @@ impl Shown<'_> {
     /// Index of the first reconfiguration's phase; 0 if there is none.
     fn first_reconfiguration(&self) -> usize {
         self.phases.iter().position(|phase| phase.name.starts_with('R')).unwrap_or(0)
+    }
+
+    /// Whether the layer served requests in another place, or copied, before this phase.
+    fn acts_before(&self, phase: usize) -> bool {
+        let traffic = self.parts[..phase].iter().filter_map(|part| part.traffic);
+        traffic.map(|of| of.hits + of.absorbed + of.background.requests).any(|acts| acts > 0)
     }
 
     /// 1 - ours / the base's over these phases, in per cent.

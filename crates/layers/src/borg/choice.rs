@@ -14,7 +14,7 @@ use seekless_core::history::Predicted;
 
 use super::analyzer::Edges;
 use super::budget::Budget;
-use super::course::{Course, LogFate, Reads, Recipe, wins};
+use super::course::{Course, ERROR, ERROR_OF_ABSORBING, LogFate, Reads, Recipe, wins};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::profiler::Window;
@@ -41,6 +41,9 @@ impl Prediction {
         Predicted { requests, present, chosen, moves }
     }
 }
+
+/// What a plan that overdraws the budget has to save of the disk time of the requests, moves not counted, in thousandths.
+const SAVES_MUCH: i128 = 150;
 
 /// The result of a choice.
 pub(super) struct Chosen {
@@ -159,7 +162,7 @@ impl<'a> Choice<'a> {
         let best = self.best().course;
         // To stand aside again, less is asked for than to absorb.
         let passes = Course::as_it_is(false, false);
-        if now.absorbs && wins(self.whole_cost(passes)?, self.whole_cost(now)?) {
+        if now.absorbs && wins(self.whole_cost(passes)?, self.whole_cost(now)?, ERROR) {
             return Some(passes);
         }
         Some(self.drained_for_free(None, best)?.map_or(best, |free| free.course))
@@ -181,7 +184,10 @@ impl<'a> Choice<'a> {
         }
         let [now, best, free] = [self.tried[0].course, best, Course::FREE];
         let [as_it_is, least, with] = [self.whole_cost(now)?, self.whole_cost(best)?, self.whole_cost(free)?];
-        if free == now || !self.affords(free, as_it_is - with) || !wins(with, as_it_is.min(least)) {
+        if free == now
+            || !self.affords(free, as_it_is - with)
+            || !wins(with, as_it_is.min(least), self.error(free))
+        {
             return Some(None);
         }
         Some(Some(Chosen { best_with_plan, ..self.chosen_on_whole(free)? }))
@@ -291,7 +297,7 @@ impl<'a> Choice<'a> {
         let passes = Course { absorbs: false, log: LogFate::Drained, drains: false, ..now };
         let [passes, off] = [passes, Course::OFF].map(|course| self.normal(course));
         let best = if self.whole_cost(off)? < self.whole_cost(passes)? { off } else { passes };
-        if !wins(self.whole_cost(best)?, self.whole_cost(now)?) {
+        if !wins(self.whole_cost(best)?, self.whole_cost(now)?, ERROR) {
             return Some(None);
         }
         self.chosen_on_whole(best).map(Some)
@@ -303,6 +309,23 @@ impl<'a> Choice<'a> {
         let now = self.tried[0].course;
         let does_more = matches!(course.reads, Reads::Planned(_)) || (course.absorbs && !now.absorbs);
         !(does_more && self.budget.is_overdrawn()) || self.budget.left() + saves / 2 >= 0
+    }
+
+    /// How much less than the present course this one must cost, in thousandths.
+    fn error(&self, course: Course) -> i128 {
+        if course.absorbs && !self.tried[0].course.absorbs { ERROR_OF_ABSORBING } else { ERROR }
+    }
+
+    /// Whether a plan that costs more than the budget has left saves much in each part: then it pays soon, also if the
+    /// requests to come are not quite like those that it was judged on.
+    fn is_sure_of(&self, tried: &Tried) -> bool {
+        let is_planned = matches!(tried.course.reads, Reads::Planned(_));
+        if !is_planned || i128::from(tried.moves().0) <= self.budget.left() {
+            return true;
+        }
+        let busy = |trial: &Trial| i128::from(trial.busy().0);
+        let mut each = tried.trials.iter().zip(&self.tried[0].trials);
+        each.all(|(trial, now)| wins(busy(trial), busy(now), SAVES_MUCH))
     }
 
     /// Disk time that a course saves, less its moves, in as many requests as there were since the last choice.
@@ -326,11 +349,12 @@ impl<'a> Choice<'a> {
     fn best(&self) -> &Tried {
         let now = &self.tried[0];
         let wins = |tried: &&Tried| {
-            if !self.affords(tried.course, self.saves(tried)) {
+            if !self.affords(tried.course, self.saves(tried)) || !self.is_sure_of(tried) {
                 return false;
             }
+            let error = self.error(tried.course);
             let mut each = tried.trials.iter().zip(&now.trials).zip(self.parts);
-            each.all(|((trial, now), part)| wins(self.cost(trial, part), self.cost(now, part)))
+            each.all(|((trial, now), part)| wins(self.cost(trial, part), self.cost(now, part), error))
         };
         self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }

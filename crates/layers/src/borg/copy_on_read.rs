@@ -25,7 +25,7 @@ use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, mutant};
 
 use super::Borg;
-use super::course::wins;
+use super::course::{ERROR, wins};
 use super::mover::Mover;
 use super::pace::Throttle;
 use super::store::Slot;
@@ -163,7 +163,7 @@ impl CopyOnRead {
     pub fn decided(&self, benefit: Benefit, keeps: bool) -> bool {
         let Benefit { saved, busy, copying, again } = benefit;
         let busy = i128::from(busy.0);
-        self.pays.set(wins(busy - saved, busy) && saved * SERVES > 2 * i128::from(copying.0));
+        self.pays.set(wins(busy - saved, busy, ERROR) && saved * SERVES > 2 * i128::from(copying.0));
         self.full.set(false);
         let before = self.losses.get();
         // The whole window has five fifths.

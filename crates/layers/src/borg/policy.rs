@@ -12,8 +12,9 @@ use super::options::{Drain, MoveClass};
 /// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;
 
-/// Dirty pages from which on they are drained for free: the more there are, the more of them the head passes.
-const FEWEST_FOR_FREE: usize = 2_048;
+/// Pages that are drained for free together, once so many are dirty. The more there are, the more of them the head
+/// passes; but all are read before the first is written, and a decision aborts what is under way.
+pub(super) const FREE_ROUND: usize = 2_048;
 
 /// How much of a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Borg {
 
     /// Whether pages are to be drained where no request notices.
     pub(super) fn has_to_drain_for_free(&self) -> bool {
-        self.drains.get() && self.store.dirty() >= FEWEST_FOR_FREE
+        self.drains.get() && self.store.dirty() >= FREE_ROUND
     }
 
     /// Maintenance due after a write.

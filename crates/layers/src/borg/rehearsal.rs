@@ -7,16 +7,15 @@
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
 //! trial does not end, there is no result, and the layer goes on as without a model.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
-use seekless_core::device::io;
 use seekless_core::runtime::Runtime;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, IoFuture, Latency, Modelled, Nanos,
-    Op, Origin, PAGE_SECTORS, Reconfigured, Record, Twins, Zeroes,
+    Account, BlockDevice, Buffer, Extent, Flags, Hints, IoError, Latency, Modelled, Nanos, Op, Origin,
+    PAGE_SECTORS, Reconfigured, Record, Twins,
 };
 
 use super::Borg;
@@ -31,7 +30,6 @@ use super::planner::{FirstTouch, Order, Plan};
 use super::policy::Verdict;
 use super::profiler::{Access, Window};
 use super::store::{Fork, Store};
-use crate::join::join_all;
 use crate::joined::Joined;
 use crate::replay::{OneAccount, Pace, Tally, replay};
 use crate::units::Bytes;
@@ -136,58 +134,6 @@ impl Tally for Answers {
     fn failed(&mut self) {}
 }
 
-/// A twin that counts the sectors copied in class `Free`.
-struct CountingFree {
-    device: Rc<dyn BlockDevice>,
-    copied: Rc<Cell<u64>>,
-}
-
-/// Sectors of which each part counts when it was copied.
-const PART: u64 = 64;
-
-impl CountingFree {
-    fn count(&self, done: &Result<impl Sized, IoError>, at: Extent) {
-        self.copied.set(self.copied.get() + if done.is_ok() { at.sectors } else { 0 });
-    }
-}
-
-impl BlockDevice for CountingFree {
-    fn below(&self) -> Option<&dyn BlockDevice> {
-        Some(&*self.device)
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        if how.effective_class() != Class::Free {
-            return self.device.read(at, into, how);
-        }
-        io(async move {
-            let parts: Vec<_> = into.split(at, PART).collect();
-            let read = parts.into_iter().map(async |(at, part)| {
-                let read = self.device.read(at, part, how.clone()).await;
-                self.count(&read, at);
-                read.map(drop)
-            });
-            join_all(read).await.into_iter().collect::<Result<(), _>>()?;
-            Ok(into)
-        })
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        let is_free = how.effective_class() == Class::Free;
-        io(async move {
-            let written = self.device.write(at, from, how).await;
-            if is_free {
-                self.count(&written, at);
-            }
-            written
-        })
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        self.device.write_zeroes(at, how, zeroes)
-    }
-}
-
 /// The twins of the origin and of the BOPT; `None` if a model is too small.
 fn on(twins: &Twins) -> Option<[Rc<dyn BlockDevice>; 2]> {
     let [Some(origin), Some(bopt)] = &twins.devices[..] else { return None };
@@ -198,11 +144,6 @@ fn on(twins: &Twins) -> Option<[Rc<dyn BlockDevice>; 2]> {
         }
     };
     Some([joined(origin)?, joined(bopt)?])
-}
-
-/// The cost of copying the rest of `all` sectors.
-fn share_left(cost: Nanos, copied: u64, all: u64) -> Nanos {
-    Nanos((u128::from(cost.0) * u128::from(all.saturating_sub(copied)) / u128::from(all)) as u64)
 }
 
 impl Rehearsal {
@@ -299,11 +240,7 @@ impl Rehearsal {
         let twins = Twins::new(&self.models);
         let Some([origin, bopt]) = on(&twins) else { return Ok(None) };
         let dirty_before = fork.map().dirty();
-        let copied = Rc::<Cell<u64>>::default();
-        let counted = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
-            Rc::new(CountingFree { device: device.clone(), copied: copied.clone() })
-        };
-        let borg = self.open(fork, counted(&origin), counted(&bopt));
+        let borg = self.open(fork, origin, bopt);
         borg.absorbs.set(course.absorbs);
         borg.drains.set(course.drains);
         if course.reads != Reads::Kept {
@@ -325,10 +262,10 @@ impl Rehearsal {
             return Err(error);
         }
         let (moves, requests) = (twins.busy(MOVED) + before, twins.busy(PLAYED) - before);
-        let drained_sectors = borg.traffic_of(PLAYED).drained * PAGE_SECTORS;
         let drained;
         let (borg, twins) = if course.drains {
-            // Free copies under way are not awaited: the layer on new twins drains the pages that are still dirty.
+            // Free copies under way are not awaited, and do not count, since the next decision may abort them: the layer
+            // on new twins drains all pages that are still dirty.
             drained = Twins::new(&self.models);
             let Some([origin, bopt]) = on(&drained) else { return Ok(None) };
             (self.open(borg.store.fork(), origin, bopt), &drained)
@@ -347,12 +284,7 @@ impl Rehearsal {
                 mover.outgoing(&new).await?;
             }
         }
-        let mut draining = twins.busy(DRAINED);
-        if course.drains && !new.is_empty() {
-            // A page that was drained was read and written; of those that are left, some were read, or written too.
-            let copied = copied.get().saturating_sub(2 * drained_sectors);
-            draining = share_left(draining, copied, 2 * (old.len() + new.len()) as u64 * PAGE_SECTORS);
-        }
+        let draining = twins.busy(DRAINED);
         let overwritten_pages = dirty_before.saturating_sub(old.len()) as u64;
         Ok(Some(Trial { moves, requests, draining, overwritten_pages, answers: replayed.answers }))
     }
