@@ -32,6 +32,8 @@ pub struct Trace {
     pub sources: Vec<PathBuf>,
     /// The name of their format (see [`FORMATS`](crate::format::FORMATS)); empty for a trace without a file.
     pub format: &'static str,
+    /// Records that were too late in their file to be put in their place, and count at the time of the one before them.
+    pub late: u64,
 }
 
 /// A trace's use of one device. The device's own size is not in a trace: it is `end_sector` at least.
@@ -61,8 +63,9 @@ pub fn load_while(mut reader: Reader, mut goes_on: impl FnMut(usize) -> bool) ->
             break;
         }
     }
+    let late = reader.late();
     let (names, volumes, warnings, sources) = reader.into_parts();
-    let mut trace = Trace { records, names, volumes, warnings, sources, format };
+    let mut trace = Trace { records, names, volumes, warnings, sources, format, late };
     if trace.records.is_empty() {
         trace.warnings.push("the trace holds no requests".into());
     }

@@ -210,6 +210,11 @@ impl Merge {
         (std::mem::take(&mut self.warnings), self.skipped)
     }
 
+    /// Records that were too late to be put in their place, so far.
+    pub fn late(&self) -> u64 {
+        self.sources.iter().map(|source| source.clamped).sum()
+    }
+
     fn advance(&mut self, number: usize) {
         let source = &mut self.sources[number];
         match source.next() {

@@ -178,6 +178,11 @@ impl Reader {
         &self.sources
     }
 
+    /// Records so far that were too late in their file to be put in their place, and count at the time of the one before.
+    pub fn late(&self) -> u64 {
+        self.merge.late()
+    }
+
     /// The rest after all records have been read: names, volumes, warnings and sources.
     pub(crate) fn into_parts(self) -> (Names, Volumes, Vec<String>, Vec<PathBuf>) {
         (self.names, self.volumes, self.warnings, self.sources)

@@ -13,6 +13,7 @@ use seekless_core::{Names, Record};
 use crate::compressed::STDIN;
 use crate::error::TraceError;
 use crate::format::Format;
+use crate::loaded::Trace;
 use crate::options::ReadOptions;
 use crate::reader::Reader;
 use crate::stats::Survey;
@@ -32,6 +33,8 @@ pub struct Surveyed {
     pub sources: Vec<PathBuf>,
     /// Their format.
     pub format: &'static Format,
+    /// Records that were too late in their file to be put in their place.
+    late: u64,
     /// All records, if they are few.
     records: Option<Vec<Record>>,
     paths: Vec<PathBuf>,
@@ -67,12 +70,40 @@ impl Surveyed {
                 progress(survey.records);
             }
         }
+        let late = reader.late();
         let (names, volumes, mut warnings, sources) = reader.into_parts();
         if survey.records == 0 {
             warnings.push("the trace holds no requests".into());
         }
         let options = options.clone();
-        Ok(Surveyed { survey, names, volumes, warnings, sources, format, records, paths, options, spool })
+        Ok(Surveyed {
+            survey,
+            names,
+            volumes,
+            warnings,
+            sources,
+            format,
+            late,
+            records,
+            paths,
+            options,
+            spool,
+        })
+    }
+
+    /// All of its records in memory, as [`load`](crate::load) has them.
+    pub fn load(&self) -> Result<Trace, TraceError> {
+        let mut records = Vec::new();
+        self.each(|record| records.push(*record))?;
+        Ok(Trace {
+            records,
+            names: self.names.clone(),
+            volumes: self.volumes.clone(),
+            warnings: self.warnings.clone(),
+            sources: self.sources.clone(),
+            format: self.format.name,
+            late: self.late,
+        })
     }
 
     /// Calls `see` for all records again.

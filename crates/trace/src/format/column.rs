@@ -17,6 +17,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
+use seekless_core::names::perhaps;
 use seekless_core::{Extent, Latency, Nanos, Op, PAGE_BYTES, ProcessId, SECTOR_BYTES, Size, record::Flags};
 
 use super::blkparse::{flags, operation};
@@ -85,7 +86,10 @@ impl FromStr for Column {
             "device" => Column::Device,
             "process" => Column::Process,
             "-" => Column::Ignored,
-            _ => return Err(format!("found the column '{name}', expected {NAMES}")),
+            _ => {
+                let perhaps = perhaps(name, NAMES.split([',', ' ']));
+                return Err(format!("found the column '{name}', expected {NAMES}{perhaps}"));
+            }
         };
         let plain = [Column::Volume, Column::Device, Column::Process, Column::Ignored];
         match unit.filter(|_| plain.contains(&column)) {
