@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
-use seekless_lab::Pace;
 use seekless_lab::mining::{Foreground, Mined, Mining, head_alone, mine};
+use seekless_lab::{Pace, pace_of};
 use seekless_layers::registry;
 use serde::Serialize;
 
@@ -140,7 +140,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 drive.name
             );
         }
-        Foreground::Trace(trace.records.into(), Pace::Closed { outstanding: OUTSTANDING })
+        let pace = pace_of(&trace, Pace::Closed { outstanding: OUTSTANDING });
+        Foreground::Trace(trace.records.into(), pace)
     };
     let mining = Mining {
         drive,

@@ -21,7 +21,7 @@ use toml::Value;
 use crate::error::LabError;
 use crate::phased_answers::PhasedAnswers;
 use crate::phases::Phase;
-use crate::setup::{Candidate, Play, Progress};
+use crate::setup::{Candidate, Play, Progress, pace_of};
 
 /// Orders that a plan may have, with the edges that it is made from.
 const PLANNERS: [(&str, &str); 6] = [
@@ -282,9 +282,8 @@ fn run(
             Prophet { layer: &**layer, phases, futures: futures.iter(), policy, entered: 0, failed: Ok(()) };
         let requests = trace.records.len() as u64;
         let records = trace.records.iter().map(|record| (*record, 0));
-        let replayed =
-            replay::<PhasedAnswers>(records, requests, tree.top.clone(), how.pace, &mut prophet, progress)
-                .await;
+        let (top, pace) = (tree.top.clone(), pace_of(trace, how.pace));
+        let replayed = replay::<PhasedAnswers>(records, requests, top, pace, &mut prophet, progress).await;
         prophet.failed?;
         if let Some(error) = replayed.failure {
             return Err(error.into());

@@ -12,7 +12,7 @@ use crate::experiment::{Experiment, reconfigure_class, sources};
 use crate::outcome::{Comparison, Settings, Variant};
 use crate::phases::Phase;
 use crate::play::{Part, Played, play};
-use crate::setup::{Candidate, Clock, Pace, Play, Progress};
+use crate::setup::{Candidate, Clock, Pace, Play, Progress, has_processes};
 use crate::variant::Shown;
 use seekless_volume::description::{Description, Layer};
 
@@ -115,7 +115,7 @@ pub fn in_parts(
     parts: u64,
     progress: &dyn Fn(Progress),
 ) -> Result<InParts, LabError> {
-    experiment.check(Some(trace))?;
+    experiment.check(None)?;
     let places = experiment.places(&sources(trace), trace.end_sector())?;
     let candidate = Candidate { name: name.to_owned(), volume: experiment.volume(&places) };
     let how = experiment.play();
@@ -184,12 +184,13 @@ fn compare_all(
         }
         variants.push(variant);
     }
+    let mut notes: Vec<String> = queued(trace, how.pace).into_iter().collect();
     let runs: Vec<&Played> = std::iter::once(&base_played).chain(&played).collect();
     let several = others.len() > 1;
     for ((variant, candidate), run) in variants.iter_mut().zip(candidates).zip(runs) {
         variant.notes = notes_of(variant, candidate, run, how, several);
     }
-    let notes = variants.iter().flat_map(|variant| variant.notes.clone()).collect();
+    notes.extend(variants.iter().flat_map(|variant| variant.notes.clone()));
     let headline = variants.get(1).unwrap_or(&variants[0]);
     Ok(Comparison {
         settings: Settings::default(),
@@ -297,7 +298,7 @@ fn settings_of<'a>(
 
 fn played_how(trace: &Trace, how: &Play) -> Settings {
     let (pace, outstanding, speed) = match how.pace {
-        Pace::Closed { outstanding } => ("closed", outstanding as u64, 1.0),
+        Pace::Closed { outstanding } | Pace::Queued { outstanding } => ("closed", outstanding as u64, 1.0),
         Pace::Open { speed } => ("open", 0, speed),
         Pace::Accelerated { speed } => ("paper", 0, speed),
         Pace::Answered => ("answered", 0, 1.0),
@@ -312,6 +313,18 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
         reconfigure_clock: if how.clock == Clock::Run { "run" } else { "stop" }.to_owned(),
         ..Settings::default()
     }
+}
+
+/// What is said of a closed pace where no process is named.
+fn queued(trace: &Trace, pace: Pace) -> Option<String> {
+    let Pace::Closed { outstanding } = pace else { return None };
+    (!has_processes(trace)).then(|| {
+        format!(
+            "The recording names no processes, whose reads would wait for each other: {} requests are in flight wherever \
+             there are as many.",
+            outstanding
+        )
+    })
 }
 
 /// Caveats about a run's figures.

@@ -31,4 +31,4 @@ pub use error::LabError;
 pub use events::{EventSink, event_lines};
 pub use experiment::{Experiment, LayerSetup, Partition, Places};
 pub use load::{LoadOutcome, Recorded, Run, arrivals, run_workload};
-pub use setup::{Candidate, Clock, Pace, Play, Progress};
+pub use setup::{Candidate, Clock, Pace, Play, Progress, has_processes, pace_of};

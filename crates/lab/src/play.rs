@@ -19,7 +19,7 @@ use crate::error::LabError;
 use crate::events::EventSink;
 use crate::phased_answers::{PhasedAnswers, RoughTimes};
 use crate::phases::{Done, Phase, Reconfigure, Stretch};
-use crate::setup::{MOST, Play};
+use crate::setup::{MOST, Play, pace_of};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
@@ -105,7 +105,7 @@ pub fn play(
             records.map(|record| (record, 0)),
             requests,
             tree.top.clone(),
-            play.pace,
+            pace_of(trace, play.pace),
             &mut control,
             progress,
         )

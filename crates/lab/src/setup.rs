@@ -1,6 +1,8 @@
 //! How to play a trace, and on which volume.
 
+use seekless_core::ProcessId;
 pub use seekless_layers::replay::Pace;
+use seekless_trace::Trace;
 use seekless_volume::Description;
 
 use crate::error::LabError;
@@ -68,6 +70,20 @@ pub struct Progress<'a> {
     pub of: u64,
 }
 
+/// Whether a recording names processes.
+pub fn has_processes(trace: &Trace) -> bool {
+    trace.records.iter().any(|record| record.origin.process != ProcessId::default())
+}
+
+/// The pace at which a recording is played where this one is asked for: the closed one has no process to wait for in a
+/// recording that names none, and becomes the queued one.
+pub fn pace_of(trace: &Trace, asked: Pace) -> Pace {
+    match asked {
+        Pace::Closed { outstanding } if !has_processes(trace) => Pace::Queued { outstanding },
+        other => other,
+    }
+}
+
 impl Play {
     /// Checks what types cannot express.
     pub fn check(&self) -> Result<(), LabError> {
@@ -75,7 +91,9 @@ impl Play {
             Err(LabError::Setting { setting, found, expected: expected.to_owned() })
         };
         match self.pace {
-            Pace::Closed { outstanding: 0 } => setting("outstanding", "0".to_owned(), "at least 1"),
+            Pace::Closed { outstanding: 0 } | Pace::Queued { outstanding: 0 } => {
+                setting("outstanding", "0".to_owned(), "at least 1")
+            }
             Pace::Open { speed } | Pace::Accelerated { speed } if !(0.001..=1e6).contains(&speed) => {
                 setting("speed", speed.to_string(), "0.001 to 1000000")
             }

@@ -2,7 +2,7 @@
 //! requests that a layer has seen lately.
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
-//! bounded number are outstanding in all. Open pace: at the recorded times, whatever the device does; accelerated pace: the
+//! bounded number are outstanding in all. Queued pace: the same, where no process is known. Open pace: at the recorded times, whatever the device does; accelerated pace: the
 //! same, faster except in reconfigurations. Answered pace: as
 //! clients that wait for their answers would, so that a faster device is asked sooner. At each pace a request that
 //! overlaps an earlier write waits for its answer, and a write for all earlier requests that it overlaps, as a client's
@@ -26,6 +26,11 @@ pub enum Pace {
     /// In the recorded order; a process's next read waits for its previous one.
     Closed {
         /// Requests outstanding at most, in all.
+        outstanding: usize,
+    },
+    /// In the recorded order, for recordings that name no processes: only the limit holds a request back.
+    Queued {
+        /// Requests outstanding at most.
         outstanding: usize,
     },
     /// At the recorded times.
@@ -157,6 +162,7 @@ pub async fn replay<T: Tally>(
             }
             Pace::Accelerated { speed } => clock.wait(record.time, speed, index, controller).await,
             Pace::Closed { outstanding } => turn(&in_flight, &record, outstanding).await,
+            Pace::Queued { outstanding } => until(&in_flight, |now| now.count < outstanding).await,
             Pace::Answered => {
                 until(&in_flight, |in_flight| in_flight.count <= depth as usize).await;
                 runtime::sleep(record.time.since(last)).await;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::error::LabError;
 use crate::experiment::{Experiment, sources};
 use crate::phased_answers::{PhasedAnswers, RoughTimes};
+use crate::setup::pace_of;
 
 /// Number of processes listed.
 const MOST: usize = 6;
@@ -61,7 +62,7 @@ pub fn causes(trace: &Trace, base: &Experiment) -> Result<Vec<Cause>, LabError> 
             records,
             requests,
             tree.top.clone(),
-            base.pace,
+            pace_of(trace, base.pace),
             &mut control,
             &mut |_| {},
         )

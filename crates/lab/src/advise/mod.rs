@@ -5,10 +5,8 @@ mod causes;
 mod remedies;
 mod verdict;
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
-use seekless_core::{ProcessId, SECTOR_BYTES};
+use seekless_core::SECTOR_BYTES;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_trace::Trace;
 use serde::Serialize;
@@ -20,7 +18,7 @@ use crate::compare::{InParts, in_parts};
 use crate::error::LabError;
 use crate::experiment::{Experiment, sources};
 use crate::outcome::{DriveWork, Variant};
-use crate::setup::{Clock, Pace, Progress};
+use crate::setup::{self, Clock, Pace, Progress, has_processes};
 
 /// Number of parts of a recording, by requests, in which a gain is measured: what differs between them is its error.
 pub const PARTS: u64 = 8;
@@ -28,6 +26,9 @@ pub const PARTS: u64 = 8;
 const OUTSTANDING: usize = 32;
 /// Reconfigurations of a layer in the recording.
 const RECONFIGURATIONS: u32 = 4;
+
+/// Of this number of records, one may have a time that the disorder of its file changed.
+const MOST_LATE: u64 = 100;
 
 /// What is advised for a recording.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
@@ -44,11 +45,13 @@ pub struct Advice {
     /// Its length in seconds: recorded, at the speed of the runs; at closed pace that of the disk as it is.
     pub length_s: f64,
     /// `open`: requests come at their recorded times; `closed`: the model cannot keep up with these, so that a
-    /// process's next read waits for its previous one, or for the eighth request before it if none are named.
+    /// process's next read waits for its previous one, or at most eight requests are in flight if none are named.
     pub pace: String,
     /// Speed of the runs, relative to the recording; nothing at closed pace.
     pub speed: Option<f64>,
-    /// The disk as it is; nothing if the recording has too few requests to judge by.
+    /// Whether the recording names processes.
+    pub processes: bool,
+    /// The disk as it is; nothing if the recording cannot be judged.
     pub base: Option<Measured>,
     /// Who causes the disk's work, most first; the rest is summed up.
     pub causes: Vec<Cause>,
@@ -101,6 +104,30 @@ pub struct Remedy {
     pub record_s: Option<f64>,
 }
 
+impl Advice {
+    /// When requests came in the runs, in words.
+    pub fn pace_in_words(&self) -> String {
+        match self.speed {
+            None if self.processes => "each process waiting for its answers".to_owned(),
+            None => "eight requests in flight".to_owned(),
+            Some(speed) if (speed - 1.0).abs() < 1e-9 => "at its own pace".to_owned(),
+            Some(speed) => format!("at {speed} times its pace"),
+        }
+    }
+}
+
+impl Remedy {
+    /// What is to be thought of it, in words.
+    pub fn judged(&self) -> String {
+        match (self.judgement, self.record_s) {
+            (Judgement::Recommended, _) => "recommended".to_owned(),
+            (Judgement::NotWorthIt, _) => "not worth it".to_owned(),
+            (Judgement::TooShort, Some(needed)) => format!("record {}", rounded(needed)),
+            (Judgement::TooShort, None) => "record for weeks".to_owned(),
+        }
+    }
+}
+
 impl Measured {
     /// Share of the time in which the disk is busy, in per cent.
     pub fn busy_pct(&self) -> f64 {
@@ -121,7 +148,7 @@ impl Measured {
 
 /// A recording that is being judged: the disk as it is has been run, what could be done is to be run.
 pub struct Trial<'a> {
-    trace: Cow<'a, Trace>,
+    trace: &'a Trace,
     drive: &'a Model,
     speed: f64,
     /// The disk as it is, at the pace that was found to fit.
@@ -141,12 +168,19 @@ enum Kind {
     Remedy(Box<InParts>),
 }
 
-/// What is known of a recording of too few requests to judge by; `None` if it has enough.
-pub fn too_few(trace: &Trace, drive: &Model, speed: f64) -> Option<Advice> {
+/// What is known of a recording that cannot be judged, of too few requests or of rows in disorder; `None` if it can be.
+pub fn not_known(trace: &Trace, drive: &Model, speed: f64) -> Option<Advice> {
     let requests = trace.records.len() as u64;
     let length_s = recorded_s(trace) / speed;
-    let record_s = verdict::enough_for_few_s(requests, length_s);
-    (requests < verdict::LEAST_REQUESTS).then(|| Advice {
+    let (verdict, record_s) = if trace.late > requests / MOST_LATE {
+        (verdict::unsorted(trace.late, requests), None)
+    } else if requests < verdict::LEAST_REQUESTS {
+        let record_s = verdict::enough_for_few_s(requests, length_s).filter(|_| requests > 0);
+        (verdict::too_few(requests, record_s), record_s)
+    } else {
+        return None;
+    };
+    Some(Advice {
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),
         drive: drive.name().to_owned(),
         drive_chosen_because: None,
@@ -154,13 +188,14 @@ pub fn too_few(trace: &Trace, drive: &Model, speed: f64) -> Option<Advice> {
         length_s,
         pace: "open".to_owned(),
         speed: Some(speed),
+        processes: has_processes(trace),
         base: None,
         causes: Vec::new(),
         remedies: Vec::new(),
         not_tried: Vec::new(),
         advised: None,
         record_s,
-        verdict: verdict::too_few(requests, record_s),
+        verdict,
         notes: Vec::new(),
     })
 }
@@ -181,23 +216,19 @@ impl<'a> Trial<'a> {
         behind: impl FnOnce(&'static str),
     ) -> Result<Trial<'a>, LabError> {
         let mut plain = as_it_is(drive, speed, seed);
-        let run =
-            |trace: &Trace, experiment: &Experiment| in_parts(trace, "as it is", experiment, PARTS, progress);
-        let (mut trace, mut note) = (Cow::Borrowed(trace), None);
-        let mut base = run(&trace, &plain)?;
+        let run = |experiment: &Experiment| in_parts(trace, "as it is", experiment, PARTS, progress);
+        let mut note = None;
+        let mut base = run(&plain)?;
         if base.only_grows {
-            let why = if has_processes(&trace) { BEHIND } else { BEHIND_WITHOUT_PROCESSES };
+            let why = if has_processes(trace) { BEHIND } else { BEHIND_WITHOUT_PROCESSES };
             behind(why);
             note = Some(why);
-            plain.pace = Pace::Closed { outstanding: OUTSTANDING };
-            if !has_processes(&trace) {
-                trace.to_mut().records.iter_mut().zip(0..).for_each(|(record, number)| {
-                    record.origin.process = ProcessId(number % IN_FLIGHT);
-                });
-            }
-            base = run(&trace, &plain)?;
+            let named = has_processes(trace);
+            let outstanding = if named { OUTSTANDING } else { setup::OUTSTANDING as usize };
+            plain.pace = Pace::Closed { outstanding };
+            base = run(&plain)?;
         }
-        let (remedies, not_tried) = remedies::all(&plain, &trace);
+        let (remedies, not_tried) = remedies::all(&plain, trace);
         Ok(Trial { trace, drive, speed, plain, base, note, remedies, not_tried })
     }
 
@@ -209,9 +240,9 @@ impl<'a> Trial<'a> {
     /// Carries out a run.
     pub fn run(&self, index: usize, progress: &dyn Fn(Progress)) -> Result<Ran, LabError> {
         let kind = match index.checked_sub(1).map(|index| &self.remedies[index]) {
-            None => Kind::Causes(causes(&self.trace, &self.plain)?),
+            None => Kind::Causes(causes(self.trace, &self.plain)?),
             Some(one) => {
-                let run = in_parts(&self.trace, one.name, &one.experiment, PARTS, progress)?;
+                let run = in_parts(self.trace, one.name, &one.experiment, PARTS, progress)?;
                 Kind::Remedy(Box::new(run))
             }
         };
@@ -229,7 +260,7 @@ impl<'a> Trial<'a> {
         }
         let open = self.plain.pace.is_open();
         let base = Measured::of(&self.base.variant);
-        let length_s = if open { recorded_s(&self.trace) / self.speed } else { base.elapsed_s };
+        let length_s = if open { recorded_s(self.trace) / self.speed } else { base.elapsed_s };
         let judged = self.judged(&others, &base, length_s);
         let of = |judgement| judged.iter().find(move |remedy| remedy.judgement == judgement);
         let advised = of(Judgement::Recommended).map(|remedy| remedy.name.clone());
@@ -242,6 +273,7 @@ impl<'a> Trial<'a> {
             length_s,
             pace: if open { "open" } else { "closed" }.to_owned(),
             speed: open.then_some(self.speed),
+            processes: has_processes(self.trace),
             causes,
             record_s: unknown.and_then(|remedy| remedy.record_s),
             advised,
@@ -281,17 +313,9 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Reads in flight at most, of a recording that names no processes.
-const IN_FLIGHT: u32 = 8;
-
-/// Whether a recording names processes.
-fn has_processes(trace: &Trace) -> bool {
-    trace.records.iter().any(|record| record.origin.process != ProcessId::default())
-}
-
 /// What is said where the drive falls ever further behind, and no process is named.
-const BEHIND_WITHOUT_PROCESSES: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So a read waits here for \
-     the eighth request before it, since the recording does not name processes, and the lengths are the model's.";
+const BEHIND_WITHOUT_PROCESSES: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So at most eight \
+     requests are in flight here, since the recording does not name processes, and the lengths are the model's.";
 
 /// What is said where the drive falls ever further behind.
 const BEHIND: &str = "The model cannot keep up with the recorded times: the disk that was recorded is faster. So each \

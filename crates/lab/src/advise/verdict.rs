@@ -1,6 +1,7 @@
 //! When a remedy is worth it: its gain is larger than it could be by chance, and requests do not wait longer for it.
 
 use schemars::JsonSchema;
+use seekless_core::units::thousands;
 use serde::Serialize;
 
 use super::{Measured, PARTS, Remedy};
@@ -127,6 +128,7 @@ pub fn enough_for_few_s(requests: u64, recorded_s: f64) -> Option<f64> {
 /// The sentence for a recording of too few requests.
 pub fn too_few(requests: u64, record_s: Option<f64>) -> String {
     let found = match requests {
+        0 => return "Nothing is worth it: the recording has no requests.".to_owned(),
         1 => "1 request".to_owned(),
         other => format!("{other} requests"),
     };
@@ -135,6 +137,15 @@ pub fn too_few(requests: u64, record_s: Option<f64>) -> String {
         None => "the disk has next to nothing to do".to_owned(),
     };
     format!("Not known: the recording has {found}, too few to judge by; {how}.")
+}
+
+/// The sentence for a recording whose rows are not in the order of their times.
+pub fn unsorted(late: u64, requests: u64) -> String {
+    let (late, requests) = (thousands(late), thousands(requests));
+    format!(
+        "Not known: {late} of {requests} requests are not in the order of their times, which would be wrong; sort the rows by \
+         time."
+    )
 }
 
 fn within_reason(seconds: f64) -> Option<f64> {
