@@ -224,5 +224,19 @@ fn reports_fit_a_phone_and_save_their_numbers() {
         let saved = browser.value("window.saved").to_string();
         assert!(saved.starts_with("\"rank of the page,reads,writes\\n1,"), "{name}: {saved}");
         browser.check(name);
+        if name == "trace" {
+            // A stroke across one chart of the time, and all show that part.
+            browser.value(
+                "(() => {
+                    const over = document.querySelector('#throughput .u-over'), box = over.getBoundingClientRect();
+                    const at = (who, type, x) => who.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, movementX: 9,
+                        clientX: box.left + x * box.width, clientY: box.top + 40 }));
+                    at(over, 'mousedown', 0.25); at(over, 'mousemove', 0.5); at(document, 'mouseup', 0.5);
+                })()",
+            );
+            let shown = "[...document.querySelectorAll('[data-shown]')].map((one) => one.dataset.shown)";
+            browser.wait(&format!("new Set({shown}).size === 1 && !{shown}[0].startsWith('0.00')"));
+            assert!(browser.value(&format!("{shown}.length")).as_u64().unwrap() >= 8);
+        }
     }
 }

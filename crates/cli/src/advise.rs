@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Args;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use seekless_drive::Model;
-use seekless_lab::advise::{self, Advice, Judgement, Measured, Remedy, Trial};
+use seekless_lab::advise::{self, Advice, Measured, Remedy, Trial};
 use seekless_trace::Trace;
 
 use crate::auto::{self, AUTO, USUAL};
@@ -14,7 +14,7 @@ use crate::output::{self, Form};
 use crate::parse::speed;
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::text::{count, factor, number, percent, seconds, span};
+use crate::text::{count, number, percent, seconds, span};
 use crate::trace;
 
 /// Examples, as `--help` shows them.
@@ -50,23 +50,37 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let trace = trace::load_as(&arguments.input)?;
     output::warn(&trace.warnings);
-    let drive = drive(&arguments.drive, &trace)?;
-    advise::check(&trace, &drive)?;
-    let advice = advised(arguments, &trace, &drive)?;
-    let advice =
-        Advice { drive_chosen_because: auto::because(&arguments.drive, drive.name(), &trace), ..advice };
+    let noted = |note: &str| output::complain(&format!("note: {note}"));
+    let advice = on(&trace, &arguments.drive, arguments.speed, arguments.seed, &noted)?;
     arguments.form.print(&advice, "remedies", || text(&advice))
 }
 
+/// The advice for a recording, on the drive of this name. `noted` is called before the runs if these have another pace
+/// than the recording.
+pub fn on(trace: &Trace, drive: &str, speed: f64, seed: u64, noted: &dyn Fn(&str)) -> anyhow::Result<Advice> {
+    let model = model(drive, trace)?;
+    let advice = match advise::not_known(trace, &model, speed) {
+        Some(advice) => advice,
+        None => {
+            advise::check(trace, &model)?;
+            advised(trace, &model, speed, seed, noted)?
+        }
+    };
+    Ok(Advice { drive_chosen_because: auto::because(drive, model.name(), trace), ..advice })
+}
+
 /// Plays the trace as it is, and then with all remedies at once, as far as there are cores.
-fn advised(arguments: &Arguments, trace: &Trace, drive: &Model) -> anyhow::Result<Advice> {
-    if let Some(advice) = advise::too_few(trace, drive, arguments.speed) {
-        return Ok(advice);
-    }
+fn advised(
+    trace: &Trace,
+    drive: &Model,
+    speed: f64,
+    seed: u64,
+    noted: &dyn Fn(&str),
+) -> anyhow::Result<Advice> {
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let behind = |note: &str| progress.print(&format!("note: {note}"));
-    let trial = Trial::begin(trace, drive, arguments.speed, arguments.seed, &shown, behind)?;
+    let behind = |note: &str| progress.aside(|| noted(note));
+    let trial = Trial::begin(trace, drive, speed, seed, &shown, behind)?;
     let requests = trace.records.len() as u64;
     let requests_in_all = requests * trial.runs() as u64;
     let done: Vec<AtomicU64> = (0..trial.runs()).map(|_| AtomicU64::new(0)).collect();
@@ -86,7 +100,7 @@ fn advised(arguments: &Arguments, trace: &Trace, drive: &Model) -> anyhow::Resul
 }
 
 /// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.
-fn drive(name: &str, trace: &Trace) -> anyhow::Result<Model> {
+fn model(name: &str, trace: &Trace) -> anyhow::Result<Model> {
     if name != AUTO {
         return Ok(Model::find(name)?);
     }
@@ -135,11 +149,7 @@ fn text(advice: &Advice) -> String {
 /// The recording, the drive, and how it went.
 fn about(advice: &Advice) -> String {
     let mut table = Table::new(&["", ""]);
-    let pace = match advice.speed {
-        None => "each process waiting for its answers".to_owned(),
-        Some(speed) if (speed - 1.0).abs() < 1e-9 => "at its own pace".to_owned(),
-        Some(speed) => format!("at {} times its pace", factor(speed)),
-    };
+    let pace = advice.pace_in_words();
     table.row([
         "recording",
         &format!("{} requests in {}, {pace}", count(advice.requests), span(advice.length_s)),
@@ -179,14 +189,7 @@ fn remedies(remedies: &[Remedy], base: &Measured) -> String {
             &percent(remedy.error_pct),
             &ms(remedy.run.p50_ms),
             &ms(remedy.run.p99_ms),
-            &match remedy.judgement {
-                Judgement::Recommended => "recommended".to_owned(),
-                Judgement::NotWorthIt => "not worth it".to_owned(),
-                Judgement::TooShort => match remedy.record_s {
-                    Some(needed) => format!("record {}", advise::rounded(needed)),
-                    None => "record for weeks".to_owned(),
-                },
-            },
+            &remedy.judged(),
         ]);
     }
     table.text()

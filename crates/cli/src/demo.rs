@@ -9,9 +9,11 @@ use seekless_lab::outcome::Comparison;
 use seekless_trace::{Stats, StatsOptions};
 use serde::Serialize;
 
+use crate::auto::AUTO;
 use crate::setup::Setup;
 use crate::text::{percent, shell_word};
 use crate::trace::{characterised, load};
+use crate::verdict::{Wanted, write_report};
 use crate::{comparison, lab, output, shipped, stats};
 
 /// Name of the recording.
@@ -72,7 +74,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             shell_word(&recording.to_string_lossy())
         ))?;
     }
-    lab::write_report(report, &stats, &compared)?;
+    let verdict = Wanted::default().on(&trace, AUTO, setup.seed());
+    write_report(report, &stats, &compared, verdict.as_ref())?;
     if arguments.json {
         return output::json(&Output { stats: &stats, comparison: &compared, report });
     }

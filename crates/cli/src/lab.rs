@@ -17,7 +17,7 @@ use seekless_lab::{
     run_volume, run_workload, workload,
 };
 use seekless_layers::schedule::Schedule;
-use seekless_trace::{Stats, StatsOptions, Trace};
+use seekless_trace::{StatsOptions, Trace};
 use seekless_volume::Description;
 
 use crate::Usage;
@@ -35,6 +35,7 @@ use crate::starts;
 use crate::sweep;
 use crate::trace::{characterised, load};
 use crate::tune;
+use crate::verdict::{Wanted, write_report};
 use crate::volume::replay;
 #[cfg(feature = "web")]
 use crate::web;
@@ -129,6 +130,8 @@ pub struct Compare {
     /// Overwrite the HTML file
     #[arg(long, requires = "report")]
     force: bool,
+    #[command(flatten)]
+    verdict: Wanted,
 }
 
 /// What to run.
@@ -238,6 +241,9 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
         arguments.setup.experiments()?;
     }
     arguments.setup.play()?;
+    if arguments.verdict.is_told() && arguments.report.is_none() {
+        return Err(Usage("--verdict: found no --report, expected one".to_owned()).into());
+    }
     arguments.report.as_deref().map_or(Ok(()), |file| output::expect_room(file, arguments.force))?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
@@ -245,7 +251,8 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
     arguments.form.print(&compared, "variants", || comparison::text(&compared))?;
     if let Some(report) = &arguments.report {
         let stats = characterised(&trace, &StatsOptions::default());
-        write_report(report, &stats, &compared)?;
+        let verdict = arguments.verdict.on(&trace, arguments.setup.drive(), arguments.setup.seed());
+        write_report(report, &stats, &compared, verdict.as_ref())?;
         output::complain(&format!("report: {}", report.display()));
     }
     Ok(())
@@ -303,11 +310,6 @@ fn recording(files: &[PathBuf]) -> anyhow::Result<Trace> {
         );
     }
     load(files)
-}
-
-/// Writes the report.
-pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyhow::Result<()> {
-    output::file(file, &seekless_lab::report::html(stats, comparison, &output::command_line()))
 }
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {

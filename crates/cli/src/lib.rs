@@ -46,6 +46,7 @@ mod text;
 mod top;
 mod trace;
 mod tune;
+mod verdict;
 mod volume;
 #[cfg(feature = "web")]
 mod web;
@@ -59,6 +60,9 @@ pub use seekless_layers as layers;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
+use seekless_drive::SpecError;
+use seekless_lab::LabError;
+use seekless_lab::workload::keys::WorkloadError;
 use seekless_layers::registry;
 use seekless_volume::live::Level;
 
@@ -202,12 +206,20 @@ fn run(matches: Result<ArgMatches, clap::Error>) -> u8 {
             log::log(Level::Error, &format!("error: {}", output::with_causes(&error)));
             // Exit as clap does after its own errors.
             match error {
-                error if error.is::<Usage>() => 2,
+                error if error.is::<Usage>() || is_of_an_option(&error) => 2,
                 error if error.is::<Finding>() => 3,
                 _ => 1,
             }
         }
     }
+}
+
+/// Whether a library refused the value of an option.
+fn is_of_an_option(error: &anyhow::Error) -> bool {
+    let setting = |error: &LabError| matches!(error, LabError::Setting { .. } | LabError::Workload(_));
+    error.downcast_ref().is_some_and(setting)
+        || error.is::<WorkloadError>()
+        || matches!(error.downcast_ref(), Some(SpecError::Unknown { .. }))
 }
 
 fn carry_out(command: Command) -> anyhow::Result<()> {

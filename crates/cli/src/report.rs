@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use schemars::JsonSchema;
-use seekless_lab::report::trace::{Accesses, FIGURES, Picture, Subject, TEXT_BYTES, report};
+use seekless_lab::report::trace::{Accesses, FIGURES, Picture, Subject, TEXT_BYTES, Verdict, report};
 use seekless_trace::{Analysis, Stats, StatsOptions};
 use serde::Serialize;
 
 use crate::Usage;
+use crate::auto::AUTO;
 use crate::input::{Input, Reading};
 use crate::output;
 use crate::progress::Progress;
 use crate::stats::{Characterising, survey};
 use crate::text::size;
+use crate::verdict::Wanted;
 
 /// Examples, as `--help` shows them.
 pub const HELP: &str = "\
@@ -28,6 +30,9 @@ Examples:
 
 The page is self-contained: no network, no other file. It is below 8 MB for traces of any
 length. Its figures are those of `seekless trace stats` with the same options.";
+
+/// Seed of the runs of a verdict, which is the default of `seekless advise`.
+const SEED: u64 = 1;
 
 /// Arguments of `trace report`.
 #[derive(Args)]
@@ -49,6 +54,8 @@ pub struct Arguments {
     reading: Reading,
     #[command(flatten)]
     how: Characterising,
+    #[command(flatten)]
+    verdict: Wanted,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -62,6 +69,7 @@ struct Read {
     warnings: Vec<String>,
     stats: Stats,
     accesses: Picture,
+    verdict: Option<Verdict>,
 }
 
 /// JSON output about the picture of addresses over time.
@@ -189,9 +197,17 @@ impl Arguments {
             analysis.follow(record);
             accesses.follow(record, &trace.names);
         })?;
+        drop(progress);
+        let sources: Vec<String> = trace.sources.iter().map(|file| file.display().to_string()).collect();
+        let verdict = if self.verdict.takes(all) {
+            self.verdict.on(&trace.load()?, AUTO, SEED)
+        } else {
+            self.verdict.left_out(all, &sources)
+        };
         Ok(Read {
             name,
-            sources: trace.sources.iter().map(|file| file.display().to_string()).collect(),
+            verdict,
+            sources,
             format: trace.format.name,
             warnings: trace.warnings.clone(),
             stats: analysis.finish(&trace.names, &trace.volumes),
@@ -209,6 +225,7 @@ impl Read {
             warnings: &self.warnings,
             stats: &self.stats,
             accesses: &self.accesses,
+            verdict: self.verdict.as_ref(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Options of an experiment: drive, layer, queue, pace.
 
+mod lines;
 mod vary;
 
 use clap::{Args, ValueEnum};
@@ -19,7 +20,7 @@ use crate::Usage;
 use crate::auto::{self, AUTO, USUAL};
 use crate::filling::Filling;
 use crate::parse::{number_or_text, on_or_off, option, place, speed, whole_sectors};
-use crate::text::{counted, factor, size};
+pub use lines::{line, pace_line};
 pub use vary::{BOPT, RECONFIGURE};
 
 /// Default limit of outstanding requests.
@@ -194,6 +195,11 @@ impl Setup {
         auto::because(&self.drive, experiment.drive.name(), trace)
     }
 
+    /// The name of the drive, or that any may be taken.
+    pub fn drive(&self) -> &str {
+        &self.drive
+    }
+
     /// How to play a trace.
     pub fn play(&self) -> anyhow::Result<Play> {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
@@ -285,7 +291,8 @@ impl Setup {
             seed: play.seed,
             bounds: false,
         };
-        experiment.check(None)?;
+        // All of it comes from options.
+        experiment.check(None).map_err(|error| Usage(error.to_string()))?;
         Ok(experiment)
     }
 
@@ -373,7 +380,11 @@ impl Setup {
         }
         let why = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
         if !self.options.is_empty() {
-            entry.check(&options).map_err(|refused| why(refused.to_string()))?;
+            entry.check(&options).map_err(|refused| {
+                let meant = names::nearest_quoted(&refused.found, &refused.expected);
+                why(meant
+                    .map_or_else(|| refused.to_string(), |meant| format!("{refused}; perhaps `{meant}`")))
+            })?;
         }
         let drive = self.bopt_drive.as_deref().map(Model::find).transpose()?;
         let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at, drive };
@@ -436,39 +447,10 @@ impl Setup {
 /// A number of reconfigurations, or when they are.
 fn schedule(text: &str) -> Result<Schedule, String> {
     let times = text.parse().map(Schedule::Times);
-    times.or_else(|_| text.parse()).map_err(|_: &str| format!("expected a number such as 8, or {SCHEDULES}"))
-}
-
-/// A line that describes the experiment.
-pub fn line(experiment: &Experiment) -> String {
-    let layer = experiment.layer.as_ref().map_or_else(
-        || "no layer".to_owned(),
-        |layer| {
-            let name = layer.entry.title;
-            let bopt = layer
-                .partition
-                .as_ref()
-                .map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
-            let times = counted(u64::from(experiment.reconfigure), "time");
-            let times = experiment.schedule.map_or(times, |schedule| schedule.to_string());
-            let times = layer.entry.reconfigures().then(|| format!(", reconfigured {times}"));
-            format!("{name}{}{}", bopt.unwrap_or_default(), times.unwrap_or_default())
-        },
-    );
-    let (drive, policy) = (experiment.drive.name(), experiment.queue.policy);
-    format!("{drive}, {policy}, {layer}; {}", pace_line(experiment.pace))
-}
-
-/// A pace in a few words.
-pub fn pace_line(pace: Pace) -> String {
-    match pace {
-        Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
-        Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
-        Pace::Accelerated { speed } => {
-            format!("{} times the recorded speed, except during reconfigurations", factor(speed))
-        }
-        Pace::Answered => "as clients that wait for their answers".to_owned(),
-    }
+    times.or_else(|_| text.parse()).map_err(|_: &str| {
+        let perhaps = names::perhaps(text, ["when it pays", "idle", "on command"]);
+        format!("expected a number such as 8, or {SCHEDULES}{perhaps}")
+    })
 }
 
 /// An option's value in its layer's type: a string where the option is one, otherwise by its form.

@@ -72,6 +72,37 @@ fn a_queue_of_requests_without_processes_is_there_to_be_sorted() {
     assert!(advice["notes"].to_string().contains("does not name processes"), "{}", advice["notes"]);
 }
 
+#[test]
+fn a_disk_that_is_only_written_and_one_that_rests_get_a_verdict() {
+    let lines: Vec<String> =
+        (0..1_000_u64).map(|n| format!("{n} ; {} ; 8 ; W\n", n * 48_271 % 65_537 * 6_000)).collect();
+    let written = common::file("written.load", lines.concat().as_bytes());
+    let advice = json(&["advise", &written]);
+    assert!(!advice["base"].is_null() && advice["remedies"].as_array().unwrap().len() > 3, "{advice}");
+    // What no reader takes for a trace without a hint, as what is recorded of a disk that rests.
+    let idle = common::file("resting.csv", b"");
+    let advice = json(&["advise", &idle, "--columns", "time,op,offset:bytes,size:bytes"]);
+    assert_eq!(advice["verdict"], "Nothing is worth it: the recording has no requests.");
+}
+
+/// Its times would be wrong, and with them the waiting that a scheduler saves.
+#[test]
+fn rows_in_disorder_are_not_judged() {
+    let row = |n: u64| {
+        (n * 48_271 % 3_001, format!("{} ; {} ; 8 ; R\n", n as f64 / 30.0, n * 7_919 % 65_537 * 6_000))
+    };
+    let mut rows: Vec<(u64, String)> = (0..3_000).map(row).collect();
+    let sorted = common::file("sorted.load", rows.iter().map(|row| &*row.1).collect::<String>().as_bytes());
+    rows.sort();
+    let unsorted: String = rows.iter().map(|row| &*row.1).collect();
+    let unsorted = common::file("unsorted.load", unsorted.as_bytes());
+    let judged = |file: &str| common::schemas::parsed(&seekless(&["advise", file, "--json"]).stdout);
+    let verdict = judged(&unsorted)["verdict"].to_string();
+    assert!(verdict.contains("Not known") && verdict.contains("sort the rows by time"), "{verdict}");
+    let verdict = judged(&sorted)["verdict"].to_string();
+    assert!(verdict.contains("Nothing that was tried"), "{verdict}");
+}
+
 /// As each real disk is: the last sectors were used.
 #[test]
 fn a_disk_that_was_used_to_its_end_gets_a_larger_model() {

@@ -224,6 +224,7 @@ impl Trace {
             let stats = characterised(&self.0, survey, &options, signals, also);
             let accesses = accesses.finish(&self.0.volumes, TEXT_BYTES);
             let subject = Subject {
+                verdict: None,
                 name: self.name(),
                 sources: self.source_names(),
                 format: self.0.format,

@@ -20,6 +20,7 @@ mod tests;
 mod text;
 pub mod trace;
 mod validation;
+mod verdict;
 
 use seekless_trace::Stats;
 
@@ -28,6 +29,7 @@ pub use page::{PALETTE, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
 pub use surface::surface;
 pub use text::escape;
 pub use validation::validation;
+pub use verdict::Verdict;
 
 use crate::outcome::{Comparison, Variant};
 use figure::Figure;
@@ -37,9 +39,19 @@ use plot::Plot;
 
 /// The page for `comparison`, whose workload `stats` characterises; `command` is the command line that made it.
 pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
+    with_verdict(stats, comparison, None, command)
+}
+
+/// As [`html()`], beginning with a verdict on the recording.
+pub fn with_verdict(
+    stats: &Stats,
+    comparison: &Comparison,
+    verdict: Option<&Verdict>,
+    command: &str,
+) -> String {
     let mut page = Page::default();
     let base = comparison.variants.first().map_or("", |base| base.name.as_str());
-    page.html(&sections::headline(comparison));
+    page.html(&sections::headline(comparison, verdict));
     if let Some(savings) = sections::savings(comparison) {
         page.table(&savings);
     }

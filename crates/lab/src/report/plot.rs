@@ -70,6 +70,8 @@ pub struct Plot {
     pub shaded: Vec<bool>,
     /// What its axes cover besides its own values.
     pub reach: Reach,
+    /// Seconds of a unit of the horizontal axis, where that is the time of a recording: such charts zoom together.
+    pub time_unit_s: Option<f64>,
     /// A note about these values alone; empty for none.
     pub note: String,
 }
@@ -268,6 +270,7 @@ impl Plot {
             "series": self.series.iter().map(|series| &series.name).collect::<Vec<_>>(),
             "values": self.series.iter().map(finite).collect::<Vec<_>>(),
             "shaded": self.shaded,
+            "timeUnit": self.time_unit_s,
         }))
     }
 

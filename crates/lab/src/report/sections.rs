@@ -7,6 +7,7 @@ use seekless_trace::Stats;
 
 use super::table::Table;
 use super::text::{bytes, escape, number, percent, seconds, whole};
+use super::verdict::Verdict;
 use crate::outcome::{Bounds, Comparison, Phase, Settings, Side, TrafficFigures, Variant};
 use crate::workload::answers::Response;
 
@@ -23,11 +24,13 @@ pub fn display_name(name: &str) -> String {
 
 /// The first sentence: the paper's figure, and the one with all of the layer's own work.
 fn verdict(layer: &str, reduction_pct: f64, net_pct: f64) -> String {
-    if reduction_pct < 0.0 {
+    // What is shown as 0.0 % is neither.
+    const LEAST_PCT: f64 = 0.05;
+    if reduction_pct < -LEAST_PCT {
         return format!("{layer} costs {} more disk time", percent(-reduction_pct));
     }
     let saves = format!("{layer} saves {} of the disk\u{2019}s time", percent(reduction_pct));
-    if net_pct < 0.0 {
+    if net_pct < -LEAST_PCT {
         format!("{saves}, but costs {} more with its own work counted", percent(-net_pct))
     } else {
         format!("{saves}, {} with its own work counted", percent(net_pct))
@@ -86,10 +89,26 @@ pub fn savings(comparison: &Comparison) -> Option<Table> {
     Some(table)
 }
 
+/// How that was measured, which may differ from the pace of a verdict.
+fn played(settings: &Settings) -> &'static str {
+    match settings.pace.as_str() {
+        "closed" => {
+            "Measured with the requests in their recorded order, as fast as the disk answers: the disk never rests."
+        }
+        "paper" => "Measured at the BORG paper\u{2019}s pace, many times as fast as recorded.",
+        _ if (settings.speed - 1.0).abs() < 1e-9 => "Measured with the requests at their recorded times.",
+        _ => "Measured with the requests at their recorded times, speeded up as the settings say.",
+    }
+}
+
 /// The headline: the result, the meaning of its figures, and caveats.
-pub fn headline(comparison: &Comparison) -> String {
+pub fn headline(comparison: &Comparison, verdict: Option<&Verdict>) -> String {
     let mut out = String::from("<header><p class=\"brand\">seekless: a comparison in virtual time</p>");
     let _ = write!(out, "<h1>{}</h1>", escape(&title(comparison)));
+    let _ = write!(out, "<p>{}</p>", escape(played(&comparison.settings)));
+    if let Some(verdict) = verdict {
+        out.push_str(&verdict.html("", &comparison.notes));
+    }
     if let [_, one] = comparison.variants.as_slice() {
         out.push_str("<dl class=\"tiles\">");
         for (name, value, meaning) in SAVINGS {

@@ -245,9 +245,18 @@
   function show(from, to, low, high) {
     [from, to] = fit(from, to, 0, WHOLE.to, LEAST.seconds);
     [low, high] = fit(low, high, 0, WHOLE.high, LEAST.sectors);
+    const moved = from !== view.from || to !== view.to;
     view = { from, to, low, high };
     redraw();
+    if (moved) dispatchEvent(new CustomEvent("seekless-time", { detail: { from, to, all: from === 0 && to === WHOLE.to, by: show } }));
   }
+  // The charts along time show the same part of it.
+  addEventListener("seekless-time", ({ detail }) => {
+    if (detail.by === show) return;
+    const [from, to] = detail.all ? [0, WHOLE.to] : fit(detail.from, detail.to, 0, WHOLE.to, LEAST.seconds);
+    view = { ...view, from, to };
+    redraw();
+  });
   // Zooms by factors, around a position from 0 to 1.
   function zoom(acrossBy, upBy, x = 0.5, y = 0.5) {
     const time = view.from + x * (view.to - view.from), sector = view.low + y * (view.high - view.low);

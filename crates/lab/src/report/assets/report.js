@@ -48,6 +48,27 @@
     ctx.restore();
   }
 
+  // Charts along the time of a recording show the same part of it: a zoom of one is a zoom of all.
+  const wholeTime = () => plots.filter((plot) => plot.timeUnit).reduce((end, plot) => Math.max(end, plot.xs[plot.xs.length - 1] * plot.timeUnit), 0);
+  function tellTime(u, key, unit) {
+    if (key !== "x") return;
+    const { min, max } = u.scales.x;
+    u.root.dataset.shown = [min, max].map((end) => (end * unit).toPrecision(3)).join(" to ");
+    if (!ready || u.told) return;
+    const all = min <= u.data[0][0] && max >= u.data[0][u.data[0].length - 1];
+    dispatchEvent(new CustomEvent("seekless-time", { detail: { from: min * unit, to: max * unit, all, by: u } }));
+  }
+  addEventListener("seekless-time", ({ detail }) => live.forEach((chart, at) => {
+    const unit = plots[at].timeUnit;
+    if (!unit || chart === detail.by) return;
+    const [min, max] = detail.all ? [0, wholeTime() / unit] : [detail.from / unit, detail.to / unit];
+    const now = chart.scales.x;
+    if (Math.abs(now.min - min) + Math.abs(now.max - max) < 1e-9 * (max - min)) return;
+    chart.told = true;
+    chart.batch(() => chart.setScale("x", { min, max }));
+    chart.told = false;
+  }));
+
   function options(plot, box) {
     const ink = colour("--soft"), grid = colour("--line");
     const axis = (label) => ({ label, stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, labelSize: 22, font: "12px system-ui", labelFont: "12px system-ui" });
@@ -92,19 +113,25 @@
       },
       axes: [x, y],
       series: [{ label: plot.xLabel, value: (u, value) => value == null ? "\u2013" : plot.names ? plot.names[value] : short(value) }, ...series],
-      hooks: plot.shaded.some(Boolean) ? { drawClear: [(u) => shade(u, plot.shaded)] } : {},
+      hooks: {
+        drawClear: plot.shaded.some(Boolean) ? [(u) => shade(u, plot.shaded)] : [],
+        setScale: plot.timeUnit ? [(u, key) => tellTime(u, key, plot.timeUnit)] : [],
+      },
       legend: { markers: { show: false } },
       cursor: { drag: { x: true, y: false } },
     };
   }
 
+  let ready = false;
   function draw() {
+    ready = false;
     live.splice(0).forEach((chart) => chart.destroy());
     for (const plot of plots) {
       const box = document.querySelectorAll("#" + plot.id + " .plot")[plot.panel];
       box.classList.add("live");
       live.push(new uPlot(options(plot, box), [plot.xs, ...plot.values], box));
     }
+    ready = true;
   }
 
   draw();

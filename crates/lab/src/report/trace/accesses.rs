@@ -12,6 +12,7 @@ use seekless_trace::{Survey, Volumes};
 use super::cells::{Cell, Cells};
 use super::families::{Families, Family};
 use super::pack::{base64, base64_length, varint, zigzag};
+use super::timeline::Timeline;
 
 /// Limit of requests shown individually, if their text is short enough.
 pub const POINTS: u64 = 200_000;
@@ -34,6 +35,7 @@ pub struct Accesses {
     families: Families,
     kept: Kept,
     requests: u64,
+    timeline: Timeline,
     /// Time of the latest record.
     now: Nanos,
     /// Index of the latest record's volume.
@@ -104,6 +106,7 @@ impl Accesses {
             sectors,
             families: Families::default(),
             kept,
+            timeline: Timeline::new(survey.end),
             requests: 0,
             now: Nanos::ZERO,
             latest: 0,
@@ -112,6 +115,7 @@ impl Accesses {
 
     /// Adds the next record of the surveyed trace.
     pub fn follow(&mut self, record: &Record, names: &Names) {
+        self.timeline.follow(record);
         let kind = match record.op {
             Op::Read => 0,
             Op::Write | Op::WriteZeroes => 1,
@@ -158,6 +162,7 @@ impl Accesses {
             unit_nanos: 1_000,
             unit_sectors: 1,
             marks: Vec::new(),
+            timeline: self.timeline,
         };
         let cells = match self.kept {
             Kept::Points(points) => {
@@ -200,6 +205,8 @@ pub struct Picture {
     pub unit_sectors: u64,
     /// Marks in order of time.
     pub marks: Vec<Mark>,
+    /// What the disk did in each slice of the time.
+    pub timeline: Timeline,
 }
 
 impl Picture {

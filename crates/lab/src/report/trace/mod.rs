@@ -13,6 +13,7 @@ mod still;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use seekless_trace::Stats;
 
@@ -25,14 +26,20 @@ use super::heat::{self, Heat};
 use super::page::{Extra, Page};
 use super::plot::Plot;
 use super::standalone;
+pub use super::verdict::Verdict;
+use timeline::Timeline;
 
 /// Limit of a page, in bytes.
 pub const PAGE_BYTES: usize = 8_000_000;
 /// All possible figures: each one's identifier in the page, and its file's name.
-pub const FIGURES: [&str; 9] = [
+pub const FIGURES: [&str; 13] = [
     "accesses",
     "heat-map",
     "over-time",
+    "throughput",
+    "jumps",
+    "queue-depth",
+    "latency-bands",
     "rank-frequency",
     "working-sets",
     "miss-ratio",
@@ -53,6 +60,8 @@ pub struct Subject<'a> {
     pub warnings: &'a [String],
     /// Its statistics.
     pub stats: &'a Stats,
+    /// Whether anything would help its disk, where that was asked for.
+    pub verdict: Option<&'a Verdict>,
     /// Its addresses over time.
     pub accesses: &'a Picture,
 }
@@ -114,6 +123,10 @@ fn figures(subjects: &[Subject]) -> Vec<Figure> {
         accesses_figure::figure(&pictures_of(subjects)),
         heat::figure(&maps),
         side_by_side(subjects, |stats| charts::over_time(stats, longest)),
+        in_time(subjects, |line| charts::throughput(line, longest)),
+        in_time(subjects, |line| charts::jumps(line, longest)),
+        in_time(subjects, |line| charts::queue_depth(line, longest)),
+        in_time(subjects, |line| charts::latency_bands(line, longest)),
         side_by_side(subjects, rank_frequency),
         sets,
         side_by_side(subjects, charts::miss_ratio),
@@ -126,7 +139,15 @@ fn figures(subjects: &[Subject]) -> Vec<Figure> {
 
 /// The same chart of every trace, with the same axes.
 fn side_by_side(subjects: &[Subject], chart: impl Fn(&Stats) -> Option<Plot>) -> Option<Figure> {
-    let mut plots: Vec<Option<Plot>> = subjects.iter().map(|subject| chart(subject.stats)).collect();
+    panels(subjects, subjects.iter().map(|subject| chart(subject.stats)).collect())
+}
+
+/// The same chart of every trace over its time, with the same axes.
+fn in_time(subjects: &[Subject], chart: impl Fn(&Timeline) -> Option<Plot>) -> Option<Figure> {
+    panels(subjects, subjects.iter().map(|subject| chart(&subject.accesses.timeline)).collect())
+}
+
+fn panels(subjects: &[Subject], mut plots: Vec<Option<Plot>>) -> Option<Figure> {
     if plots.len() > 1 {
         align(&mut plots.iter_mut().flatten().collect::<Vec<_>>());
     }

@@ -210,6 +210,7 @@ mod tests {
             unit_nanos: 1_000_000_000,
             unit_sectors: 1,
             marks,
+            timeline: super::super::timeline::Timeline::default(),
         }
     }
 

@@ -44,6 +44,11 @@ pub fn headline(subjects: &[Subject]) -> String {
     let mut out = String::from("<header><p class=\"brand\">seekless: what a workload is like</p>");
     let names: Vec<String> = subjects.iter().map(|subject| escape(&subject.name)).collect();
     let _ = write!(out, "<h1>{}</h1>", names.join(" <small>and</small> "));
+    let several = subjects.len() > 1;
+    for subject in subjects {
+        let name = if several { subject.name.as_str() } else { "" };
+        out.extend(subject.verdict.iter().map(|verdict| verdict.html(name, subject.warnings)));
+    }
     out.extend([&in_short(subjects).html(), "<dl class=\"tiles\">"]);
     for (name, value, meaning) in TILES {
         let _ = write!(out, "<div><dt>{name}</dt>");
