@@ -107,12 +107,29 @@ pub fn command() -> Command {
 }
 
 fn grouped(command: Command) -> Command {
+    let after = command.get_after_help().map(|text| reflowed(&text.to_string()));
+    let command = after.map_or(command.clone(), |text| command.after_help(text));
     let many = options(&command).count() > FEW;
     let command = command.mut_args(|arg| match group(&arg).filter(|_| many) {
         Some(group) => arg.help_heading(group),
         None => arg,
     });
     command.mut_subcommands(grouped)
+}
+
+/// A text with a line for each paragraph, which the parser wraps; examples, which are indented, stay as they are.
+fn reflowed(text: &str) -> String {
+    let mut out = String::new();
+    let mut before = "";
+    for line in text.lines() {
+        let goes_on = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        if !out.is_empty() {
+            out.push(if goes_on(before) && goes_on(line) { ' ' } else { '\n' });
+        }
+        out.push_str(line);
+        before = line;
+    }
+    out
 }
 
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
@@ -152,6 +169,23 @@ mod tests {
             found.extend(long.map(|line| format!("{name}: {line}")));
         });
         assert_eq!(found, [""; 0]);
+    }
+
+    /// Else the parser wraps what is wrapped already: a long line, a short one.
+    #[test]
+    fn paragraphs_are_wrapped_once() {
+        let text = "Examples:\n  seekless a\n  seekless b\n\nOne two\nthree.\n\nFour.";
+        assert_eq!(reflowed(text), "Examples:\n  seekless a\n  seekless b\n\nOne two three.\n\nFour.");
+        let mut wrapped = Vec::new();
+        each(&command(), "seekless", &mut |name, command| {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = after.lines().collect();
+            let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            wrapped.extend(
+                lines.windows(2).find(|two| is_text(two[0]) && is_text(two[1])).map(|_| name.to_owned()),
+            );
+        });
+        assert_eq!(wrapped, [""; 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use clap::ArgMatches;
-use seekless_core::names::perhaps;
+use seekless_core::names::{nearest, perhaps};
 use serde_json::{Map, Value};
 
 use crate::{Usage, schema};
@@ -43,7 +43,14 @@ fn refuse(command: &str, name: &str) -> anyhow::Result<()> {
 
 /// The error of a list that is none of these.
 pub fn unknown(name: &str, known: &BTreeSet<String>) -> Usage {
-    let perhaps = perhaps(name, known.iter().map(String::as_str));
+    // The last part of a path is what is remembered.
+    let last = |list: &String| nearest(name, [list.rsplit('.').next().unwrap_or_default()]).is_some();
+    let perhaps = match perhaps(name, known.iter().map(String::as_str)) {
+        none if none.is_empty() => {
+            known.iter().find(|list| last(list)).map_or(none, |list| format!("; perhaps {list}"))
+        }
+        found => found,
+    };
     let named: Vec<&str> = known.iter().map(String::as_str).filter(|list| !list.is_empty()).collect();
     let expected = if named.is_empty() { "--csv alone".to_owned() } else { named.join(", ") };
     Usage(format!("--csv: found the list '{name}', expected {expected}{perhaps}"))

@@ -33,7 +33,7 @@ for scripts: docs/book/scripts.md.";
 /// Arguments of `schema`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Name of the schema, or what an object has under \"schema\" [default: list all]
+    /// Name of the schema, or what an object has under "schema" [default: list all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Write all schemas into this folder, each as NAME.json

@@ -82,7 +82,7 @@ pub enum Command {
     #[command(after_help = tell::HELP, visible_alias = "ctl")]
     Tell(tell::Arguments),
     /// Unmount what mount mounted, and stop the server that it started
-    #[command(after_help = mount::HELP)]
+    #[command(after_help = mount::UMOUNT)]
     Umount(mount::Umount),
     /// Upgrade the metadata of a volume file's layers to the newest format
     #[command(after_help = upgrade::HELP)]

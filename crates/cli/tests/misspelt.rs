@@ -22,10 +22,10 @@ fn a_misspelt_name_is_guessed_whatever_it_names() {
     let sweep = file("misspelt-sweep.toml", b"trace = 'x.load'\nvolumes = 'cache.toml'\n");
     let trace = SMALL.replace("svnserver2", "svnsever2");
     let on = |volume| ["lab", "run", volume, "--workload", "random"];
-    let commands: [(&[&str], i32, &str); 17] = [
-        (&["drive", "show", "WD2500AKS"], 1, "perhaps wd2500aaks"),
+    let commands: [(&[&str], i32, &str); 22] = [
+        (&["drive", "show", "WD2500AKS"], 2, "perhaps wd2500aaks"),
         (&["drive", "show", &drive], 1, "perhaps heads"),
-        (&["drive", "show", "wd2500"], 1, "perhaps wd2500aaks"),
+        (&["drive", "show", "wd2500"], 2, "perhaps wd2500aaks"),
         (&["lab", "run", "--workload", "random", "--scheduler", "stpf"], 2, "perhaps sptf"),
         (&["trace", "stats", &trace], 1, "perhaps svnserver2"),
         (&["trace", "stats", SMALL, "--format", "blktracer"], 2, "perhaps blktrace"),
@@ -33,13 +33,18 @@ fn a_misspelt_name_is_guessed_whatever_it_names() {
         (&["lab", "compare", "--trace", SMALL, "--scheduler", "c-lok"], 2, "perhaps c-look"),
         (&["lab", "hits", SMALL, "--size", "4MiB", "--policy", "seive"], 2, "perhaps sieve"),
         (&["lab", "figure", "borg6"], 2, "perhaps borg-6"),
-        (&["lab", "run", "--workload", "randon"], 1, "perhaps random"),
-        (&["lab", "run", "--workload", "random:sise=4KiB"], 1, "perhaps size"),
+        (&["lab", "run", "--workload", "randon"], 2, "perhaps random"),
+        (&["lab", "run", "--workload", "random:sise=4KiB"], 2, "perhaps size"),
         (&on(&layer), 1, "perhaps cache"),
         (&on(&reference), 1, "perhaps disk"),
         (&on(&key), 1, "perhaps `size`"),
         (&["lab", "sweep", &sweep], 1, "perhaps traces"),
         (&["schema", "lab-compart"], 1, "perhaps lab-compare"),
+        (&["lab", "compare", "--trace", SMALL, "--option", "overwritte=in-place"], 2, "perhaps `overwrite`"),
+        (&["lab", "compare", "--trace", SMALL, "--option", "overwrite=inplace"], 2, "perhaps `in-place`"),
+        (&["lab", "compare", "--trace", SMALL, "--reconfigure", "when it pay"], 2, "perhaps when it pays"),
+        (&["lab", "compare", "--trace", SMALL, "--csv=phase"], 2, "perhaps variants.phases"),
+        (&["trace", "stats", SMALL, "--columns", "tim:us,op"], 2, "perhaps time"),
     ];
     for (command, code, words) in commands {
         refused(command, code, &[words]);

@@ -35,6 +35,18 @@ fn the_book_shows_this_layer() {
     assert!(lines.count() <= 100);
 }
 
+#[path = "../../../examples/layer/examples/slow.rs"]
+#[allow(dead_code, reason = "its `main` is that of another program")]
+#[rustfmt::skip]
+mod slow;
+
+#[test]
+fn the_readme_shows_a_layer_in_20_lines() {
+    let code = include_str!("../../../examples/layer/examples/slow.rs");
+    assert!(include_str!("../../../README.md").contains(code));
+    assert!(code.lines().filter(|line| !line.is_empty()).count() <= 21);
+}
+
 #[test]
 fn a_layer_outside_the_tree_is_compared_and_explored() {
     registry::add(&layer::LAYERS).unwrap();

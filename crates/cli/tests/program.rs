@@ -88,12 +88,12 @@ fn a_trace_that_is_cut_short_is_read_with_a_warning() {
 #[test]
 fn bad_drives_are_reported_with_what_would_do() {
     let bad = file("bad.toml", b"name = \"bad\"\nrpm = \"fast\"\n");
-    refused(&["drive", "show", "wd2501aaks"], 1, &["wd2501aaks", "wd2500aaks", "quantum-atlas-10k"]);
+    refused(&["drive", "show", "wd2501aaks"], 2, &["wd2501aaks", "wd2500aaks", "quantum-atlas-10k"]);
     refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected f64"]);
     refused(&["drive", "show", "/nonexistent.toml"], 1, &["/nonexistent.toml", "No such file"]);
     refused(&["drive", "show"], 2, &["NAME"]);
     let calibrate = |device, code, words: &[&str]| refused(&["drive", "calibrate", device], code, words);
-    calibrate("floppy", 1, &["floppy", "neither a device nor a drive", "wd2500aaks"]);
+    calibrate("floppy", 2, &["floppy", "neither a device nor a drive", "wd2500aaks"]);
     calibrate(&bad, 1, &["bad.toml", "line 2"]);
     calibrate("--name=mine", 2, &["--output"]);
     for again in ["wd360gd", "/dev/sdb", ""] {
@@ -106,7 +106,7 @@ fn bad_drives_are_reported_with_what_would_do() {
         calibrate("/dev/null", 1, &["/dev/null", "neither a disk nor a file"]);
         calibrate(&file("disk.img", &[0; 8192]), 1, &["disk.img", "found a file", "expected a whole disk"]);
     }
-    refused(&["lab", "compare", "--trace", SMALL, "--drive", "floppy"], 1, &["floppy", "wd2500aaks"]);
+    refused(&["lab", "compare", "--trace", SMALL, "--drive", "floppy"], 2, &["floppy", "wd2500aaks"]);
 }
 
 #[test]
@@ -114,16 +114,19 @@ fn what_does_not_fit_is_reported_with_what_would() {
     let wrong = |code, options: &[&str], words: &[&str]| {
         refused(&[&["lab", "compare", "--trace", SMALL], options].concat(), code, words);
     };
-    wrong(1, &["--bopt", "1TiB"], &["bopt: found 1 TiB", "expected 1 to", "wd2500aaks"]);
+    wrong(2, &["--bopt", "1TiB"], &["bopt: found 1 TiB", "expected 1 to", "wd2500aaks"]);
     wrong(2, &["--bopt", "4 parsecs"], &["--bopt", "4 parsecs", "4GiB"]);
     wrong(2, &["--bopt", "1000"], &["--bopt", "1000 bytes", "multiple of 512"]);
-    wrong(1, &["--over", "1GiB"], &["over: found 1 GiB", "at least", "the trace reaches"]);
-    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "whole pages of 8 sectors"]);
-    wrong(1, &["--bopt-drive", "floppy"], &["floppy", "wd2500aaks"]);
-    wrong(1, &["--bopt-drive", "wd360gd", "--bopt", "1TiB"], &["bopt: found 1 TiB", "end of wd360gd"]);
+    wrong(2, &["--over", "1GiB"], &["over: found 1 GiB", "at least", "the trace reaches"]);
+    wrong(2, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "whole pages of 8 sectors"]);
+    wrong(2, &["--bopt-drive", "floppy"], &["floppy", "wd2500aaks"]);
+    wrong(2, &["--bopt-drive", "wd360gd", "--bopt", "1TiB"], &["bopt: found 1 TiB", "end of wd360gd"]);
     wrong(1, &["--drive", "quantum-atlas-10k"], &["svnserver2", "found requests up to", "at most sector"]);
-    wrong(1, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
-    wrong(1, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);
+    wrong(2, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
+    wrong(2, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);
+    wrong(2, &["--outstanding", "0"], &["outstanding: found 0", "at least 1"]);
+    wrong(2, &["--reconfigure", "999999999"], &["reconfigure: found 999999999", "at most"]);
+    wrong(2, &["--bopt", "0"], &["--bopt", "above zero"]);
     wrong(2, &["--pace", "open", "--speed", "0"], &["--speed", "found '0'", "0.001 to"]);
     wrong(2, &["--speed", "2"], &["--speed", "expected --pace open"]);
     wrong(2, &["--pace", "open", "--outstanding", "2"], &["--outstanding", "expected --pace closed"]);
@@ -144,7 +147,7 @@ fn what_does_not_fit_is_reported_with_what_would() {
     refused(&bare, 2, &["--option: found segment", "without a layer"]);
     let picture = ["drive", "show", "samsung-870-evo-1tb", "--svg", "/nonexistent/flash.svg"];
     refused(&picture, 1, &["--svg: found samsung-870-evo-1tb", "one that turns"]);
-    refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 1, &["size: found", "32 MiB"]);
+    refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 2, &["size: found", "32 MiB"]);
     refused(&["lab", "run", "--workload", "random", "--pace", "open"], 2, &["--pace", "expected closed"]);
     refused(&["lab", "run", "--trace", SMALL, "--page", "7"], 2, &["--events"]);
     refused(&["lab", "run", "--trace", SMALL, "--events", "/nonexistent/e"], 1, &["/nonexistent/e"]);

@@ -13,6 +13,7 @@ use seekless_trace::stats::MAX_INTERVALS;
 use seekless_trace::stats::Survey;
 use seekless_trace::{Analysis, Intervals, Stats, StatsOptions, Surveyed};
 
+use crate::Usage;
 use crate::input::Input;
 use crate::output::{self, Form};
 use crate::progress::Progress;
@@ -93,7 +94,7 @@ impl Characterising {
     /// Options for the trace crate.
     pub fn options(&self) -> anyhow::Result<StatsOptions> {
         if self.interval == Some(Nanos::ZERO) {
-            bail!("interval: found zero, expected a time such as 1d");
+            bail!(Usage("--interval: found zero, expected a time such as 1d".to_owned()));
         }
         Ok(StatsOptions {
             device_sectors: self.device_size.map(|size| size.0.div_ceil(SECTOR_BYTES)),

@@ -38,6 +38,16 @@ messages in home.log beside home.toml, and the last umount of the volume stops i
 A server that runs already stays; start it with --mounted. An export is mounted once. If the server ends meanwhile, programs wait until it runs again: mount once more \
 starts it.";
 
+/// Examples of `volume umount`.
+pub const UMOUNT: &str = "\
+Examples:
+  seekless volume umount /mnt/home
+  seekless volume umount /mnt/home --give-up
+
+Needs root. What the file system holds in memory is written first. The last umount of a volume stops the server that \
+mount started, if it did: a clean stop, which writes everything back. If the server ended meanwhile, it is started \
+again for that; --give-up goes without.";
+
 /// Time for a program or device to appear.
 const APPEARS: Duration = Duration::from_secs(60);
 /// Time for a server to stop: it drains for up to a minute, and then flushes.
