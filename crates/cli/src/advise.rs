@@ -6,10 +6,11 @@ use clap::Args;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use seekless_drive::Model;
 use seekless_lab::advise::{self, Advice, Measured, Remedy, Trial};
-use seekless_trace::Trace;
+use seekless_trace::{Trace, TraceError};
 
 use crate::auto::{self, AUTO, USUAL};
 use crate::input::Input;
+use crate::noted::{self, Noted};
 use crate::output::{self, Form};
 use crate::parse::speed;
 use crate::progress::Progress;
@@ -27,6 +28,9 @@ Examples:
 The recording is played on a model of the disk at its own pace, as it is and with each remedy. A remedy is recommended \
 if it saves at least 3 % of the disk's busy time, its own copying counted, at least twice the standard error of that, \
 and if requests do not wait longer for it. docs/book/advise.md explains the figures.";
+
+/// The format of `trace record`.
+const RECORDED: &str = "blktrace";
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -48,39 +52,55 @@ pub struct Arguments {
 
 /// Plays the trace with each remedy, and prints the verdict.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let trace = trace::load_as(&arguments.input)?;
+    let trace = trace::load_as(&arguments.input).or_else(idle)?;
     output::warn(&trace.warnings);
-    let noted = |note: &str| output::complain(&format!("note: {note}"));
-    let advice = on(&trace, &arguments.drive, arguments.speed, arguments.seed, &noted)?;
+    let told = |note: &str| output::complain(&format!("note: {note}"));
+    let advice = on(&trace, &arguments.drive, arguments.speed, arguments.seed, &told)?;
     arguments.form.print(&advice, "remedies", || text(&advice))
 }
 
-/// The advice for a recording, on the drive of this name. `noted` is called before the runs if these have another pace
+/// A recording without requests, if it has events of which none is one: that of a disk that rested.
+fn idle(error: anyhow::Error) -> anyhow::Result<Trace> {
+    match error.downcast_ref() {
+        Some(TraceError::NoRequests { file, format: RECORDED, clean: true, .. }) => {
+            Ok(Trace { sources: vec![file.clone()], format: RECORDED, ..Trace::default() })
+        }
+        _ => Err(error),
+    }
+}
+
+/// The advice for a recording, on the drive of this name. `told` is called before the runs if these have another pace
 /// than the recording.
-pub fn on(trace: &Trace, drive: &str, speed: f64, seed: u64, noted: &dyn Fn(&str)) -> anyhow::Result<Advice> {
-    let model = model(drive, trace)?;
-    let advice = match advise::not_known(trace, &model, speed) {
+pub fn on(trace: &Trace, drive: &str, speed: f64, seed: u64, told: &dyn Fn(&str)) -> anyhow::Result<Advice> {
+    let noted = noted::of(trace)?;
+    let model = model(drive, trace, noted.as_ref())?;
+    let length_s = noted.as_ref().map(|noted| noted.seconds);
+    let mut advice = match advise::not_known(trace, &model, speed) {
         Some(advice) => advice,
         None => {
             advise::check(trace, &model)?;
-            advised(trace, &model, speed, seed, noted)?
+            advised(trace, &model, (speed, length_s), seed, told)?
         }
     };
-    Ok(Advice { drive_chosen_because: auto::because(drive, model.name(), trace), ..advice })
+    if noted.as_ref().is_some_and(|noted| noted.disk.rotational == Some(false)) {
+        advice.notes.push("The recorded disk does not turn: the runs are on one that does.".to_owned());
+    }
+    let because = auto::because(drive, model.name(), trace, noted.as_ref());
+    Ok(Advice { drive_chosen_because: because, ..advice })
 }
 
 /// Plays the trace as it is, and then with all remedies at once, as far as there are cores.
 fn advised(
     trace: &Trace,
     drive: &Model,
-    speed: f64,
+    (speed, length_s): (f64, Option<f64>),
     seed: u64,
-    noted: &dyn Fn(&str),
+    told: &dyn Fn(&str),
 ) -> anyhow::Result<Advice> {
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let behind = |note: &str| progress.aside(|| noted(note));
-    let trial = Trial::begin(trace, drive, speed, seed, &shown, behind)?;
+    let behind = |note: &str| progress.aside(|| told(note));
+    let trial = Trial::begin(trace, drive, speed, length_s, seed, &shown, behind)?;
     let requests = trace.records.len() as u64;
     let requests_in_all = requests * trial.runs() as u64;
     let done: Vec<AtomicU64> = (0..trial.runs()).map(|_| AtomicU64::new(0)).collect();
@@ -100,18 +120,19 @@ fn advised(
 }
 
 /// The drive of this name; `auto`: the usual one if it fits, else the smallest disk that does.
-fn model(name: &str, trace: &Trace) -> anyhow::Result<Model> {
+fn model(name: &str, trace: &Trace, noted: Option<&Noted>) -> anyhow::Result<Model> {
     if name != AUTO {
         return Ok(Model::find(name)?);
     }
     let usual = Model::find(USUAL)?;
-    if advise::has_room(trace, &usual) {
+    if advise::has_room(trace, &usual) && usual.sectors() >= auto::sectors(noted) {
         return Ok(usual);
     }
     let mut drives = advise::fitting(trace, &usual);
     if drives.iter().any(|(_, drive)| advise::has_room(trace, drive)) {
         drives.retain(|(_, drive)| advise::has_room(trace, drive));
     }
+    let drives = auto::as_large(drives, noted);
     Ok(auto::smallest(drives).map_or(usual, |(_, drive)| drive))
 }
 

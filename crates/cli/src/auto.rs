@@ -4,6 +4,8 @@ use seekless_core::{SECTOR_BYTES, Size};
 use seekless_drive::{Model, spec};
 use seekless_trace::Trace;
 
+use crate::noted::Noted;
+
 /// Stands for the usual drive, or a larger one if needed.
 pub const AUTO: &str = "auto";
 /// The drive to try first.
@@ -18,10 +20,28 @@ pub fn smallest(drives: Vec<(&'static str, Model)>) -> Option<(&'static str, Mod
     disks.min_by_key(|(order, _)| *order).map(|((.., name), drive)| (name, drive))
 }
 
+/// Of these drives, those that are as large as the disk that was recorded, if that is noted and there are any.
+pub fn as_large(drives: Vec<(&'static str, Model)>, noted: Option<&Noted>) -> Vec<(&'static str, Model)> {
+    let large = |drive: &Model| drive.sectors() >= sectors(noted);
+    if drives.iter().any(|(_, drive)| large(drive)) {
+        return drives.into_iter().filter(|(_, drive)| large(drive)).collect();
+    }
+    drives
+}
+
+/// Sectors of the disk that was recorded, less what makers round; 0 if that is not noted.
+pub fn sectors(noted: Option<&Noted>) -> u64 {
+    noted.and_then(|noted| noted.disk.size_bytes).unwrap_or(0) / SECTOR_BYTES / 1_000 * 999
+}
+
 /// Why this drive was taken, if `asked` left the choice.
-pub fn because(asked: &str, taken: &str, trace: &Trace) -> Option<String> {
+pub fn because(asked: &str, taken: &str, trace: &Trace, noted: Option<&Noted>) -> Option<String> {
     let reached = Size(trace.end_sector().saturating_mul(SECTOR_BYTES));
-    let why = if taken == USUAL {
+    let size = noted.and_then(|noted| noted.disk.size_bytes);
+    let why = if let Some(size) = size.filter(|_| taken != USUAL) {
+        let model = noted.and_then(|noted| noted.disk.model.as_deref()).unwrap_or("a disk");
+        format!("the smallest known disk as large as the recorded one: {model} of {}", Size(size))
+    } else if taken == USUAL {
         format!("the usual drive: it has room for {reached}, which the trace reaches")
     } else {
         format!("the smallest known disk with room for {reached}, which the trace reaches")

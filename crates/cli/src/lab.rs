@@ -26,6 +26,7 @@ use crate::explore;
 use crate::figure;
 use crate::hits;
 use crate::judge;
+use crate::noted;
 use crate::output::{self, Form};
 use crate::progress::Progress;
 use crate::scan;
@@ -284,7 +285,9 @@ pub fn compared(trace: &Trace, setup: &Setup, bounds: bool) -> anyhow::Result<Co
     let bar = Progress::measured();
     let mut compared = compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?;
     let first = experiments.first();
-    compared.settings.drive_chosen_because = first.and_then(|(_, one)| setup.because(one, trace));
+    let noted = noted::of(trace)?;
+    compared.settings.drive_chosen_because =
+        first.and_then(|(_, one)| setup.because(one, trace, noted.as_ref()));
     Ok(compared)
 }
 

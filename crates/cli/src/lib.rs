@@ -25,6 +25,7 @@ mod lab;
 mod lists;
 mod log;
 mod manual;
+mod noted;
 mod output;
 mod parse;
 mod printed;
@@ -64,6 +65,7 @@ use seekless_drive::SpecError;
 use seekless_lab::LabError;
 use seekless_lab::workload::keys::WorkloadError;
 use seekless_layers::registry;
+use seekless_trace::TraceError;
 use seekless_volume::live::Level;
 
 /// Optimises the layout of spinning disks, and predicts the savings
@@ -220,6 +222,7 @@ fn is_of_an_option(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(setting)
         || error.is::<WorkloadError>()
         || matches!(error.downcast_ref(), Some(SpecError::Unknown { .. }))
+        || matches!(error.downcast_ref(), Some(TraceError::Setting { .. }))
 }
 
 fn carry_out(command: Command) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seekless_core::{Nanos, Size};
 use seekless_record::{Choice, End, Message, Request, Summary, Tally};
 
+use crate::noted;
 use crate::output;
 use crate::table::Table;
 use crate::text::{count, counted, size, span};
@@ -78,6 +79,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.output.as_os_str() == "-" {
         anyhow::bail!("-o -: found standard output, expected a file");
     }
+    let notes = noted::file(&arguments.output);
+    output::expect_room(&notes, arguments.force)?;
     let request = Request {
         device: arguments.device.clone(),
         output: arguments.output.clone(),
@@ -96,6 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let recorded = seekless_record::record(&request, &mut |event| show(&bar, &event));
     bar.finish_and_clear();
     let summary = recorded?;
+    output::file(&notes, &output::json_text(&summary)?)?;
     let lost = summary.tally.lost;
     if lost > 0 {
         output::warn(&[format!(
@@ -145,8 +149,12 @@ fn text(summary: &Summary) -> String {
     };
     let mut table = Table::new(&["", ""]);
     table.row(["device".to_owned(), format!("{} ({})", summary.device, summary.number)]);
+    if let Some(model) = &summary.disk.model {
+        table.row(["model".to_owned(), model.clone()]);
+    }
     table.row(["source".to_owned(), summary.source.to_owned()]);
     table.row(["file".to_owned(), format!("{} ({})", summary.file.display(), size(tally.bytes))]);
+    table.row(["notes".to_owned(), noted::file(&summary.file).display().to_string()]);
     table.row(["time span".to_owned(), span(tally.seconds)]);
     table.row(["ended".to_owned(), end.to_owned()]);
     table.row(["requests".to_owned(), count(tally.requests)]);

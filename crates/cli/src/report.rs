@@ -184,7 +184,7 @@ impl Arguments {
         let input = Input { files: vec![path.to_owned()], reading: self.reading.clone() };
         let trace = survey(&input, &self.how)?;
         output::warn(&trace.warnings);
-        options.check(trace.survey.end)?;
+        options.check(trace.survey.end).map_err(|many| Usage(many.to_string()))?;
         let progress = Progress::measured();
         let mut analysis = Analysis::new(trace.survey.clone(), options);
         let mut accesses = Accesses::new(&trace.survey);

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::Usage;
 use crate::auto::{self, AUTO, USUAL};
 use crate::filling::Filling;
+use crate::noted::{self, Noted};
 use crate::parse::{number_or_text, on_or_off, option, place, speed, whole_sectors};
 pub use lines::{line, pace_line};
 pub use vary::{BOPT, RECONFIGURE};
@@ -191,8 +192,8 @@ impl Setup {
     }
 
     /// Why the drive of an experiment on a trace was taken, if none was named.
-    pub fn because(&self, experiment: &Experiment, trace: &Trace) -> Option<String> {
-        auto::because(&self.drive, experiment.drive.name(), trace)
+    pub fn because(&self, experiment: &Experiment, trace: &Trace, noted: Option<&Noted>) -> Option<String> {
+        auto::because(&self.drive, experiment.drive.name(), trace, noted)
     }
 
     /// The name of the drive, or that any may be taken.
@@ -227,7 +228,12 @@ impl Setup {
             Err(LabError::Unfit { .. }) => true,
             placed => placed.is_err() && is_plain,
         };
-        if self.drive != AUTO || !usual.iter().any(|(_, one)| unfit(one)) {
+        if self.drive != AUTO {
+            return Ok(usual);
+        }
+        let noted = noted::of(trace)?;
+        let is_large = usual[0].1.drive.sectors() >= auto::sectors(noted.as_ref());
+        if is_large && !usual.iter().any(|(_, one)| unfit(one)) {
             return Ok(usual);
         }
         let mut disks = usual[0].1.fitting(end);
@@ -235,7 +241,7 @@ impl Setup {
             let fit = other.fitting(end);
             disks.retain(|(name, _)| fit.iter().any(|(other, _)| other == name));
         }
-        match auto::smallest(disks) {
+        match auto::smallest(auto::as_large(disks, noted.as_ref())) {
             Some((name, _)) => self.of_each(columns, name),
             None => Ok(usual),
         }

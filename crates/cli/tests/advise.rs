@@ -72,6 +72,50 @@ fn a_queue_of_requests_without_processes_is_there_to_be_sorted() {
     assert!(advice["notes"].to_string().contains("does not name processes"), "{}", advice["notes"]);
 }
 
+/// A recording of one event, the name of a process, as `trace record` writes of a disk that rests.
+fn named_process() -> Vec<u8> {
+    let name = b"sh\0\0";
+    // The mark of the format and its version 7; number, time, sector and length; a message that names a process, of
+    // process 7; device, processor and error; the length of the name.
+    let head = [0x6561_7407_u32, 0, 0, 0, 0, 0, 0, 1 << 26, 7, 0, 0].map(u32::to_le_bytes).concat();
+    [&head[..], &[0, 0], &(name.len() as u16).to_le_bytes(), name].concat()
+}
+
+/// What `trace record` notes beside its file.
+#[test]
+fn notes_of_a_recording_are_used_and_must_fit_it() {
+    let lines: Vec<String> =
+        (0..500_u64).map(|n| format!("{n} ; {} ; 8 ; R\n", n * 7_919 % 400_000 * 1_000)).collect();
+    let recording = common::file("noted.load", lines.concat().as_bytes());
+    let noted = |seconds: u64, size: u64, turns: bool| {
+        let disk = format!(
+            "{{\"model\": \"ST1000\", \"size_bytes\": {size}, \"rotational\": {turns}, \"logical_block_bytes\": 512, \"physical_block_bytes\": 4096, \"scheduler\": \"none\", \"queue_depth\": 32}}"
+        );
+        common::file(
+            "noted.load.about.json",
+            format!("{{\"seconds\": {seconds}, \"disk\": {disk}}}").as_bytes(),
+        );
+    };
+    let alone = json(&["advise", &recording]);
+    noted(4_990, 1_000_204_886_016, false);
+    let advice = json(&["advise", &recording]);
+    // Ten times as long, and on a disk that is as large.
+    assert_eq!((alone["drive"].as_str(), advice["drive"].as_str()), (Some("wd2500aaks"), Some("wd-re3-1tb")));
+    assert!(advice["drive_chosen_because"].as_str().unwrap().contains("ST1000"), "{advice}");
+    assert_eq!(advice["length_s"], 4_990.0);
+    assert!(advice["notes"].to_string().contains("does not turn"), "{}", advice["notes"]);
+    noted(4_990, 1_000_000, true);
+    common::refused(
+        &["advise", &recording],
+        1,
+        &["noted.load.about.json", "found a disk of", "another recording"],
+    );
+    noted(99, 1_000_204_886_016, true);
+    common::refused(&["advise", &recording], 1, &["of recording, expected at least", "another recording"]);
+    common::file("noted.load.about.json", b"{");
+    common::refused(&["advise", &recording], 1, &["noted.load.about.json", "what trace record writes"]);
+}
+
 #[test]
 fn a_disk_that_is_only_written_and_one_that_rests_get_a_verdict() {
     let lines: Vec<String> =
@@ -79,9 +123,8 @@ fn a_disk_that_is_only_written_and_one_that_rests_get_a_verdict() {
     let written = common::file("written.load", lines.concat().as_bytes());
     let advice = json(&["advise", &written]);
     assert!(!advice["base"].is_null() && advice["remedies"].as_array().unwrap().len() > 3, "{advice}");
-    // What no reader takes for a trace without a hint, as what is recorded of a disk that rests.
-    let idle = common::file("resting.csv", b"");
-    let advice = json(&["advise", &idle, "--columns", "time,op,offset:bytes,size:bytes"]);
+    let resting = common::file("resting", &named_process());
+    let advice = json(&["advise", &resting]);
     assert_eq!(advice["verdict"], "Nothing is worth it: the recording has no requests.");
 }
 

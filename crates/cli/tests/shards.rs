@@ -100,7 +100,7 @@ fn more_intervals_than_there_may_be_are_refused_in_one_pass_too() {
     let page = folder().join("intervals.html").display().to_string();
     for words in [&["trace", "stats"][..], &["trace", "report", "-o", &page]] {
         let words = [words, &[SMALL, "--interval", "1us"]].concat();
-        refused(&words, 1, &["--interval: found ", " intervals, expected at most 1000"]);
+        refused(&words, 2, &["--interval: found ", " intervals, expected at most 1000"]);
     }
 }
 

@@ -6,6 +6,7 @@
 //! Invariant: whatever is switched on is switched off again, also after an error or a signal; after a `kill -9` by the
 //! next recording. Faults: events that the kernel lost are counted, never hidden.
 
+mod disk;
 pub mod encode;
 pub mod error;
 pub mod format;
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use seekless_core::Nanos;
 use serde::Serialize;
 
+pub use disk::Disk;
 pub use error::RecordError;
 
 /// Source of the events.
@@ -111,6 +113,10 @@ pub struct Summary {
     pub source: &'static str,
     /// Reason for the end.
     pub end: End,
+    /// When it began, in seconds since 1970 in UTC.
+    pub began_unix_s: f64,
+    /// The recorded disk.
+    pub disk: Disk,
     /// Final counts.
     #[serde(flatten)]
     pub tally: Tally,

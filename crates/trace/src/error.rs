@@ -9,6 +9,18 @@ use std::path::PathBuf;
 /// Errors of reading a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
+    /// A file without requests.
+    #[error("{}, byte 0: found {found}, expected some, in a file of the format {format}", file.display())]
+    NoRequests {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        found: String,
+        /// Its format.
+        format: &'static str,
+        /// Whether all of it was read, without a warning.
+        clean: bool,
+    },
     /// The operating system or the decompressor failed.
     #[error("{}: {source}", file.display())]
     Io {

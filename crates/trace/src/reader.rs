@@ -307,8 +307,8 @@ impl Reader {
             // A file that was cut says so.
             let why = self.warnings.first().map(|warning| format!(" ({warning})")).unwrap_or_default();
             let found = format!("no request{why}");
-            let expected = format!("some, in a file of the format {}", self.format.name);
-            self.failure = Some(TraceError::Malformed { file, offset: 0, found, expected });
+            let (format, clean) = (self.format.name, why.is_empty());
+            self.failure = Some(TraceError::NoRequests { file, found, format, clean });
         }
     }
 }

@@ -150,7 +150,7 @@ pub fn survey(input: &Input, how: &Characterising) -> anyhow::Result<Surveyed> {
 
 /// The statistics of a trace.
 pub fn characterise(trace: &Surveyed, options: &StatsOptions) -> anyhow::Result<Stats> {
-    options.check(trace.survey.end)?;
+    options.check(trace.survey.end).map_err(|many| Usage(many.to_string()))?;
     let progress = Progress::measured();
     let mut analysis = Analysis::new(trace.survey.clone(), options);
     let (mut done, all) = (0_u64, trace.survey.records);

@@ -151,6 +151,8 @@ pub struct Trial<'a> {
     trace: &'a Trace,
     drive: &'a Model,
     speed: f64,
+    /// Recorded seconds.
+    length_s: f64,
     /// The disk as it is, at the pace that was found to fit.
     plain: Experiment,
     base: InParts,
@@ -205,12 +207,14 @@ fn recorded_s(trace: &Trace) -> f64 {
 }
 
 impl<'a> Trial<'a> {
-    /// Runs the recording on `drive` as it is, at `speed` times its pace; where the drive falls ever further behind, anew
+    /// Runs the recording on `drive` as it is, at `speed` times its pace; its length counts from its first request to its
+    /// last, or is `length_s` if that is known and longer; where the drive falls ever further behind, anew
     /// at closed pace. `behind` is called then, before that.
     pub fn begin(
         trace: &'a Trace,
         drive: &'a Model,
         speed: f64,
+        length_s: Option<f64>,
         seed: u64,
         progress: &dyn Fn(Progress),
         behind: impl FnOnce(&'static str),
@@ -229,7 +233,8 @@ impl<'a> Trial<'a> {
             base = run(&plain)?;
         }
         let (remedies, not_tried) = remedies::all(&plain, trace);
-        Ok(Trial { trace, drive, speed, plain, base, note, remedies, not_tried })
+        let length_s = length_s.unwrap_or(0.0).max(recorded_s(trace));
+        Ok(Trial { trace, drive, speed, length_s, plain, base, note, remedies, not_tried })
     }
 
     /// Number of runs, which are independent of each other.
@@ -259,8 +264,10 @@ impl<'a> Trial<'a> {
             }
         }
         let open = self.plain.pace.is_open();
-        let base = Measured::of(&self.base.variant);
-        let length_s = if open { recorded_s(self.trace) / self.speed } else { base.elapsed_s };
+        let mut base = Measured::of(&self.base.variant);
+        let length_s = if open { self.length_s / self.speed } else { base.elapsed_s };
+        // Idle before the first request and after the last one.
+        base.elapsed_s = base.elapsed_s.max(length_s);
         let judged = self.judged(&others, &base, length_s);
         let of = |judgement| judged.iter().find(move |remedy| remedy.judgement == judgement);
         let advised = of(Judgement::Recommended).map(|remedy| remedy.name.clone());

@@ -20,6 +20,7 @@ use rustix::event::Timespec;
 use rustix::time::{ClockId, clock_gettime};
 use seekless_core::Nanos;
 
+use crate::disk::Disk;
 use crate::error::RecordError;
 use crate::order::Order;
 use crate::{End, Message, Request, Summary, Tally};
@@ -77,6 +78,7 @@ pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summ
     }
     let (mut undo, warning) = Undo::new();
     warn(report, warning);
+    let (disk, wall) = (Disk::of(&device.folder), clock_gettime(ClockId::Realtime));
     let (source, warning) = Source::start(&tracefs, &device, request, &mut undo)?;
     warn(report, warning);
     let name = source.name();
@@ -93,7 +95,8 @@ pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summ
     warn(report, warnings.into_iter().chain(undo.undo()));
     let end = finished?;
     let (number, file) = (device.number_text(), request.output.clone());
-    Ok(Summary { device: device.name, number, file, source: name, end, tally })
+    let began_unix_s = wall.tv_sec as f64 + wall.tv_nsec as f64 / 1e9;
+    Ok(Summary { device: device.name, number, file, source: name, end, began_unix_s, disk, tally })
 }
 
 /// A recording in progress.
