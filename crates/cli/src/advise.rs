@@ -75,12 +75,11 @@ pub fn on(trace: &Trace, drive: &str, speed: f64, seed: u64, told: &dyn Fn(&str)
     let noted = noted::of(trace)?;
     let model = model(drive, trace, noted.as_ref())?;
     let length_s = noted.as_ref().map(|noted| noted.seconds);
-    let mut advice = match advise::not_known(trace, &model, speed) {
-        Some(advice) => advice,
-        None => {
-            advise::check(trace, &model)?;
-            advised(trace, &model, (speed, length_s), seed, told)?
-        }
+    let mut advice = if let Some(advice) = advise::not_known(trace, &model, speed) {
+        advice
+    } else {
+        advise::check(trace, &model)?;
+        advised(trace, &model, (speed, length_s), seed, told)?
     };
     if noted.as_ref().is_some_and(|noted| noted.disk.rotational == Some(false)) {
         advice.notes.push("The recorded disk does not turn: the runs are on one that does.".to_owned());
@@ -99,7 +98,7 @@ fn advised(
 ) -> anyhow::Result<Advice> {
     let progress = Progress::measured();
     let shown = |now: seekless_lab::Progress| progress.at(now.what, now.done, now.of);
-    let behind = |note: &str| progress.aside(|| told(note));
+    let behind = |note: &str| progress.above(|| told(note));
     let trial = Trial::begin(trace, drive, speed, length_s, seed, &shown, behind)?;
     let requests = trace.records.len() as u64;
     let requests_in_all = requests * trial.runs() as u64;

@@ -64,11 +64,11 @@ impl Progress {
 
     /// Prints a line to stderr, above the bar where there is one.
     pub fn print(&self, line: &str) {
-        self.aside(|| eprintln!("{line}"));
+        self.above(|| eprintln!("{line}"));
     }
 
     /// Does something that prints, above the bar where there is one.
-    pub fn aside(&self, prints: impl FnOnce()) {
+    pub fn above(&self, prints: impl FnOnce()) {
         self.bar.suspend(prints);
     }
 }

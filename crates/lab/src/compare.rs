@@ -320,9 +320,8 @@ fn queued(trace: &Trace, pace: Pace) -> Option<String> {
     let Pace::Closed { outstanding } = pace else { return None };
     (!has_processes(trace)).then(|| {
         format!(
-            "The recording names no processes, whose reads would wait for each other: {} requests are in flight wherever \
-             there are as many.",
-            outstanding
+            "The recording names no processes, whose reads would wait for each other: {outstanding} requests are in flight \
+             wherever there are as many."
         )
     })
 }

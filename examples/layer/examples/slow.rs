@@ -1,3 +1,4 @@
+//! The layer of the README: each read takes a millisecond more.
 use std::{process::ExitCode, rc::Rc};
 use seekless::core::{BlockDevice, Buffer, Counters, Extent, Hints, IoFuture, Layer, Nanos, device::io, runtime};
 use seekless::layers::registry::{Built, Entry};

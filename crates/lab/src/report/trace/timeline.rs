@@ -135,7 +135,7 @@ mod tests {
 
     fn record(seconds: u64, op: Op, start: u64, sectors: u64, took_ms: Option<u64>) -> Record {
         Record {
-            time: Nanos::from_secs(seconds),
+            time: Nanos::from_millis(seconds * 1_000),
             device: 0,
             op,
             extent: Extent::new(start, sectors),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_slice_has_what_came_in_it() {
         // Slices of a second.
-        let mut line = Timeline::new(Nanos::from_secs(119));
+        let mut line = Timeline::new(Nanos::from_millis(119_000));
         let records = [
             record(0, Op::Read, 0, 8, Some(10)),
             record(0, Op::Write, 8, 16, Some(2_500)),
