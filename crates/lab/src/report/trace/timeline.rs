@@ -155,7 +155,9 @@ mod tests {
             record(2, Op::Read, 99, 1, None),
             record(119, Op::Flush, 0, 0, None),
         ];
-        records.iter().for_each(|record| line.follow(record));
+        for record in &records {
+            line.follow(record);
+        }
         let slices = line.slices();
         assert_eq!((slices[0].bytes, slices[2].bytes), ([8 * 512, 16 * 512], [512, 0]));
         assert_eq!((slices[0].jumps, slices[2].jumps), (0, 1), "the write follows the read");
