@@ -121,10 +121,10 @@ fn class(took: Nanos) -> u32 {
 
 /// The longest time of a class, in nanoseconds.
 fn longest(class: u32) -> u64 {
-    let (doublings, step) = (class >> STEPS, u64::from(class & ((1 << STEPS) - 1)));
-    let begin = 1_u128 << doublings;
-    let end = begin + begin * u128::from(step + 1) / (1 << STEPS);
-    u64::try_from(end.max(begin + 1) - 1).unwrap_or(u64::MAX)
+    let (doublings, step) = (class >> STEPS, u128::from(class & ((1 << STEPS) - 1)));
+    // The whole number before the next class begins, which may be between two.
+    let next = (((1 << STEPS) + step + 1) << doublings).div_ceil(1 << STEPS);
+    u64::try_from(next - 1).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
