@@ -139,7 +139,7 @@ impl Shown<'_> {
 }
 
 fn saved(ours: Nanos, vanilla: Nanos) -> f64 {
-    if vanilla == Nanos::ZERO { 0.0 } else { round(100.0 * (1.0 - ours.0 as f64 / vanilla.0 as f64)) }
+    if vanilla == Nanos::ZERO { 0.0 } else { round(100.0 * (1.0 - ours.0 as f64 / vanilla.0 as f64)) + 0.0 }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

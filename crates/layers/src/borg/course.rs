@@ -121,7 +121,7 @@ pub(super) const ERROR: i128 = 30;
 /// by later decisions is known worst; with 30, `mail`, busy, lost 1.3 %.
 pub(super) const ERROR_OF_ABSORBING: i128 = 60;
 
-/// Whether a cost is less than another by more than so many thousandths of it. A cost is negative where a backlog need not
+/// Whether a cost is less than another by more than `by` thousandths of it. A cost is negative where a backlog need not
 /// be drained.
 pub(super) fn wins(cost: i128, other: i128, by: i128) -> bool {
     (other - cost) * 1_000 > other.abs() * by

@@ -12,7 +12,7 @@ use super::options::{Drain, MoveClass};
 /// Pages of the log read at most by recovery, approximately: 64 MiB.
 const LONGEST_LOG: u64 = 16_384;
 
-/// Pages that are drained for free together, once so many are dirty. The more there are, the more of them the head
+/// Pages that are drained for free together, once that number is dirty. The more there are, the more of them the head
 /// passes; but all are read before the first is written, and a decision aborts what is under way.
 pub(super) const FREE_ROUND: usize = 2_048;
 
