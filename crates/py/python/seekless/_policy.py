@@ -16,7 +16,7 @@ class Policy(Protocol):
     - ``miss(page)``: a page that is not in the cache is accessed, and room is made for it next
     - ``pin(page, pinned)``: a page cannot be evicted for now (it is dirty, or in use), or can be again. A policy without
       it may choose such pages: they leave once they can, unless they are accessed before, and others leave first
-    - ``prefetch(page, pages)``: a read of so many pages from ``page`` on missed; returns the pages to fetch where that
+    - ``prefetch(page, pages)``: a read of that many pages from ``page`` on missed; returns the pages to fetch where that
       costs nothing (in the rotational wait of a drive that does freeblock scheduling), in that order. Those that are in the
       cache, or not on the device, are passed over. A page that was fetched is inserted once it is accessed. Without this
       method, the cache's option ``prefetch`` decides

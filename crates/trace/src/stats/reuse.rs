@@ -138,7 +138,7 @@ impl Reuse {
             let last = sizes.last().copied().unwrap_or(0);
             sizes.push(last + (last >> BITS) + 1);
         }
-        // A sampled page stands for so many; distances from before the rate was halved may be shorter.
+        // A sampled page stands for this many; distances from before the rate was halved may be shorter.
         let least = (1 << halvings.min(63)).min(sizes.last().copied().unwrap_or(0));
         sizes.retain(|&size| size >= least);
         let step = sizes.len().div_ceil(POINTS).max(1);
@@ -251,7 +251,7 @@ mod tests {
     use super::super::sample::mix;
     use super::*;
 
-    /// The distances of a program that reads so many pages in a loop, of which those of low hashes are kept.
+    /// The distances of a program that reads a number of pages in a loop, of which those of low hashes are kept.
     fn looped(pages: u64, rounds: u64, seed: u64, halvings: u32) -> Reuse {
         let mut reuse = Reuse::default();
         let kept = (0..pages).map(|page| mix(page ^ seed << 32)).filter(|hash| *hash <= u64::MAX >> halvings);

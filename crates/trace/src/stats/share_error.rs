@@ -6,7 +6,7 @@
 
 /// Groups of keys.
 const GROUPS: usize = 16;
-/// Quantile of Student's distribution for so many groups, for 95 % confidence.
+/// Quantile of Student's distribution for this number of groups, for 95 % confidence.
 const CONFIDENT: f64 = 2.131;
 
 /// The group of a key with this hash: by the lowest bits, since the highest ones decide the sampling.
