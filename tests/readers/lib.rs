@@ -15,6 +15,7 @@ mod lld;
 mod machine;
 mod mapper;
 mod nbd;
+mod partial;
 pub mod seeds;
 mod sequences;
 mod served;
@@ -37,6 +38,7 @@ pub fn read(name: &str, input: &[u8]) {
         "machine" => machine::run(input),
         "mapper" => mapper::run(input),
         "nbd" => nbd::run(input),
+        "partial" => partial::run(input),
         "sequences" => sequences::run(input),
         "volume" => volume::run(input),
         format => trace::run(format, input),

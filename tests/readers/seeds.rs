@@ -76,6 +76,7 @@ pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     seeds.extend(super::functions::seeds().map(|bytes| ("functions", bytes)));
     seeds.extend(metadata());
     seeds.extend(super::machine::seeds().into_iter().map(|bytes| ("machine", bytes)));
+    seeds.extend(super::partial::seeds().into_iter().map(|bytes| ("partial", bytes)));
     seeds.extend(clients().map(|bytes| ("nbd", bytes)));
     seeds.extend(VOLUMES.map(|text| ("volume", text.as_bytes().to_vec())));
     seeds.extend(QUESTIONS.map(|line| ("control", line.as_bytes().to_vec())));

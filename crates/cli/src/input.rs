@@ -43,6 +43,11 @@ fn format(name: &str) -> Result<&'static Format, String> {
 }
 
 impl Reading {
+    /// Whether one volume only is read.
+    pub fn has_volume(&self) -> bool {
+        self.volume.is_some()
+    }
+
     /// Options for the trace crate; with `latencies`, requests are matched with their completions.
     pub fn options(&self, latencies: bool) -> ReadOptions {
         ReadOptions {

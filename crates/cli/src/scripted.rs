@@ -4,12 +4,13 @@
 //! Options are words of a command line, so that names, defaults, limits and messages are the program's own.
 
 use clap::{ArgMatches, Args, Command};
-use seekless_core::Nanos;
+use seekless_core::{Nanos, Record};
 use seekless_drive::Spec;
 use seekless_lab::figure::shown::Shown;
 use seekless_lab::hits::Hits;
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{Candidate, LoadOutcome};
+use seekless_trace::stats::fleet::{Fleet, FleetAnalysis, FleetSurvey};
 use seekless_trace::write::Tables;
 use seekless_trace::{Reader, StatsOptions, Trace};
 use seekless_volume::Description;
@@ -20,8 +21,11 @@ use crate::hits::Caches;
 use crate::input::Input;
 use crate::lab;
 pub use crate::printed::Printed;
-use crate::stats::Characterising;
+use crate::stats::{self, Characterising};
 use crate::{Usage, explore, figure, output};
+
+/// Records between two questions whether to go on.
+const CHECKED: usize = 1 << 15;
 
 /// Parses the words of a command.
 fn parsed<A: Args>(words: &[String]) -> anyhow::Result<A> {
@@ -65,6 +69,31 @@ pub fn statistics(words: &[String], end: Nanos) -> anyhow::Result<StatsOptions> 
     Ok(options)
 }
 
+/// Whether words have the option `--by`.
+pub fn is_divided(words: &[String]) -> bool {
+    words.iter().any(|word| word == "--by" || word.starts_with("--by="))
+}
+
+/// `trace stats --by volume` of a trace that was read. `goes_on` is called now and then; once it returns false the result
+/// is incomplete.
+pub fn fleet(trace: &Trace, words: &[String], goes_on: impl FnMut() -> bool) -> anyhow::Result<Fleet> {
+    let arguments: stats::fleet::Divided = parsed(words)?;
+    let mut goes_on = goes_on;
+    let mut each = |follow: &mut dyn FnMut(&Record)| {
+        for records in trace.records.chunks(CHECKED) {
+            if !goes_on() {
+                break;
+            }
+            records.iter().for_each(&mut *follow);
+        }
+    };
+    let mut survey = FleetSurvey::default();
+    each(&mut |record| survey.note(record));
+    let mut analysis = FleetAnalysis::new(survey, &arguments.how.options()?);
+    each(&mut |record| analysis.follow(record));
+    Ok(analysis.finish(&trace.volumes))
+}
+
 /// Writes a trace, as `trace convert` does. `goes_on` is called now and then; once it returns false nothing is written.
 pub fn convert(
     trace: &Trace,
@@ -80,7 +109,7 @@ pub fn convert(
     let tables = Tables { names: &trace.names, volumes: &trace.volumes };
     let mut goes_on = goes_on;
     for (number, record) in trace.records.iter().enumerate() {
-        if number % 65_536 == 0 && !goes_on() {
+        if number % CHECKED == 0 && !goes_on() {
             return Ok(None);
         }
         writing.record(&mut writer, record, tables)?;
@@ -157,6 +186,8 @@ mod tests {
         assert!(message(&error).starts_with("found the figure 'no-such', expected one of: "), "{error}");
         let error = figure(&words("freeblock-2 --disk-price 3")).err().unwrap();
         assert!(is_usage(&error), "{error}");
+        let error = fleet(&Trace::default(), &words("--by volume --intervals 3"), || true).unwrap_err();
+        assert!(is_usage(&error) && message(&error).contains("'--intervals"), "{error}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub const HELP: &str = "\
 Examples:
   seekless lab sweep sweep.toml
   seekless lab sweep sweep.toml --list
+  seekless lab sweep sweep.toml --report sweep.html
   seekless lab sweep sweep.toml --out results --json | jq '.best[0]'
   seekless lab sweep sweep.toml --out results --shard $SLURM_ARRAY_TASK_ID/16
   parallel seekless lab sweep sweep.toml --out results --shard {}/4 ::: 1 2 3 4
@@ -60,6 +61,12 @@ pub struct Arguments {
     /// List the tasks instead of running them; with --json one object a line
     #[arg(long, conflicts_with_all = ["out", "threads"])]
     list: bool,
+    /// Write the report to this HTML file too
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "shard"])]
+    report: Option<PathBuf>,
+    /// Overwrite the HTML file
+    #[arg(long, requires = "report")]
+    force: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -84,6 +91,12 @@ struct Merge {
     /// Folder of table and report [default: the first of the folders]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Write the report to this HTML file too
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Overwrite the HTML file
+    #[arg(long, requires = "report")]
+    force: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -150,6 +163,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     // Required without a subcommand.
     let Some(path) = &arguments.file else { return Ok(()) };
+    arguments.report.as_deref().map_or(Ok(()), |page| output::expect_room(page, arguments.force))?;
     let (sweep, tasks) = tasks(path)?;
     let shard = arguments.shard.unwrap_or(Shard::WHOLE);
     if arguments.list {
@@ -177,15 +191,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         };
         return arguments.form.print(&done, "", || done.text(path, &folder));
     }
-    finish(&sweep, &tasks, &[rows], &folder, &arguments.form)
+    finish(&sweep, &tasks, &[rows], &folder, (&arguments.form, arguments.report.as_deref()))
 }
 
 fn run_merge(arguments: &Merge) -> anyhow::Result<()> {
+    arguments.report.as_deref().map_or(Ok(()), |page| output::expect_room(page, arguments.force))?;
     let (sweep, tasks) = tasks(&arguments.file)?;
     let folders = arguments.folders.iter().map(|folder| Rows::open(folder, &tasks));
     let folders = folders.collect::<anyhow::Result<Vec<_>>>()?;
     let out = arguments.out.as_ref().or(arguments.folders.first()).cloned().unwrap_or_default();
-    finish(&sweep, &tasks, &folders, &out, &arguments.form)
+    finish(&sweep, &tasks, &folders, &out, (&arguments.form, arguments.report.as_deref()))
 }
 
 /// The sweep of a file, and its tasks.
@@ -221,10 +236,20 @@ fn list<'a>(tasks: impl Iterator<Item = &'a Task>, form: &Form) -> anyhow::Resul
 }
 
 /// Writes the table and prints the report of all rows, which are in these folders.
-fn finish(sweep: &Sweep, tasks: &[Task], folders: &[Rows], out: &Path, form: &Form) -> anyhow::Result<()> {
+fn finish(
+    sweep: &Sweep,
+    tasks: &[Task],
+    folders: &[Rows],
+    out: &Path,
+    (form, page): (&Form, Option<&Path>),
+) -> anyhow::Result<()> {
     let rows = all_rows(sweep, tasks, folders)?;
     write_table(sweep, tasks, &rows, out)?;
     let report = Report::of(sweep, tasks, &rows);
+    if let Some(page) = page {
+        output::file(page, &seekless_lab::report::sweep(&report, &output::command_line()))?;
+        output::complain(&format!("report: {}", page.display()));
+    }
     form.print(&report, "best", || text::text(&report))
 }
 
@@ -233,9 +258,26 @@ fn all_rows(sweep: &Sweep, tasks: &[Task], folders: &[Rows]) -> anyhow::Result<V
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for task in tasks {
         let identity = task.identity();
-        let found = folders.iter().map(|folder| folder.get(&identity)).find_map(Result::transpose);
-        match found.transpose()? {
-            Some(row) => rows.push(row),
+        let mut found: Option<(Row, &Rows)> = None;
+        for folder in folders {
+            match (folder.get(&identity)?, &found) {
+                (Some(row), None) => found = Some((row, folder)),
+                (Some(row), Some((first, earlier))) if row != *first => {
+                    return Err(SweepError::new(
+                        folder.folder().display().to_string(),
+                        format!("another row of the task {}", task.line()),
+                        format!(
+                            "that of {}: one of them is of another program or was changed",
+                            earlier.folder().display()
+                        ),
+                    )
+                    .into());
+                }
+                _ => {}
+            }
+        }
+        match found {
+            Some((row, _)) => rows.push(row),
             None => missing.push(task),
         }
     }
@@ -265,4 +307,31 @@ fn write_table(_: &Sweep, _: &[Task], _: &[Row], out: &Path) -> anyhow::Result<(
     let why = "no table.parquet: this program was built without its default features";
     output::warn(&[format!("{}: {why}", out.display())]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use seekless_lab::sweep::expand;
+
+    use super::*;
+
+    #[test]
+    fn two_rows_of_one_task_have_to_be_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("v.toml", "[component.disk]\ndrive = 'wd2500aaks'\n[[export]]\ntop = 'disk'\n");
+        write("a.load", "0.5 ; 8 ; 8 ; R\n");
+        let text = "traces = 'a.load'\nvolumes = 'v.toml'\n";
+        let sweep = file::parse(&folder.path().join("s.toml"), text).unwrap();
+        let tasks = expand(&sweep, "1").unwrap();
+        let rows = |name: &str, error: &str| {
+            let rows = Rows::create(&folder.path().join(name), &tasks, "").unwrap();
+            rows.put(&tasks[0], &Row::failed(tasks[0].identity(), error.to_owned())).unwrap();
+            rows
+        };
+        let same = all_rows(&sweep, &tasks, &[rows("one", "x"), rows("two", "x")]).unwrap();
+        assert_eq!(same[0].error.as_deref(), Some("x"));
+        let error = all_rows(&sweep, &tasks, &[rows("one", "x"), rows("two", "y")]).unwrap_err().to_string();
+        assert!(error.contains("two: found another row of the task trace = a.load"), "{error}");
+    }
 }

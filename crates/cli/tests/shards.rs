@@ -59,6 +59,45 @@ fn merged_partials_print_what_one_pass_prints() {
 }
 
 #[test]
+fn a_shard_without_a_request_of_the_volume_is_passed_over() {
+    let (whole, mut shards) = written("volume");
+    // All of the second shard's requests are of the other volume.
+    let second = lines(130..260).replace("web,1,", "web,0,");
+    shards[1] = file("volume-1.csv", second.as_bytes());
+    let text = [lines(0..130), second, lines(260..500)].concat();
+    file("volume.csv", text.as_bytes());
+    let outline = file("volume.outline", b"");
+    let of = ["--volume", "web_1"];
+    for shard in &shards {
+        let own = format!("{shard}.outline");
+        quietly(&[&["trace", "stats", shard, "--outline", &own], &of[..]].concat());
+    }
+    let all: Vec<String> = shards.iter().map(|shard| format!("{shard}.outline")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    quietly(&[&["trace", "stats", "--merge", "--outline", &outline], all.as_slice()].concat());
+    let mut parts = Vec::new();
+    for (number, shard) in shards.iter().enumerate() {
+        let partial = file(&format!("volume-{number}.partial"), b"");
+        std::fs::remove_file(&partial).unwrap();
+        let words = ["trace", "stats", shard, "--partial", &partial, "--of", &outline];
+        let done = common::seekless(&[&words, &of[..]].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        assert_eq!(
+            done.stderr.contains("not written, since the shard has no request of the volume"),
+            number == 1
+        );
+        parts.extend(std::path::Path::new(&partial).exists().then_some(partial));
+    }
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let merged = quietly(&[&["trace", "stats", "--merge"], parts.as_slice()].concat());
+    assert_eq!((parts.len(), merged), (3, quietly(&[&["trace", "stats", &whole], &of[..]].concat())));
+    let empty = [&["trace", "stats", "--merge", "--outline", &outline][..], &all[1..2]].concat();
+    refused(&empty, 1, &["found no requests in any shard"]);
+    let alone = ["trace", "stats", &shards[1], "--partial", "x.partial", "--volume", "web_1"];
+    refused(&alone, 1, &["the volume: found \"web_1\", expected web_0"]);
+}
+
+#[test]
 fn partials_that_do_not_belong_together_are_refused() {
     let (_, shards) = written("refused");
     let outline = file("refused.outline", b"");
@@ -80,7 +119,7 @@ fn partials_that_do_not_belong_together_are_refused() {
         (vec![&parts[0], &sampled], "found the sampling rate 1/4, expected 1/1"),
         (vec![&parts[0], &cut], "cut.partial: found a file that was cut short"),
         (vec![&parts[0], &damaged], "damaged.partial: found a damaged file"),
-        (vec![&parts[0], &outline], "found seekless/trace-outline/3, expected seekless/trace-partial/3"),
+        (vec![&parts[0], &outline], "found seekless/trace-outline/4, expected seekless/trace-partial/4"),
         (vec![&parts[0], &shards[0]], "refused-0.csv: found another file"),
     ] {
         let words: Vec<&str> = words.into_iter().map(String::as_str).collect();

@@ -133,17 +133,17 @@ fn quietly_or_without_table(arguments: &[&str]) -> String {
 #[test]
 fn a_task_that_fails_is_a_row_with_its_error() {
     let (place, file) =
-        sweep("fails", 200, "options.layer.cache.size = ['1MiB', '1KiB']\nspeed = [1.0, 0.0]");
+        sweep("fails", 200, "options.layer.cache = { size = ['1MiB', '1KiB'], dirty = [0.5, 2.0] }");
     let report = quietly_or_without_table(&["lab", "sweep", &file, "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!((&report["tasks"], &report["failed"]), (&4.into(), &3.into()), "{report}");
     let errors: Vec<&str> =
         report["failures"].as_array().unwrap().iter().map(|one| one["error"].as_str().unwrap()).collect();
     assert!(errors.iter().any(|error| error.contains("layer.cache.size: found 1024 bytes")), "{errors:?}");
-    assert!(errors.iter().any(|error| error.contains("speed: found 0")), "{errors:?}");
+    assert!(errors.iter().any(|error| error.contains("layer.cache.dirty: found 2")), "{errors:?}");
     assert_eq!(rows(&place.join("sweep.results")).len(), 4);
     let text = quietly_or_without_table(&["lab", "sweep", &file]);
-    assert!(text.contains("4 tasks, 3 failed") && text.contains("speed: found 0"), "{text}");
+    assert!(text.contains("4 tasks, 3 failed") && text.contains("layer.cache.dirty: found 2"), "{text}");
 }
 
 #[test]
@@ -158,6 +158,12 @@ fn what_is_no_sweep_is_refused_before_it_runs() {
             "layer",
             "options.layer.cash.size = '1MiB'",
             &["layer.cash.size: found no layer.cash in", "expected one of: cache"],
+        ),
+        ("speed", "speed = [1.0, nan]", &["speed: found nan, expected a number above zero"]),
+        (
+            "seed",
+            "seeds = 9223372036854775807",
+            &["seeds: found 9223372036854775807, expected a whole number from 0 to 4294967295"],
         ),
         ("sample", "seeds = [1, 2]\nsample = 3", &["sample: found 3, expected at most 2"]),
         ("many", "seeds = { from = 1, to = 90000, step = 1 }\noutstanding = [1, 2]", &["found 180000 tasks"]),
@@ -217,4 +223,69 @@ fn tasks_are_listed_without_running() {
     assert_eq!((tasks.len(), &tasks[1]["play"]["seed"]), (2, &2.into()));
     assert!(tasks[0]["volume"]["text"].as_str().unwrap().contains("[layer.cache]"), "{lines}");
     assert!(!place.join("sweep.results").exists());
+}
+
+/// A trace of the format of MSR, with three volumes.
+fn several(of: &dyn Fn(u64) -> bool) -> String {
+    let line = |n: u64| {
+        let (host, disk) = [("hm", 0), ("web", 1), ("hm", 0), ("db", 2)][n as usize % 4];
+        let kind = if n % 3 == 0 { "Write" } else { "Read" };
+        let place = n * n % 97 * 4_096_000;
+        format!("{},{host},{disk},{kind},{place},4096,100\n", 128_166_372_003_061_629 + n * 10_000_000)
+    };
+    (0..400).filter(|n| of(*n)).map(line).collect()
+}
+
+#[test]
+fn a_sweep_by_volume_has_the_gain_of_each_and_their_distribution() {
+    let (place, _) = sweep("fleet", 1, "");
+    let options = "volumes = 'cache.toml'\noptions.layer.cache.size = ['64KiB', '1MiB']\nseeds = [1, 2]\n";
+    std::fs::write(place.join("fleet.csv"), several(&|_| true)).unwrap();
+    std::fs::write(place.join("hm.csv"), several(&|n| n % 2 == 0)).unwrap();
+    let all = file("fleet/all.toml", format!("traces = 'fleet.csv'\nby = 'volume'\n{options}").as_bytes());
+    let one = file("fleet/one.toml", format!("traces = 'hm.csv'\n{options}").as_bytes());
+    let page = place.join("all.html");
+    let done = seekless(&["lab", "sweep", &all, "--json", "--report", text(&page)]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let report: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let fleet = &report["fleet"];
+    assert_eq!((&report["tasks"], &fleet["volumes"]), (&12.into(), &3.into()));
+    let volumes = fleet["verdicts"].as_array().unwrap();
+    assert_eq!(volumes[0]["volume"], "hm_0", "the busiest is first");
+    // A volume has the figures of its requests alone.
+    let alone = json(&["lab", "sweep", &one]);
+    assert_eq!(alone["fleet"], serde_json::Value::Null);
+    let best = alone["best"][0]["means"][0].as_f64().unwrap();
+    assert_eq!(volumes[0]["gain"].as_f64(), Some(best));
+    let gains = fleet["configurations"].as_array().unwrap();
+    assert!(gains.len() == 2 && gains.iter().all(|one| one["gain"]["volumes"] == 3), "{fleet}");
+    let helped: u64 = gains.iter().map(|one| one["best_for"].as_u64().unwrap()).sum();
+    assert_eq!(helped + fleet["not_helped"].as_u64().unwrap(), 3);
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in ["The best configurations", "The Pareto front", "What matters", "The volumes", "hm_0"] {
+        assert!(html.contains(part), "{part}");
+    }
+    // Shards have the same table.
+    for shard in ["1/2", "2/2"] {
+        let out = place.join("shards");
+        assert_eq!(seekless(&["lab", "sweep", &all, "--out", text(&out), "--shard", shard]).code, 0);
+    }
+    let merged = seekless(&["lab", "sweep", "merge", &all, text(&place.join("shards")), "--json"]);
+    assert_eq!((merged.code, &merged.stdout), (0, &done.stdout), "{}", merged.stderr);
+    assert_eq!(table(&place.join("shards")), table(&place.join("all.results")));
+    let wrong = file("fleet/wrong.toml", format!("traces = 'fleet.csv'\nby = 'disk'\n{options}").as_bytes());
+    refused(&["lab", "sweep", &wrong], 1, &["by: found 'disk', expected 'volume', or no such key"]);
+    assert!(
+        seekless(&["lab", "sweep", &all, "--report", text(&page)]).stderr.contains("--force overwrites it")
+    );
+}
+
+#[test]
+fn a_row_that_was_edited_is_refused() {
+    let (place, file) = sweep("edited", 50, "");
+    assert_eq!(seekless(&["lab", "sweep", &file]).code, 0);
+    let row = rows(&place.join("sweep.results")).remove(0);
+    let whole = std::fs::read_to_string(&row).unwrap();
+    std::fs::write(&row, whole.replacen("\"busy_s\":", "\"busy_s\":1", 1)).unwrap();
+    refused(&["lab", "sweep", &file], 1, &["found figures that do not have the hash of the row"]);
 }

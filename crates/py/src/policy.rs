@@ -1,5 +1,6 @@
 //! Eviction policies in Python: `python/seekless/_policy.py` calls the user's object, and this calls that.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use pyo3::prelude::*;
@@ -22,6 +23,7 @@ struct Called {
 struct Traits {
     misses: bool,
     pins: bool,
+    prefetches: bool,
     decisions: usize,
 }
 
@@ -38,10 +40,10 @@ pub fn maker(name: String, policy: Py<PyAny>) -> Make {
             Ok((driver, traits)) => (Some(driver), traits),
             Err(error) => {
                 signals::raise(error);
-                (None, Traits { misses: false, pins: false, decisions: 1 })
+                (None, Traits { misses: false, pins: false, prefetches: false, decisions: 1 })
             }
         };
-        let wants = Wants { misses: traits.misses, pins: traits.pins };
+        let wants = Wants { misses: traits.misses, pins: traits.pins, prefetches: traits.prefetches };
         Box::new(Batched::new(Called { name: name.clone(), driver, wants }, pages, traits.decisions))
     })
 }
@@ -60,6 +62,26 @@ fn number(event: &Event) -> u8 {
 }
 
 impl Called {
+    /// Delivers what happened, and takes what `call` chooses.
+    fn choose(
+        &mut self,
+        events: &[Event],
+        call: impl for<'py> FnOnce(
+            &Bound<'py, PyAny>,
+            Bound<'py, PyBytes>,
+            Vec<u64>,
+        ) -> PyResult<Bound<'py, PyAny>>,
+    ) -> Vec<u64> {
+        let Some(driver) = &self.driver else { return Vec::new() };
+        let kinds: Vec<u8> = events.iter().map(number).collect();
+        let of: Vec<u64> = events.iter().map(|event| event.1).collect();
+        let chosen = Python::attach(|py| call(driver.bind(py), PyBytes::new(py, &kinds), of)?.extract());
+        chosen.unwrap_or_else(|error| {
+            self.fail(error);
+            Vec::new()
+        })
+    }
+
     fn fail(&mut self, error: PyErr) {
         self.driver = None;
         signals::raise(error);
@@ -72,20 +94,15 @@ impl Decider for Called {
     }
 
     fn decide(&mut self, events: &[Event], pages: usize) -> Vec<u64> {
-        let Some(driver) = &self.driver else { return Vec::new() };
-        let kinds: Vec<u8> = events.iter().map(number).collect();
-        let of: Vec<u64> = events.iter().map(|event| event.1).collect();
-        let chosen = Python::attach(|py| {
-            let chosen = driver.call_method1(
-                py,
-                pyo3::intern!(py, "decide"),
-                (PyBytes::new(py, &kinds), of, pages),
-            )?;
-            chosen.extract(py)
-        });
-        chosen.unwrap_or_else(|error| {
-            self.fail(error);
-            Vec::new()
+        self.choose(events, |driver, kinds, of| {
+            driver.call_method1(pyo3::intern!(driver.py(), "decide"), (kinds, of, pages))
+        })
+    }
+
+    fn prefetch(&mut self, events: &[Event], missed: &[Range<u64>]) -> Vec<u64> {
+        let runs: Vec<(u64, u64)> = missed.iter().map(|run| (run.start, run.end - run.start)).collect();
+        self.choose(events, |driver, kinds, of| {
+            driver.call_method1(pyo3::intern!(driver.py(), "prefetch"), (kinds, of, runs))
         })
     }
 

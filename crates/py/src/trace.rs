@@ -196,7 +196,8 @@ impl Trace {
         rows::stream(py, Box::new(batches))
     }
 
-    /// Statistics of the workload, as `seekless trace stats --json` prints them, with its options.
+    /// Statistics of the workload, as `seekless trace stats --json` prints them, with its options. `by="volume"` gives
+    /// those of each volume, and their distribution.
     #[pyo3(signature = (**options))]
     fn stats<'py>(
         &self,
@@ -204,6 +205,11 @@ impl Trace {
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let line = words::options(options)?;
+        if scripted::is_divided(&line) {
+            let divided =
+                signals::detached(py, |signals| scripted::fleet(&self.0, &line, || signals.go_on()))?;
+            return json::object(py, &divided);
+        }
         let stats = signals::detached(py, |signals| {
             let survey = Survey::of(&self.0.records);
             let options = scripted::statistics(&line, survey.end)?;

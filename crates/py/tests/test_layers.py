@@ -57,6 +57,48 @@ class AsCoroutines(Pass):
         return self.below.flush()
 
 
+class Cleans(Pass):
+    """Writes a sector of its own every second, beside all requests."""
+
+    def __init__(self, below):
+        super().__init__(below)
+        self.counters = {"cleaned": 0}
+
+    async def start(self):
+        await seekless.spawn(self.clean())
+
+    async def clean(self):
+        while True:
+            await seekless.sleep_ns(1_000_000_000)
+            await self.below.write(self.below.sectors - 8, seekless.Data(bytes(4096)))
+            self.counters["cleaned"] += 1
+
+
+class Spawns(unittest.TestCase):
+    def test_spawned_work_goes_on_beside_requests(self):
+        done = run(Cleans, requests=1000)
+        cleaned, seconds = done["layers"]["mine"]["cleaned"], done["elapsed_s"]
+        self.assertGreater(seconds, 5)
+        self.assertAlmostEqual(cleaned, seconds, delta=2)
+        self.assertEqual(run(Cleans, requests=1000)["event_hash"], done["event_hash"])
+
+    def test_what_spawned_work_raises_ends_the_run(self):
+        class Wrong(Cleans):
+            async def clean(self):
+                await seekless.sleep_ns(1_000_000_000)
+                raise ValueError("odd")
+
+        with self.assertRaisesRegex(seekless.LayerError, "the layer mine: spawned work .*: ValueError: odd"):
+            run(Wrong, requests=1000)
+
+        class NoWork(Pass):
+            async def start(self):
+                await seekless.spawn(3)
+
+        with self.assertRaisesRegex(seekless.LayerError, "found 3, expected a coroutine or a generator"):
+            run(NoWork)
+
+
 class Works(unittest.TestCase):
     def test_all_forms_of_a_method_are_the_same_run(self):
         trace = seekless.read("data/vmboot", latencies=False)

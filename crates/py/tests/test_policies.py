@@ -14,10 +14,10 @@ from policies import Lru, PinnedLru, S3Fifo  # noqa: E402
 TRACE = "data/svnserver2"
 
 
-def volume(policy, write="back", size="16MiB"):
-    cache = {"over": "disk", "size": size, "policy": policy, "write": write}
+def volume(policy, write="back", size="16MiB", disk=None, **more):
+    cache = {"over": "disk", "size": size, "policy": policy, "write": write, **more}
     return {
-        "component": {"disk": {"drive": "wd-re3-1tb"}},
+        "component": {"disk": {"drive": "wd-re3-1tb", **(disk or {})}},
         "layer": {"cache": cache},
         "export": [{"top": "cache"}],
     }
@@ -25,6 +25,34 @@ def volume(policy, write="back", size="16MiB"):
 
 def many(policy, decisions=64):
     return type(policy.__name__, (policy,), {"decisions": decisions})
+
+
+class Around(PinnedLru):
+    """Fetches eight pages before a read that missed and eight after it, if one of them is used already."""
+
+    def __init__(self, pages):
+        super().__init__(pages)
+        self.used = set()
+
+    def insert(self, page):
+        super().insert(page)
+        self.used.add(page)
+
+    def remove(self, page):
+        super().remove(page)
+        self.used.discard(page)
+
+    def evict(self):
+        page = super().evict()
+        self.used.discard(page)
+        return page
+
+    def prefetch(self, page, pages):
+        around = [*range(max(page - 8, 0), page), *range(page + pages, page + pages + 8)]
+        return around if any(each in self.used for each in around) else []
+
+
+WITH = [("lru", {"prefetch": "64KiB"}), ("around", {}), ("lru", {})]
 
 
 class Exact(unittest.TestCase):
@@ -65,6 +93,18 @@ class Exact(unittest.TestCase):
                 ratios.append(100 * cache["hits"] / (cache["hits"] + cache["misses"]))
             self.assertAlmostEqual(*ratios, delta=0.2)
 
+    def test_what_is_fetched_is_that_of_the_compiled_option(self):
+        mine = {"around": Around}
+        disk = {"scheduler": "sptf", "depth": 4, "freeblock": "weighted"}
+        volumes = [volume(policy, disk=disk, **more) for policy, more in WITH]
+        ours, theirs, none = seekless.compare(volumes, trace=self.trace, policies=mine)["variants"][-3:]
+        self.assertGreater(ours["layers"]["cache"]["prefetched"], 100)
+        self.assertEqual(none["layers"]["cache"]["prefetched"], 0)
+        self.assertEqual(ours["layers"], theirs["layers"])
+        self.assertEqual(ours["event_hash"], theirs["event_hash"])
+        later = seekless.run(volume("mine", disk=disk), trace=self.trace, policies={"mine": many(Around)})
+        self.assertGreater(later["layers"]["cache"]["prefetched"], 10)
+
     def test_a_run_may_call_another_one(self):
         inner = []
 
@@ -81,6 +121,11 @@ class Exact(unittest.TestCase):
 class Raises(Lru):
     def hit(self, page):
         raise KeyError(page)
+
+
+class FetchesNonsense(Lru):
+    def prefetch(self, page, pages):
+        return [page + pages, -1]
 
 
 class RaisesLater(Lru):
@@ -145,6 +190,9 @@ class Mistakes(unittest.TestCase):
 
     def test_what_a_policy_lacks_is_named(self):
         self.expect(Lacks, r"found no hit\(\), expected insert, hit, remove, evict")
+        fetching = {"trace": self.trace, "policies": {"mine": FetchesNonsense}}
+        with self.assertRaisesRegex(seekless.PolicyError, r"prefetch\(\d+, \d+\): found -1, expected pages"):
+            seekless.run(volume("mine"), **fetching)
         self.expect(many(Lru, 0), "decisions: found 0, expected 1 to 65536")
 
     def test_what_cannot_be_evicted_is_named(self):

@@ -53,7 +53,7 @@ def shards(folder, count):
 
 class Words(unittest.TestCase):
     def test_options_are_those_of_the_program(self):
-        words = seekless.ray._words({"interval": "1d", "skip_bad": True, "device_size": None})
+        words = seekless.ray.words_of({"interval": "1d", "skip_bad": True, "device_size": None})
         self.assertEqual(words, ["--interval", "1d", "--skip-bad"])
 
     def test_a_pattern_without_files_is_an_error(self):

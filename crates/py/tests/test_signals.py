@@ -14,11 +14,20 @@ CALLS = {
     "run": 'seekless.run("none", workload="oltp", requests=10**9)',
     "figure": 'seekless.figure("freeblock-5", requests=100_000)',
     "statistics": "[trace.stats() for _ in range(1000)]",
+    "fit": "drive.fit(measured)",
     "read": '[seekless.read("data/appstart2") for _ in range(1000)]',
 }
 PROGRAM = """
+import tempfile
+from pathlib import Path
 import seekless
 trace = seekless.read("data/mail")
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder, "measured.trace")
+    lines = [f"R Miss {{n * n * 48271 % 10**7}} 8 {{9000 + n * 7919 % 8000}}.000 0.000" for n in range(9000)]
+    file.write_text(chr(10).join(lines))
+    measured = seekless.read(file, format="disksim-validate")
+drive = seekless.Drive("quantum-atlas-10k-disksim")
 print("ready", flush=True)
 try:
     {}

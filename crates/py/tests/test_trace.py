@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 import seekless
+from seekless._words import program
 
 MAIL = "data/mail"
 COLUMNS = [
@@ -125,6 +126,43 @@ class Traces(unittest.TestCase):
                 polars.DataFrame(again).select(same).cast({"process": polars.String}),
                 frame.select(same).cast({"process": polars.String}),
             )
+
+
+class Volumes(unittest.TestCase):
+    def test_statistics_by_volume_are_those_of_the_program(self):
+        fleet = seekless.read(MAIL).stats(by="volume", memory="64MiB")
+        words = ("trace", "stats", MAIL, "--by", "volume", "--memory", "64MiB", "--json")
+        self.assertEqual(fleet, json.loads(program(*words)))
+        self.assertEqual([each["statistic"] for each in fleet["distribution"]][0], "requests")
+        with self.assertRaisesRegex(seekless.UsageError, "'no-such' for '--by <WHAT>'"):
+            seekless.read(MAIL).stats(by="no-such")
+
+
+class Shards(unittest.TestCase):
+    def test_merged_shards_are_one_pass(self):
+        with tempfile.TemporaryDirectory() as folder:
+            at = Path(folder)
+            files = [at / f"{name}.csv" for name in ("mon", "tue")]
+            for day, file in enumerate(files):
+                rows = [f"{day * 100 + n},{'R' if n % 3 else 'W'},{n * n % 50 * 4096},4096" for n in range(90)]
+                file.write_text("\n".join(rows) + "\n")
+            how = {"columns": "time:s,op,offset:bytes,size:bytes"}
+            for file in files:
+                written = seekless.outline(file, file.with_suffix(".outline"), **how)
+                self.assertEqual(written["requests"], 90)
+            whole = at / "week"
+            joined = seekless.merge_outlines([file.with_suffix(".outline") for file in files], whole)
+            self.assertEqual((joined["shards"], joined["requests"]), (2, 180))
+            for file in files:
+                seekless.partial(file, file.with_suffix(".partial"), of=whole, interval="1min", **how)
+            parts = [file.with_suffix(".partial") for file in reversed(files)]
+            with self.assertRaisesRegex(seekless.SeeklessError, "no partial of mon.csv"):
+                seekless.merge(parts[0])
+            self.assertEqual(seekless.merge(parts, at / "both.partial")["shards"], 2)
+            both = at / "both.csv"
+            both.write_text("".join(file.read_text() for file in files))
+            expected = seekless.read(both, **how).stats(interval="1min")
+            self.assertEqual(seekless.merge(str(at / "both.part*")), expected)
 
 
 class Errors(unittest.TestCase):

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use seekless_core::{Names, Op, Record};
+use seekless_core::{Names, Nanos, Op, Record};
 
 use crate::error::TraceError;
 use crate::options::ReadOptions;
@@ -120,6 +120,28 @@ impl Trace {
         let mut uses: Vec<DeviceUse> = uses.into_values().collect();
         uses.sort_by_key(|one| (std::cmp::Reverse(one.records), one.device));
         uses
+    }
+
+    /// The requests of each volume as a trace of its own, by the volume's name; times are from its first request.
+    pub fn by_volume(&self) -> BTreeMap<String, Trace> {
+        let mut parts: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
+        for record in &self.records {
+            let part = parts.entry(record.device).or_default();
+            // Of the first request, until the end.
+            let begin = part.first().map_or(Nanos::ZERO, |first| first.time);
+            part.push(Record {
+                time: if part.is_empty() { record.time } else { record.time.since(begin) },
+                ..*record
+            });
+        }
+        let whole = |(device, mut records): (u32, Vec<Record>)| {
+            records.iter_mut().take(1).for_each(|first| first.time = Nanos::ZERO);
+            let Trace { names, volumes, sources, format, .. } = self;
+            let (names, volumes, sources) = (names.clone(), volumes.clone(), sources.clone());
+            let part = Trace { records, names, volumes, warnings: Vec::new(), sources, format };
+            (self.volumes.name(device), part)
+        };
+        parts.into_iter().map(whole).collect()
     }
 
     fn count(&self, wanted: impl Fn(Op) -> bool) -> usize {

@@ -158,6 +158,12 @@ impl Reader {
         &self.names
     }
 
+    /// The names of processes that events have given so far, and that hold for what follows: in a later file of the trace,
+    /// too. Processes whose requests carry their names are not among them.
+    pub fn named_processes(&self) -> impl Iterator<Item = (ProcessId, &str)> {
+        self.current_names.iter().map(|(process, name)| (*process, self.names.get(*name)))
+    }
+
     /// The names of the volumes, as far as they have been read.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes

@@ -170,6 +170,12 @@ proptest! {
             let right = gaps[at] as f64;
             prop_assert!(reported * 1e3 <= right + 0.5 && reported * 1e3 >= right * (1.0 - 1.0 / 128.0) - 0.5);
         }
+        let first = records.first().map_or(0, |record| record.time.0);
+        let time = (last - first) as f64 / SECOND as f64;
+        if time > 0.0 {
+            let expected = records.len() as f64 / time;
+            prop_assert!((reported.mean_per_s - expected).abs() <= 1e-9 * expected);
+        }
         let per_s = records.len() as f64 / seconds.len() as f64;
         let variance = seconds.iter().map(|n| (n - per_s).powi(2)).sum::<f64>() / seconds.len() as f64;
         prop_assert!((reported.burstiness - variance / per_s).abs() < 1e-6);
@@ -240,7 +246,7 @@ fn a_sample_is_as_exact_as_stated() {
     let pairs = |stats: &Stats| stats.pair_repeats.iter().map(|class| class.pairs).sum::<u64>() as f64;
     within(pairs(&sampled), pairs(&whole), sampled.pair_sampling.error_pct);
     let (curve, sample) = (&whole.miss_ratio_curve, &sampled.miss_ratio_curve);
-    assert!(!sample.exact && sample.error > 0.0 && sample.error < 0.02, "{}", sample.error);
+    assert!(!sample.exact && sample.error > 0.0 && sample.error < 0.03, "{}", sample.error);
     for point in &sample.points {
         // The exact curve at the next smaller and the next larger size.
         let at = curve.points.partition_point(|exact| exact.pages < point.pages);

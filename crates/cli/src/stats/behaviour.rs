@@ -138,7 +138,11 @@ fn misses(stats: &Stats) -> String {
     }
     let mut text = shown(&table, curve.points.len() as u64);
     if !curve.exact && !text.is_empty() {
-        text.extend(["  from a sample: the deviation is at most ", &percent(100.0 * curve.error), "\n"]);
+        text.extend([
+            "  from a sample: the standard deviation is at most ",
+            &percent(100.0 * curve.error),
+            "\n",
+        ]);
     }
     text
 }
@@ -209,19 +213,24 @@ fn volumes(stats: &Stats) -> String {
 }
 
 fn exactness(stats: &Stats) -> String {
-    let mut table = Table::new(&["", ">kept", ">of them", ">error", ""]);
+    let mut table = Table::new(&["", ">kept", ">of them", ">error", ">of shares", ""]);
     let mut sampled = |name: &str, sampling: &Sampling, meaning: &str| {
         if sampling.kept < 1.0 {
             let kept = percent(100.0 * sampling.kept);
-            table.row([name, kept.as_str(), &count(sampling.keys), &percent(sampling.error_pct), meaning]);
+            let [error, of_shares] = [sampling.error_pct, sampling.share_error_pct].map(percent);
+            table.row([name, kept.as_str(), &count(sampling.keys), &error, &of_shares, meaning]);
         }
     };
     sampled(
         "pages",
         &stats.page_sampling,
-        "of numbers of pages, in 95 of 100 cases; more --memory keeps more",
+        "of numbers of pages, and of the shares of the top 20 %, in 95 of 100 cases; more --memory keeps more",
     );
-    sampled("pairs", &stats.pair_sampling, "of numbers of pairs, in 95 of 100 cases");
+    sampled(
+        "pairs",
+        &stats.pair_sampling,
+        "of numbers of pairs, and of partial determinism, in 95 of 100 cases",
+    );
     let any = stats.page_sampling.kept < 1.0 || stats.pair_sampling.kept < 1.0;
     shown(&table, u64::from(any))
 }

@@ -1,6 +1,6 @@
 //! `seekless trace stats --by volume`: the statistics of each volume, and their distribution.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use seekless_trace::Surveyed;
 use seekless_trace::stats::fleet::{Fleet, FleetAnalysis, FleetSurvey};
 
@@ -17,6 +17,16 @@ const FEW: usize = 20;
 pub enum By {
     /// Its volumes.
     Volume,
+}
+
+/// The options of statistics that are divided, without those of reading the trace.
+#[derive(Args)]
+pub struct Divided {
+    /// What the trace is divided by
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["interval", "intervals", "device_size"])]
+    by: By,
+    #[command(flatten)]
+    pub how: Characterising,
 }
 
 /// The statistics of each volume.

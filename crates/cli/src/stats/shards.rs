@@ -5,13 +5,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use schemars::JsonSchema;
 use seekless_core::Nanos;
-use seekless_trace::Reader;
 use seekless_trace::stats::shards::{self, Kind, Outline, Outlining, PartAnalysis, Partial};
 use seekless_trace::write::Output;
+use seekless_trace::{Reader, TraceError};
 use serde::Serialize;
 
 use super::{Characterising, text};
@@ -95,7 +95,11 @@ pub fn run(shards: &Shards, input: &Input, how: &Characterising, form: &Form) ->
         }
         (true, Some(out), None) => {
             let all: Vec<Outline> = input.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
-            save_outline(out, &Outline::merge(all)?, form)
+            let whole = Outline::merge(all)?;
+            if whole.shards() == 0 {
+                bail!("found no requests in any shard, expected some: does the trace have the --volume?");
+            }
+            save_outline(out, &whole, form)
         }
         (true, None, Some(out)) => save_partial(out, &merged(&input.files)?, form),
         (true, None, None) => {
@@ -103,29 +107,52 @@ pub fn run(shards: &Shards, input: &Input, how: &Characterising, form: &Form) ->
             form.print(&stats, "top_processes", || text(&stats))
         }
         (false, Some(out), None) => save_outline(out, &outlined(input)?, form),
-        (false, None, Some(out)) => save_partial(out, &characterised(shards, input, how)?, form),
+        (false, None, Some(out)) => match characterised(shards, input, how)? {
+            Some(partial) => save_partial(out, &partial, form),
+            None => nothing_of_it(out, form),
+        },
         (false, None, None) => Ok(()),
     }
 }
 
-/// The outline of the files.
+/// Whether a shard has no request of the volume that is meant.
+fn lacks_volume(error: &TraceError, input: &Input) -> bool {
+    input.reading.has_volume() && matches!(error, TraceError::Setting { setting: "the volume", .. })
+}
+
+/// A shard without a request of the volume has no partial: the others have all of it.
+fn nothing_of_it(out: &Path, form: &Form) -> anyhow::Result<()> {
+    let file = out.display().to_string();
+    output::warn(&[format!("{file}: not written, since the shard has no request of the volume")]);
+    let (first_shard, all_shards) = (None, None);
+    let written = Written { file, bytes: 0, shards: 0, first_shard, all_shards, requests: 0, pages: None };
+    form.print(&written, "", String::new)
+}
+
+/// The outline of the files: without a shard if they have no request of the volume that is meant.
 fn outlined(input: &Input) -> anyhow::Result<Outline> {
     let progress = Progress::spinner("reading the trace");
     let mut reader = Reader::open(&input.found()?, &input.reading.options(true))?;
     let (mut outlining, mut done) = (Outlining::default(), 0_u64);
     for record in reader.by_ref() {
-        outlining.note(&record?);
+        match record {
+            Ok(record) => outlining.note(&record),
+            Err(error) if lacks_volume(&error, input) => return Ok(Outline::default()),
+            Err(error) => return Err(error.into()),
+        }
         done += 1;
         if done % 65_536 == 0 {
             progress.step(&format!("reading the trace: {} records", count(done)));
         }
     }
     output::warn(reader.warnings());
+    outlining.note_names(reader.named_processes());
     Ok(outlining.finish(&name(&input.files), reader.start().unwrap_or_default(), reader.volumes()))
 }
 
-/// The statistics of the files, as those of a shard.
-fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow::Result<Partial> {
+/// The statistics of the files, as those of a shard; `None` if there is nothing of the volume that is meant in a shard of
+/// several.
+fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow::Result<Option<Partial>> {
     let outline = match &shards.of {
         Some(file) => read(file)?,
         None => outlined(input)?,
@@ -135,7 +162,10 @@ fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow
     let mut analysis = None;
     let mut done = 0;
     while let Some(record) = reader.next() {
-        let record = record?;
+        let record = match record {
+            Err(error) if shards.of.is_some() && lacks_volume(&error, input) => return Ok(None),
+            record => record?,
+        };
         if analysis.is_none() {
             let id = (name(&input.files), reader.start().unwrap_or(Nanos::ZERO));
             let halvings = shards.sample.unwrap_or(0);
@@ -156,7 +186,7 @@ fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow
     }
     let analysis =
         analysis.ok_or_else(|| anyhow!("{}: found no requests, expected some", name(&input.files)))?;
-    Ok(analysis.finish(reader.names())?)
+    Ok(Some(analysis.finish(reader.names())?))
 }
 
 /// The name of a shard: that of its first file.

@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use seekless_lab::sweep::{Row, SweepError, Task};
+use seekless_lab::sweep::{Hash, Row, SweepError, Task};
 use serde::{Deserialize, Serialize};
 
 /// The folder of a sweep's results.
@@ -27,12 +27,15 @@ pub struct Rows {
 struct Written<'a> {
     task: &'a Task,
     row: &'a Row,
+    /// The hash of the row, as it is written.
+    hash: String,
 }
 
 /// What is read of it.
 #[derive(Deserialize)]
 struct Stored {
     row: Row,
+    hash: String,
 }
 
 impl Rows {
@@ -84,12 +87,16 @@ impl Rows {
         if stored.row.identity != identity {
             return Err(damaged(format!("the row of task {}", stored.row.identity)).into());
         }
+        if stored.hash != hash(&stored.row)? {
+            return Err(damaged("figures that do not have the hash of the row".to_owned()).into());
+        }
         Ok(Some(stored.row))
     }
 
     /// Writes the row of a task.
     pub fn put(&self, task: &Task, row: &Row) -> anyhow::Result<()> {
-        whole_file(&self.path(&row.identity), serde_json::to_string(&Written { task, row })?.as_bytes())
+        let written = Written { task, row, hash: hash(row)? };
+        whole_file(&self.path(&row.identity), serde_json::to_string(&written)?.as_bytes())
     }
 
     fn path(&self, identity: &str) -> PathBuf {
@@ -122,6 +129,11 @@ impl Rows {
         }
         Ok(hashes)
     }
+}
+
+/// The hash of a row, which has the same text after it was read: numbers keep all their digits.
+fn hash(row: &Row) -> anyhow::Result<String> {
+    Ok(Hash::of(serde_json::to_string(row)?.as_bytes()).to_string())
 }
 
 /// The error of a trace that is not the one of its tasks.

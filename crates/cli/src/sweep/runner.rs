@@ -59,6 +59,8 @@ type Read = Result<Arc<Trace>, String>;
 /// A trace while tasks need it.
 struct Loaded {
     trace: Option<Read>,
+    /// Its volumes, once one of them is needed: then the whole is dropped.
+    volumes: BTreeMap<String, Arc<Trace>>,
     /// Tasks that have not finished.
     tasks: usize,
 }
@@ -69,15 +71,20 @@ impl Traces {
         for task in tasks {
             *counts.entry(names(&task.trace)).or_default() += 1;
         }
-        let loaded = |(names, tasks)| (names, Mutex::new(Loaded { trace: None, tasks }));
+        let loaded =
+            |(names, tasks)| (names, Mutex::new(Loaded { trace: None, volumes: BTreeMap::new(), tasks }));
         Traces(counts.into_iter().map(loaded).collect())
     }
 
     /// The trace, read if that has not been tried; an error if it is not the one of the task any more.
     fn get(&self, source: &Source) -> anyhow::Result<Read> {
         let mut loaded = self.0[&names(source)].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(trace) = &loaded.trace {
-            return Ok(trace.clone());
+        let known = match &source.volume {
+            Some(volume) => loaded.volumes.get(volume).cloned().map(Ok),
+            None => loaded.trace.clone(),
+        };
+        if let Some(trace) = known.or_else(|| loaded.trace.clone().filter(Result::is_err)) {
+            return Ok(trace);
         }
         for (file, hash) in &source.files {
             let found = hash_file(Path::new(file)).with_context(|| file.clone())?.to_string();
@@ -86,9 +93,18 @@ impl Traces {
             }
         }
         let read = seekless_trace::load(&names(source), &ReadOptions::default());
-        let read = read.map(Arc::new).map_err(|error| error.to_string());
-        loaded.trace = Some(read.clone());
-        Ok(read)
+        let read = read.map_err(|error| error.to_string());
+        let (Some(volume), Ok(whole)) = (&source.volume, &read) else {
+            let read = read.map(Arc::new);
+            loaded.trace = Some(read.clone());
+            return Ok(read);
+        };
+        loaded.volumes = whole.by_volume().into_iter().map(|(name, part)| (name, Arc::new(part))).collect();
+        Ok(loaded
+            .volumes
+            .get(volume)
+            .cloned()
+            .ok_or_else(|| format!("found no volume {volume}, expected it")))
     }
 
     /// A task is done with its trace.
@@ -96,7 +112,7 @@ impl Traces {
         let mut loaded = self.0[&names(source)].lock().unwrap_or_else(PoisonError::into_inner);
         loaded.tasks -= 1;
         if loaded.tasks == 0 {
-            loaded.trace = None;
+            (loaded.trace, loaded.volumes) = (None, BTreeMap::new());
         }
     }
 }

@@ -1,5 +1,9 @@
 //! The report of a sweep as text.
 
+use std::collections::BTreeMap;
+
+use seekless_lab::sweep::Figure;
+use seekless_lab::sweep::fleet::Fleet;
 use seekless_lab::sweep::report::{Level, Point, Report};
 
 use crate::table::Table;
@@ -11,6 +15,8 @@ const PAIRS: usize = 10;
 const LEAST_PCT: f64 = 0.1;
 /// Most values of a parameter that are listed; of more, those with the smallest and the largest mean.
 const LEVELS: usize = 8;
+/// Most volumes that are listed.
+const VOLUMES: usize = 20;
 /// Most errors that are listed.
 const FAILURES: usize = 5;
 
@@ -54,6 +60,7 @@ pub fn text(report: &Report) -> String {
         }
         text.extend(["\nAnd each pair, beyond both alone:\n\n".to_owned(), table.text()]);
     }
+    text.extend(report.fleet.iter().map(|of| fleet(report, of)));
     text.extend(report.notes.iter().map(|note| format!("\n{note}\n")));
     text.concat()
 }
@@ -89,6 +96,47 @@ fn points(report: &Report, traces: Option<&[String]>, points: &[Point]) -> Strin
     table.text()
 }
 
+/// What each configuration gains over the volumes, and what is best for each.
+fn fleet(report: &Report, fleet: &Fleet) -> String {
+    let of = |settings: &BTreeMap<String, Figure>| {
+        let own = report.parameters.iter().filter_map(|name| settings.get(name));
+        let own: Vec<String> = own.map(ToString::to_string).collect();
+        if own.is_empty() { "the volume".to_owned() } else { own.join(", ") }
+    };
+    let mut gains = Table::new(&[
+        "configuration",
+        ">helps",
+        ">best for",
+        ">failed",
+        ">10 %",
+        ">median",
+        ">90 %",
+        ">mean",
+    ]);
+    for one in &fleet.configurations {
+        let counts = [one.helped, one.best_for, one.failed].map(count);
+        let gain = one.gain.as_ref().map(|gain| [gain.p10, gain.median, gain.p90, gain.mean]);
+        let gain = gain.map_or_else(|| [const { String::new() }; 4], |gain| gain.map(|gain| number(gain, 2)));
+        gains.row(std::iter::once(of(&one.settings)).chain(counts).chain(gain));
+    }
+    let mut verdicts = Table::new(&["volume", "verdict", ">gain"]);
+    for one in fleet.verdicts.iter().take(VOLUMES) {
+        let verdict = one.settings.as_ref().map_or_else(|| "none".to_owned(), of);
+        let gain = one.gain.map_or_else(|| "-".to_owned(), |gain| number(gain, 2));
+        verdicts.row([format!("{}: {}", one.trace, one.volume), verdict, gain]);
+    }
+    let all = fleet.volumes;
+    let shown = if all > VOLUMES as u64 { format!(", {VOLUMES} of {}", count(all)) } else { String::new() };
+    format!(
+        "\nGains over {} ({}); none helps {} of them:\n\n{}\nVerdict on each{shown}:\n\n{}",
+        counted(all, "volume"),
+        report.objectives[0],
+        count(fleet.not_helped),
+        gains.text(),
+        verdicts.text()
+    )
+}
+
 fn effects(report: &Report) -> String {
     let mut table = Table::new(&["parameter", ">share", "mean of each value"]);
     for effect in &report.sensitivity {
@@ -111,7 +159,6 @@ fn effects(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use seekless_lab::sweep::Figure;
     use seekless_lab::sweep::report::{Effect, Failure};
 
     use super::*;
@@ -135,6 +182,7 @@ mod tests {
             front: Vec::new(),
             sensitivity: vec![effect],
             interactions: Vec::new(),
+            fleet: None,
             notes: Vec::new(),
         }
     }

@@ -66,7 +66,13 @@ pub fn interruptible<T>(check: impl Fn() -> bool + 'static, work: impl FnOnce() 
 pub(super) fn is_interrupted() -> bool {
     let advanced = ADVANCED.get().wrapping_add(1);
     ADVANCED.set(advanced);
-    if advanced % ADVANCES == 0 && !INTERRUPTED.get() {
+    if advanced % ADVANCES == 0 { has_to_end() } else { INTERRUPTED.get() }
+}
+
+/// Whether work inside [`interruptible`] has to end, for long work that is no run: it asks every few milliseconds, and its
+/// result is of no use after this. False outside of it.
+pub fn has_to_end() -> bool {
+    if !INTERRUPTED.get() {
         let check = CHECK.with(|check| check.borrow().clone());
         INTERRUPTED.set(check.is_some_and(|check| check()));
     }

@@ -27,7 +27,7 @@ use async_task::Runnable;
 use slab::Slab;
 
 pub use async_task::Task;
-pub use interrupt::{Stalled, interruptible};
+pub use interrupt::{Stalled, has_to_end, interruptible};
 pub use log::Event;
 pub use rng::Rng;
 

@@ -105,6 +105,8 @@ fn an_interrupted_run_ends_soon_and_later_ones_go_on() {
     assert!(ended.interrupted && ended.at < Nanos(30_000), "{ended}");
     assert_eq!(checks.get(), 3);
     assert_eq!(Runtime::new(1).run(asleep()), Ok(()));
+    assert!(!super::has_to_end());
+    assert!(interruptible(|| true, super::has_to_end) && !super::has_to_end());
     assert_eq!(interruptible(|| false, || Runtime::new(1).run(asleep())), Ok(()));
 }
 

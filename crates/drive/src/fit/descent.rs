@@ -1,6 +1,7 @@
 //! Coordinate descent: varies one figure after another, and keeps changes that reduce the cost.
 
 use seekless_core::Nanos;
+use seekless_core::runtime::has_to_end;
 
 use super::knobs::{self, Knob, Turns};
 use crate::disk::Drive;
@@ -120,6 +121,9 @@ pub fn changes(before: &Spec, after: &Spec) -> Vec<String> {
 
 fn turn(spec: &mut Spec, knob: &Knob, objective: &Objective, least: &mut f64) {
     let mut try_at = |spec: &mut Spec, value: f64| {
+        if has_to_end() {
+            return false;
+        }
         let mut tried = spec.clone();
         knob.set(&mut tried, value);
         let cost = objective.cost(&tried);

@@ -32,7 +32,7 @@ pub struct Fitted {
 }
 
 /// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1, and ends the fit early by
-/// returning false.
+/// returning false, as does an interruption from outside ([`seekless_core::runtime::interruptible`]).
 pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64) -> bool) -> Fitted {
     let given = spec;
     // A real drive may read out of order while it holds the bus, which a description of DiskSim's does not.

@@ -5,6 +5,7 @@
 //! The *coherence* of many pairs is the length of the mean of their phase differences as directions: 1 if all agree,
 //! near 0 if they are arbitrary.
 
+use seekless_core::runtime::has_to_end;
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::disk::Drive;
@@ -18,6 +19,9 @@ const SURELY_MEDIA: u64 = 1_200_000;
 const PARTNERS: usize = 150;
 /// Fewer pairs prove nothing.
 const ENOUGH: usize = 12;
+
+/// Readings between two questions whether the work goes on.
+const CHECKED: usize = 256;
 
 /// A request that passed under the head.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +109,7 @@ fn last_piece(drive: &Drive, at: Extent) -> Piece {
 /// Two readings, the earlier one first.
 pub type Pair = (Reading, Reading);
 
-/// All pairs that are near enough in time and for which `filter` holds.
+/// All pairs that are near enough in time and for which `filter` holds; none once the work has to end.
 pub fn pairs(
     readings: &[Reading],
     longest_gap: f64,
@@ -113,6 +117,9 @@ pub fn pairs(
 ) -> Vec<Pair> {
     let mut found = Vec::new();
     for (index, first) in readings.iter().enumerate() {
+        if index % CHECKED == 0 && has_to_end() {
+            return Vec::new();
+        }
         let later = readings[index + 1..].iter().take(PARTNERS);
         let near = later.take_while(|second| second.begin - first.begin <= longest_gap);
         found.extend(near.filter(|second| filter(first, second)).map(|second| (*first, *second)));
@@ -170,7 +177,7 @@ pub fn revolution(
             continue;
         }
         let mut here = Turn { time: best.time, agrees: -1.0, gap };
-        for step in -steps..=steps {
+        for step in (-steps..=steps).take_while(|_| !has_to_end()) {
             let time = best.time * (1.0 + width * f64::from(step) / f64::from(steps));
             let (agrees, off) = coherence(&pairs, |pair| turns(pair, time));
             let agrees = agrees * libm::cos(std::f64::consts::TAU * off);

@@ -4,6 +4,8 @@
 //! to cylinder nearby, then ever farther (an error of a step grows with the distance, so far cylinders determine it
 //! more precisely but only when it is nearly right), from range to range, from zone to zone.
 
+use seekless_core::runtime::has_to_end;
+
 use super::phase::{self, Pair, Reading, Turn, coherence, pairs};
 use crate::spec::{Sparing, Spec};
 
@@ -210,7 +212,7 @@ fn search(
     let center = get(steps);
     let count = (width / 2.0 / step).ceil() as i32;
     let mut best = (center, 0.0);
-    for number in -count..=count {
+    for number in (-count..=count).take_while(|_| !has_to_end()) {
         let mut tried = *steps;
         set(&mut tried, center + f64::from(number) * step);
         let (agrees, off) = coherence(pairs, |pair| turns(pair, &tried, &tried, revolution));

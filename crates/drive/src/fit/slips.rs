@@ -7,6 +7,8 @@
 //! cylinder, costs little; wrong skews are themselves corrected to those at which the path is cheapest. Only zones
 //! without listed slips are examined, where spares are whole tracks.
 
+use seekless_core::runtime::has_to_end;
+
 use super::phase::{self, Reading, Turn};
 use super::{clock, skews};
 use crate::disk::Drive;
@@ -53,6 +55,9 @@ pub fn find(spec: &Spec, measured: &[Measured], think: Think, turn: Turn) -> Opt
     found.rpm = 60e9 / time;
     for (number, zone) in found.zone.iter_mut().enumerate() {
         let mut here: Vec<&Reading> = readings.iter().filter(|one| one.steps.zone == number).collect();
+        if has_to_end() {
+            return None;
+        }
         if here.len() < ENOUGH || !zone.slips.is_empty() || !zone.remaps.is_empty() {
             continue;
         }
@@ -94,7 +99,7 @@ fn fit_zone(zone: &mut Zone, seen: &[Seen]) {
         let center = best;
         let steps = |width: f64| (width / step).round() as i32;
         for head in -steps(heads)..=steps(heads) {
-            for cylinder in -steps(cylinders)..=steps(cylinders) {
+            for cylinder in (-steps(cylinders)..=steps(cylinders)).take_while(|_| !has_to_end()) {
                 let tried = (center.0 + f64::from(head) * step, center.1 + f64::from(cylinder) * step);
                 let cost = cost(tried);
                 if cost < least {

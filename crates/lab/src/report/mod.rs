@@ -1,4 +1,4 @@
-//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and pictures
+//! Reports, each one HTML file that works offline: of a comparison ([`html`]) of traces ([`trace`]) and of a sweep ([`sweep()`]); and pictures
 //! of a drive ([`drive()`]) and of its model's errors ([`validation()`]).
 
 pub(crate) mod along;
@@ -14,6 +14,7 @@ mod sections;
 pub(crate) mod stack;
 pub(crate) mod standalone;
 mod surface;
+mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use seekless_trace::Stats;
 pub use drive::drive;
 pub use page::{PALETTE, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
 pub use surface::surface;
+pub use sweep::sweep;
 pub use text::escape;
 pub use validation::validation;
 pub use verdict::Verdict;

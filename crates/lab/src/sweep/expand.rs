@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use seekless_core::runtime::Rng;
+use seekless_trace::{ReadOptions, Reader, TraceError};
 use seekless_volume::component::existing_path;
 use toml::{Table, Value};
 
@@ -18,6 +19,8 @@ use super::overrides;
 use super::row::Figure;
 use super::task::{PlayKeys, Source, Task, VolumeText};
 
+/// The parameter that is the volume of a recording.
+pub const TRACE_VOLUME: &str = "trace_volume";
 /// Largest number of tasks of a sweep.
 const MOST: u64 = 100_000;
 
@@ -27,6 +30,7 @@ pub fn expand(sweep: &Sweep, program: &str) -> Result<Vec<Task>, SweepError> {
         beside: &sweep.file,
         volumes: BTreeMap::new(),
         sources: BTreeMap::new(),
+        divided: BTreeMap::new(),
         drives: BTreeMap::new(),
     };
     let mut tasks: Vec<Task> = Vec::new();
@@ -51,6 +55,7 @@ struct Files<'a> {
     beside: &'a Path,
     volumes: BTreeMap<String, (String, Table)>,
     sources: BTreeMap<Vec<String>, Source>,
+    divided: BTreeMap<String, Vec<Source>>,
     drives: BTreeMap<PathBuf, Option<String>>,
 }
 
@@ -61,20 +66,27 @@ fn expand_grid(
     tasks: &mut Vec<Task>,
 ) -> Result<(), SweepError> {
     let base = grid.base.as_ref().map(|base| files.base(grid, base)).transpose()?;
-    let counts: Vec<u64> = [grid.traces.len(), grid.volumes.len()]
+    let mut sources = Vec::new();
+    for trace in &grid.traces {
+        let source = files.source(grid, trace)?;
+        sources.extend(if grid.by_volume { files.volumes_of(&source) } else { vec![source] });
+    }
+    let counts: Vec<u64> = [sources.len(), grid.volumes.len()]
         .into_iter()
         .chain(grid.parameters.iter().map(|parameter| parameter.values.len()))
         .map(|count| count as u64)
         .collect();
     for index in chosen(grid, &counts, tasks.len() as u64)? {
         let digits = digits(index, &counts);
-        let source = files.source(grid, &grid.traces[digits[0]])?;
+        let source = sources[digits[0]].clone();
         let volume = &grid.volumes[digits[1]];
         let (file, mut table) = files.volume(grid, volume)?;
         let mut settings = vec![
             ("trace".to_owned(), Figure::Text(source.name.clone())),
             ("volume".to_owned(), Figure::Text(volume.clone())),
         ];
+        settings
+            .extend(source.volume.iter().map(|name| (TRACE_VOLUME.to_owned(), Figure::Text(name.clone()))));
         let mut play = PlayKeys::default();
         for (parameter, digit) in grid.parameters.iter().zip(&digits[2..]) {
             let value = &parameter.values[*digit];
@@ -248,9 +260,27 @@ impl Files<'_> {
             })?;
             files.push((path.display().to_string(), hash.to_string()));
         }
-        let source = Source { name: names.join(" "), files };
+        let source = Source { name: names.join(" "), files, volume: None };
         self.sources.insert(names.to_owned(), source.clone());
         Ok(source)
+    }
+
+    /// Each volume of a recording, the busiest first; the whole of one that cannot be read, whose tasks fail.
+    fn volumes_of(&mut self, source: &Source) -> Vec<Source> {
+        let read = || -> Result<Vec<Source>, TraceError> {
+            let paths: Vec<&String> = source.files.iter().map(|(file, _)| file).collect();
+            let mut reader = Reader::open(&paths, &ReadOptions::default())?;
+            let mut requests: BTreeMap<u32, u64> = BTreeMap::new();
+            for record in reader.by_ref() {
+                *requests.entry(record?.device).or_default() += 1;
+            }
+            let mut devices: Vec<(u32, u64)> = requests.into_iter().collect();
+            devices.sort_by_key(|(device, requests)| (std::cmp::Reverse(*requests), *device));
+            let names = devices.into_iter().map(|(device, _)| reader.volumes().name(device));
+            Ok(names.map(|name| Source { volume: Some(name), ..source.clone() }).collect())
+        };
+        let divided = self.divided.entry(source.name.clone());
+        divided.or_insert_with(|| read().unwrap_or_else(|_| vec![source.clone()])).clone()
     }
 
     /// Hashes of the drive files that a volume names, by name; drives that ship have none.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::error::SweepError;
+use super::expand::TRACE_VOLUME;
 use super::report::Objective;
 use super::values::{is_range, values};
 
@@ -32,6 +33,8 @@ pub struct Grid {
     pub place: String,
     /// Recordings; each is a name, or files.
     pub traces: Vec<Vec<String>>,
+    /// Whether each volume of a recording is a recording of its own.
+    pub by_volume: bool,
     /// Volume files.
     pub volumes: Vec<String>,
     /// The volume file to compare with; without one, each volume without its layers.
@@ -89,6 +92,7 @@ impl Sets {
 #[serde(deny_unknown_fields)]
 struct GridKeys {
     traces: Value,
+    by: Option<String>,
     volumes: Value,
     base: Option<String>,
     drives: Option<Value>,
@@ -209,14 +213,17 @@ fn grid(place: String, keys: GridKeys) -> Result<Grid, SweepError> {
     if keys.outstanding.is_some() && keys.speed.is_some() {
         return invalid("speed", "outstanding too", "one of them: speed is for the open pace");
     }
+    if let Some(by) = keys.by.as_ref().filter(|by| *by != "volume") {
+        return invalid("by", &format!("'{by}'"), "'volume', or no such key");
+    }
     if traces.is_empty() {
         return invalid("traces", "no value", "at least one");
     }
     if keys.sample == Some(0) {
         return invalid("sample", "0", "at least 1");
     }
-    let GridKeys { base, sample, sample_seed, .. } = keys;
-    Ok(Grid { place, traces, volumes, base, parameters, sample, sample_seed })
+    let GridKeys { by, base, sample, sample_seed, .. } = keys;
+    Ok(Grid { place, traces, by_volume: by.is_some(), volumes, base, parameters, sample, sample_seed })
 }
 
 /// A text, or a list of at least one.
@@ -251,7 +258,10 @@ fn fits(sets: &Sets, value: &Value) -> bool {
         Sets::Option(_) => true,
         Sets::Drive => value.is_str(),
         Sets::Outstanding => value.as_integer().is_some_and(|number| number > 0),
-        Sets::Speed => value.as_float().is_some() || value.as_integer().is_some(),
+        Sets::Speed => {
+            let number = value.as_float().or(value.as_integer().map(|whole| whole as f64));
+            number.is_some_and(|number| number > 0.0 && number.is_finite())
+        }
         Sets::Reconfigure | Sets::Seed => {
             value.as_integer().is_some_and(|number| (0..=i64::from(u32::MAX)).contains(&number))
         }
@@ -262,7 +272,8 @@ fn expected(sets: &Sets) -> &'static str {
     match sets {
         Sets::Drive => "the name or file of a drive",
         Sets::Outstanding => "a whole number above zero",
-        _ => "a number that is not negative",
+        Sets::Speed => "a number above zero",
+        Sets::Option(_) | Sets::Reconfigure | Sets::Seed => "a whole number from 0 to 4294967295",
     }
 }
 
@@ -270,6 +281,9 @@ impl Sweep {
     /// Names of all parameters, in the order of the table's columns.
     pub fn parameters(&self) -> Vec<String> {
         let mut names = vec!["trace".to_owned(), "volume".to_owned()];
+        if self.grids.iter().any(|grid| grid.by_volume) {
+            names.push(TRACE_VOLUME.to_owned());
+        }
         let mut known: BTreeSet<String> = names.iter().cloned().collect();
         for parameter in self.grids.iter().flat_map(|grid| &grid.parameters) {
             let name = parameter.sets.name();

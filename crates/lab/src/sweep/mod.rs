@@ -13,6 +13,7 @@ mod effects;
 mod error;
 pub mod expand;
 pub mod file;
+pub mod fleet;
 mod hash;
 mod overrides;
 pub mod report;

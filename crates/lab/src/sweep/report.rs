@@ -1,7 +1,7 @@
 //! What a sweep shows: the best configurations, those that no other is better than in every respect (the Pareto front),
 //! how much each parameter matters, and which matter only together.
 //!
-//! A configuration is the values of all parameters but trace and seed; its figures are means over these. Only
+//! A configuration is the values of all parameters but trace, its volume and seed; its figures are means over these. Only
 //! configurations with equally many successful tasks are compared.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,9 @@ use seekless_core::names::perhaps;
 use serde::Serialize;
 
 use super::effects::{self, Factor};
+use super::expand::TRACE_VOLUME;
 use super::file::Sweep;
+use super::fleet::Fleet;
 use super::row::{Figure, Row};
 use super::task::Task;
 
@@ -22,7 +24,7 @@ const BEST: usize = 10;
 /// Prefixes of figures that depend on the layers, and so are not known before a run.
 const OF_LAYERS: [&str; 2] = ["layers.", "sides."];
 /// Parameters over which a configuration's figures are means.
-const AVERAGED: [&str; 2] = ["trace", "seed"];
+pub(super) const AVERAGED: [&str; 3] = ["trace", TRACE_VOLUME, "seed"];
 
 /// A figure to be as large or as small as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl Objective {
     }
 
     /// Whether `one` is better than `other`.
-    fn is_better(&self, one: f64, other: f64) -> bool {
+    pub(super) fn is_better(&self, one: f64, other: f64) -> bool {
         if self.more { one > other } else { one < other }
     }
 }
@@ -162,6 +164,8 @@ pub struct Report {
     pub sensitivity: Vec<Effect>,
     /// Pairs of parameters by what they explain together.
     pub interactions: Vec<Interaction>,
+    /// The volumes of the recordings, in a sweep by volume.
+    pub fleet: Option<Fleet>,
     /// Caveats.
     pub notes: Vec<String>,
 }
@@ -218,6 +222,7 @@ impl Report {
             sensitivity,
             interactions,
             parameters,
+            fleet: Fleet::of(sweep, tasks, rows),
             notes,
         }
     }

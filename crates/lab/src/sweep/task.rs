@@ -40,6 +40,9 @@ pub struct Source {
     pub name: String,
     /// The files, each with the hash of its content.
     pub files: Vec<(String, String)>,
+    /// The volume of the recording, if it is one of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
 }
 
 /// A volume file with the task's options.
@@ -86,7 +89,8 @@ impl Task {
         let traces: Vec<&String> = self.trace.files.iter().map(|(_, hash)| hash).collect();
         let drives: Vec<&String> = self.drive_files.values().collect();
         let base = self.base.as_ref().map(|base| &base.text);
-        let content = (&self.program, traces, &self.volume.text, base, drives, &self.play);
+        let content =
+            (&self.program, (traces, &self.trace.volume), &self.volume.text, base, drives, &self.play);
         Hash::of(serde_json::to_string(&content).unwrap_or_default().as_bytes()).to_string()
     }
 

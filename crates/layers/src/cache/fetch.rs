@@ -58,21 +58,25 @@ impl Fetches {
 impl Cache {
     /// Fetches the neighbours of a run that is about to be read.
     pub(super) fn fetch_around(&self, run: Extent) {
-        let pages = self.options.prefetch.0 / PAGE_BYTES / 2;
         self.forget_fetches(run);
-        let (first, end) = (run.pages().start, run.pages().end);
         let last = self.below.geometry().sectors.div_ceil(PAGE_SECTORS);
-        let around = (first.saturating_sub(pages)..first).chain(end..last.min(end + pages));
-        {
-            let state = self.state.borrow();
-            let used = |page| state.page(page).is_some_and(|page| !page.unused);
+        let chosen = {
+            let state = &mut *self.state.borrow_mut();
+            let chosen = state.chosen_to_fetch(run.pages());
             // Prewriting saves a request for certain, fetching only perhaps: where both wait for the same time,
             // prewriting has precedence.
-            if state.quiescing || state.flying.len() > BATCH || !around.clone().any(used) {
+            if state.quiescing || state.flying.len() > BATCH {
                 return;
             }
-        }
-        for page in around {
+            chosen.unwrap_or_else(|| {
+                let pages = self.options.prefetch.0 / PAGE_BYTES / 2;
+                let (first, end) = (run.pages().start, run.pages().end);
+                let around = (first.saturating_sub(pages)..first).chain(end..last.min(end + pages));
+                let used = |page| state.page(page).is_some_and(|page| !page.unused);
+                if around.clone().any(used) { around.collect() } else { Vec::new() }
+            })
+        };
+        for page in chosen.into_iter().filter(|page| *page < last) {
             self.fetch(page);
         }
     }

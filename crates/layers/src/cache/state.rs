@@ -9,6 +9,7 @@
 //! written; at most one version of it is being written. The policy knows all pages except unused ones.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
@@ -117,6 +118,11 @@ impl State {
     pub fn resize(&mut self, capacity: u64, dirty_at_most: u64) {
         (self.capacity, self.dirty_at_most) = (capacity, dirty_at_most);
         self.policy.resize(capacity);
+    }
+
+    /// What the policy fetches beside a read of these pages that missed, if it is the one that decides.
+    pub fn chosen_to_fetch(&mut self, missed: Range<u64>) -> Option<Vec<u64>> {
+        self.policy.prefetch(missed)
     }
 
     /// Maximum number of prefetched pages, in flight or unused.

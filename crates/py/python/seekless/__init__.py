@@ -10,7 +10,7 @@ bytes, sectors have 512. Options are those of the program's command line, with `
 ``--bopt 1GiB``. Errors are of the kinds of :class:`SeeklessError`, with the program's words.
 """
 
-from ._layer import Device, Event, IoError, Layer, Request, sleep_ns, together
+from ._layer import Device, Event, IoError, Layer, Request, sleep_ns, spawn, together
 from ._policy import Policy
 from ._results import Comparison, Figure, Result, compare, explore, figure, hits, run
 from ._seekless import (
@@ -33,6 +33,7 @@ from ._seekless import (
     now_ns,
     read,
 )
+from ._shards import merge, merge_outlines, outline, partial, sweep
 
 __all__ = [
     "Comparison",
@@ -64,9 +65,15 @@ __all__ = [
     "explore",
     "figure",
     "hits",
+    "merge",
+    "merge_outlines",
     "now_ns",
+    "outline",
+    "partial",
     "read",
     "run",
     "sleep_ns",
+    "spawn",
+    "sweep",
     "together",
 ]

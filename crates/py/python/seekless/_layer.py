@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from ._seekless import Bell, Data, SeeklessError
 
 T = TypeVar("T")
-_READ, _WRITE, _FLUSH, _DISCARD, _SLEEP, _TOGETHER, _WAIT = range(7)
+_READ, _WRITE, _FLUSH, _DISCARD, _SLEEP, _TOGETHER, _WAIT, _SPAWN = range(8)
 
 class IoError(SeeklessError):
     """A request to a device failed. A layer may catch it, let it pass, or raise its own: the request fails."""
@@ -120,3 +120,13 @@ def together(*requests: Request[T]) -> Request[list[T]]:
 def sleep_ns(time: int) -> Request[None]:
     """Wait this long in virtual time, in nanoseconds."""
     return Request((_SLEEP, 0, time, 0, None))
+
+
+def spawn(work: Coroutine[Any, Any, None] | Generator[Request[Any], Any, None]) -> Request[None]:
+    """Let work go on by itself, beside all requests: a coroutine or a generator, such as a method that cleans up.
+
+    Awaiting it starts the work and returns at once. Its requests are background work, which precedes no client's. It is
+    not ordered with requests of the same pages; an :class:`Event` or the layer's own state may order them. What it raises
+    ends the run; at the end of a run, or when the power is cut, it ends where it is.
+    """
+    return Request((_SPAWN, 0, 0, 0, work))

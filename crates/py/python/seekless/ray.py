@@ -11,29 +11,24 @@ package, one for each core. A node that goes away costs its running tasks, which
 
 from __future__ import annotations
 
-import glob
 import importlib
 import json
 import math
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ._seekless import SeeklessError, UsageError
+from ._words import READING, StrPath, files_of, program, words_of, written
 
-StrPath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the numbers of finished tasks of Ray and of all, as they finish."""
 
 BATCH_S = 1.0
 """Tasks of a sweep are batched to about this time: starting one costs some 0.1 s."""
 _PROBED = 4
-_READING = ("format", "columns", "record", "time_unit", "sector_size", "volume", "skip_bad")
 
 
 def sweep(
@@ -48,13 +43,13 @@ def sweep(
         raise UsageError(f"batch_s: found {batch_s}, expected more than 0")
     path = Path(file).resolve()
     folder = Path(out).resolve() if out is not None else path.with_suffix(".results")
-    tasks = len(_program("lab", "sweep", str(path), "--list", "--json").splitlines())
+    tasks = len(program("lab", "sweep", str(path), "--list", "--json").splitlines())
     words = ("lab", "sweep", str(path), "--out", str(folder), "--threads", "1", "--json")
     batches = _batches(words, tasks, batch_s)
     run = _remote(_timed)
     refs = [run.remote(*words, "--shard", f"{number + 1}/{batches}") for number in range(batches)]
     _Steps(progress, batches).wait(refs)
-    merged: dict[str, Any] = json.loads(_program("lab", "sweep", "merge", str(path), str(folder), "--json"))
+    merged: dict[str, Any] = json.loads(program("lab", "sweep", "merge", str(path), str(folder), "--json"))
     return merged
 
 
@@ -87,9 +82,9 @@ def stats(
     """
     if fan_in < 2:
         raise UsageError(f"fan_in: found {fan_in}, expected 2 or more")
-    files = _files(paths)
-    reading = _words({name: value for name, value in options.items() if name in _READING})
-    how = _words({name: value for name, value in options.items() if name not in _READING})
+    files = files_of(paths)
+    reading = words_of({name: value for name, value in options.items() if name in READING})
+    how = words_of({name: value for name, value in options.items() if name not in READING})
     merges, wide = 0, len(files)
     while wide > 1:
         wide = math.ceil(wide / fan_in)
@@ -106,7 +101,7 @@ def stats(
     with tempfile.TemporaryDirectory() as folder:
         last = Path(folder, "partial")
         last.write_bytes(_get(parts[0]))
-        result: dict[str, Any] = json.loads(_program("trace", "stats", "--merge", str(last), "--json"))
+        result: dict[str, Any] = json.loads(program("trace", "stats", "--merge", str(last), "--json"))
     return result
 
 
@@ -136,7 +131,8 @@ class _Steps:
         """Wait for tasks that return the number of their first shard and a partial; the partials in that order."""
         self.wait([first for first, _ in pairs])
         numbers = _get([first for first, _ in pairs])
-        return [part for _, (_, part) in sorted(zip(numbers, pairs, strict=True), key=lambda both: int(both[0]))]
+        ordered = sorted(zip(numbers, pairs, strict=True), key=lambda both: int(both[0]))
+        return [part for number, (_, part) in ordered if number > 0]
 
 
 def _module() -> Any:
@@ -163,77 +159,38 @@ def _get(refs: Any) -> Any:
         raise
 
 
-def _program(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "seekless", *words], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        kind = UsageError if done.returncode == 2 else SeeklessError
-        raise kind(done.stderr.strip().removeprefix("error: "))
-    return done.stdout
-
-
-def _files(paths: StrPath | Sequence[StrPath]) -> list[str]:
-    given = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    files: list[str] = []
-    for path in [fspath(each) for each in given]:
-        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
-        if not found:
-            raise UsageError(f"{path}: found no file of that pattern, expected some")
-        files += [str(Path(one).resolve()) for one in found]
-    if not files:
-        raise UsageError("found no files, expected some")
-    return files
-
-
-def _words(options: dict[str, object]) -> list[str]:
-    words: list[str] = []
-    for name, value in options.items():
-        word = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(word)
-        elif value is not False and value is not None:
-            words += [word, str(value)]
-    return words
-
-
 def _timed(*words: str) -> float:
     begin = time.perf_counter()
-    _program(*words)
+    program(*words)
     return time.perf_counter() - begin
 
 
 def _outline(file: str, words: list[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "outline")
-        _program("trace", "stats", file, *words, "--outline", str(out))
+        program("trace", "stats", file, *words, "--outline", str(out))
         return out.read_bytes()
 
 
 def _joined(outlines: list[bytes]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        out, files = Path(folder, "all"), _written(folder, outlines)
-        _program("trace", "stats", "--merge", *files, "--outline", str(out))
+        out, files = Path(folder, "all"), written(folder, outlines)
+        program("trace", "stats", "--merge", *files, "--outline", str(out))
         return out.read_bytes()
 
 
 def _partial(file: str, words: list[str], whole: bytes) -> tuple[int, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "partial")
-        of = _written(folder, [whole])
-        text = _program("trace", "stats", file, *words, "--partial", str(out), "--of", *of, "--json")
-        return json.loads(text)["first_shard"], out.read_bytes()
+        of = written(folder, [whole])
+        text = program("trace", "stats", file, *words, "--partial", str(out), "--of", *of, "--json")
+        first = json.loads(text)["first_shard"]
+        # A shard without a request of the volume has none.
+        return (first, out.read_bytes()) if first is not None else (0, b"")
 
 
 def _merge(*parts: bytes) -> tuple[int, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        out, files = Path(folder, "partial"), _written(folder, parts)
-        text = _program("trace", "stats", "--merge", *files, "--partial", str(out), "--json")
+        out, files = Path(folder, "partial"), written(folder, parts)
+        text = program("trace", "stats", "--merge", *files, "--partial", str(out), "--json")
         return json.loads(text)["first_shard"], out.read_bytes()
-
-
-def _written(folder: str, contents: Sequence[bytes]) -> list[str]:
-    files = []
-    for number, content in enumerate(contents):
-        file = Path(folder, str(number))
-        file.write_bytes(content)
-        files.append(str(file))
-    return files

@@ -138,8 +138,9 @@ fn build(name: &'static str, below: Below, options: toml::Table) -> Building {
             raise(&format!("the layer {name}: __init__()"), error);
             gone(name)
         })?;
-        let layer = PythonLayer {
+        let layer = Rc::new_cyclic(|me| PythonLayer {
             name,
+            me: me.clone(),
             traits,
             layer,
             devices,
@@ -147,9 +148,9 @@ fn build(name: &'static str, below: Below, options: toml::Table) -> Building {
             timing_only: below.timing_only,
             requests: Cell::new(0),
             failed: Cell::new(false),
-        };
+        });
         layer.call_if_there("start", &Hints::default()).await?;
-        Ok(Built::new(Rc::new(layer)))
+        Ok(Built::new(layer))
     })
 }
 

@@ -17,7 +17,7 @@ mod task;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::ready;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -25,8 +25,8 @@ use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::names::interned;
 use seekless_core::runtime::{self, now};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Nanos, RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Class as Priority, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
+    IoFuture, Layer, Nanos, RangeLocks, Zeroes,
 };
 
 use crate::errors::LayerError;
@@ -43,6 +43,8 @@ enum Call {
     Discard(Extent),
     /// A method without arguments.
     Named(&'static str),
+    /// Work that a method has left to itself: a generator or a coroutine.
+    Spawned(Rc<Py<PyAny>>),
 }
 
 impl Call {
@@ -52,13 +54,14 @@ impl Call {
             Call::Write(..) => "write",
             Call::Discard(_) => "discard",
             Call::Named(name) => name,
+            Call::Spawned(_) => "spawned work",
         }
     }
 
     fn extent(&self) -> Option<Extent> {
         match self {
             Call::Read(at) | Call::Write(at, _) | Call::Discard(at) => Some(*at),
-            Call::Named(_) => None,
+            Call::Named(_) | Call::Spawned(_) => None,
         }
     }
 }
@@ -76,6 +79,7 @@ impl fmt::Display for Call {
 /// A layer of a class in Python.
 struct PythonLayer {
     name: &'static str,
+    me: Weak<PythonLayer>,
     traits: Traits,
     /// The object.
     layer: Py<PyAny>,
@@ -205,13 +209,30 @@ impl PythonLayer {
         }
         self.requests.set(self.requests.get() + 1);
         let (number, since) = (self.requests.get(), now());
-        let mut unanswered = Unanswered { layer: self, call: &call, number, since, answered: false };
+        // No client waits for spawned work, which may go on until the end of the run.
+        let answered = matches!(call, Call::Spawned(_));
+        let mut unanswered = Unanswered { layer: self, call: &call, number, since, answered };
         let done = task::follow(self, &call, how).await;
         unanswered.answered = true;
         done.map_err(|fault| match fault {
             task::Fault::Io(error) => error,
             task::Fault::Raised(error) => self.fail(&self.which(&call, number, since), error),
         })
+    }
+
+    /// Lets work go on beside all requests, as background work of its own account; its mistakes end the run.
+    fn spawn(&self, work: Rc<Py<PyAny>>) {
+        let Some(layer) = self.me.upgrade() else { return };
+        let how = Hints { class: Priority::Background, ..Hints::default() };
+        runtime::spawn(async move {
+            if let Err(error) = layer.call(Call::Spawned(work), &how).await {
+                if !layer.failed.get() {
+                    let error = LayerError::new_err(format!("spawned work failed: {error}"));
+                    layer.fail(&format!("the layer {}", layer.name), error);
+                }
+            }
+        })
+        .detach();
     }
 
     /// Calls `stop`, or `flush` if the class has none.

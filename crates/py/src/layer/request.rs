@@ -1,5 +1,7 @@
 //! What a method in Python asks for: requests to devices, and time.
 
+use std::rc::Rc;
+
 use futures_util::future::join_all;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,10 +23,11 @@ pub enum Request {
     Sleep(Nanos),
     Together(Vec<Request>),
     Wait(Bell),
+    Spawn(Rc<Py<PyAny>>),
 }
 
 /// The fields of a `Request` in `_layer.py`: what, the device's number, the first sector or a time, sectors, and data,
-/// parts or an event.
+/// parts, an event or work.
 type Fields<'py> = (u8, usize, u64, u64, Bound<'py, PyAny>);
 
 impl PythonLayer {
@@ -54,6 +57,12 @@ impl PythonLayer {
                 Request::Together(parts.iter().map(|part| self.request_of(&part)).collect::<PyResult<_>>()?)
             }
             6 => Request::Wait(more.cast::<Bell>()?.borrow().clone()),
+            7 if more.hasattr(pyo3::intern!(more.py(), "send"))? => Request::Spawn(Rc::new(more.unbind())),
+            7 => {
+                return Err(PyTypeError::new_err(format!(
+                    "found {more}, expected a coroutine or a generator"
+                )));
+            }
             _ => return Err(PyTypeError::new_err(format!("found {request}, expected a request"))),
         })
     }
@@ -86,6 +95,10 @@ impl PythonLayer {
                 }
                 Request::Wait(bell) => {
                     bell.wait().await;
+                    Got::Nothing
+                }
+                Request::Spawn(work) => {
+                    self.spawn(work);
                     Got::Nothing
                 }
             })

@@ -78,6 +78,7 @@ fn begin(py: Python<'_>, layer: &PythonLayer, call: &Call) -> Result<Step, Fault
         Call::Write(at, from) => object.call_method1(method, (at.start.0, Data(from.clone()))),
         Call::Read(at) | Call::Discard(at) => object.call_method1(method, (at.start.0, at.sectors)),
         Call::Named(_) => object.call_method0(method),
+        Call::Spawned(work) => return resume(py, layer, call, work.bind(py).clone(), Ok(Got::Nothing)),
     };
     let result = result.map_err(|error| fault(layer, call, error))?;
     if result.hasattr(pyo3::intern!(py, "send"))? {

@@ -187,7 +187,7 @@ impl Analysis {
         stats.working_sets = self.working_sets.finish();
         stats.top_processes = processes.top();
         stats.request_sizes = self.sizes.buckets();
-        stats.arrivals = self.clock.arrivals();
+        stats.arrivals = self.clock.arrivals(stats.seconds);
         stats.idle_periods = self.clock.idle();
         stats.latencies = self.depth.latencies();
         stats.queue_depth = self.depth.queue();

@@ -31,7 +31,7 @@ pub struct Arrivals {
     pub variation: f64,
     /// Requests in the busiest second.
     pub peak_per_s: u64,
-    /// Mean requests per second.
+    /// Mean requests per second of the time from the first request to the last; of one second if that is zero.
     pub mean_per_s: f64,
     /// Variance over mean of requests per second: 1 for random arrivals.
     pub burstiness: f64,
@@ -150,8 +150,9 @@ impl Clock {
         self.latest = self.latest.max(Some(to));
     }
 
-    /// Statistics of arrivals.
-    pub fn arrivals(&self) -> Arrivals {
+    /// Statistics of arrivals, of which those of single seconds count the seconds of the clock; `time` is that of all of
+    /// them, in seconds.
+    pub fn arrivals(&self, time: f64) -> Arrivals {
         let (peak_per_s, squares_per_s) = self.seconds.total();
         if self.requests == 0 {
             return Arrivals::default();
@@ -170,7 +171,7 @@ impl Clock {
             p99_us: us(0.99),
             variation: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
             peak_per_s,
-            mean_per_s: per_s,
+            mean_per_s: if time > 0.0 { self.requests as f64 / time } else { per_s },
             burstiness: variance_per_s / per_s,
             histogram: doublings(&self.gaps, 1e3),
         }

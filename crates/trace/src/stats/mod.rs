@@ -24,6 +24,7 @@ mod reuse;
 mod sample;
 mod sequence;
 pub mod shards;
+mod share_error;
 mod sizes;
 mod slices;
 mod stack;
@@ -172,7 +173,7 @@ pub struct Stats {
     pub volumes: Vec<VolumeUse>,
     /// Sampling of the pages' statistics.
     pub page_sampling: Sampling,
-    /// Sampling of partial determinism.
+    /// Sampling of pairs of requests, and of partial determinism.
     pub pair_sampling: Sampling,
 }
 

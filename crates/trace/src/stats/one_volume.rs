@@ -3,7 +3,7 @@
 //! Bound: its histograms take at most [`FIXED`] or [`FIXED_COARSE`] bytes. Its tables, of pages and of pairs of requests,
 //! grow until they are halved, which makes samples of them (see `sample`).
 
-use seekless_core::{Buckets, Op, Record};
+use seekless_core::{Buckets, Nanos, Op, Record};
 
 use super::analysis::Counts;
 use super::arrivals::Clock;
@@ -98,7 +98,8 @@ impl OneVolume {
         if let Some((first, _)) = self.counts.times {
             self.clock.extend(first, whole);
         }
-        (stats.arrivals, stats.idle_periods) = (self.clock.arrivals(), self.clock.idle());
+        let time = Nanos(whole.1.saturating_sub(whole.0)).seconds();
+        (stats.arrivals, stats.idle_periods) = (self.clock.arrivals(time), self.clock.idle());
         stats.nonsequential_pct = percent(self.nonsequential, self.counts.requests.saturating_sub(1));
         stats.partial_determinism_pct = repeated_pct(&self.pairs.powers());
         (stats, self.pages.miss_ratio_of_a_tenth())

@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use super::buckets::doublings;
 use super::reuse::{MissRatioCurve, Reuse};
-use super::sample::{Sample, mix};
+use super::sample::{Sample, Sampling, mix};
+use super::share_error::Ranked;
 use super::stack::Stack;
 use super::{Stats, gib, percent};
 
@@ -232,13 +233,25 @@ impl Pages {
 
     /// Miss ratio of an LRU cache, for settled accesses.
     pub fn curve(&self) -> MissRatioCurve {
-        self.reuse.curve(self.accesses, self.sample.halvings() == 0)
+        self.reuse.curve(self.accesses, self.sample.halvings())
     }
 
     /// Miss ratio of an LRU cache of a tenth of the pages, rounded down to whole pages but at least one; for settled accesses.
     pub fn miss_ratio_of_a_tenth(&self) -> f64 {
         let pages = self.sample.scaled(self.sample.table.len() as u64);
         self.reuse.miss_ratio(self.accesses, (pages / 10).max(1))
+    }
+
+    /// The largest error of the shares of the top 20 %: of all accesses, of reads and of writes.
+    fn share_error_pct(&self) -> f64 {
+        let halvings = self.sample.halvings();
+        let error = |count: fn(&Page) -> u64| {
+            let pages = self.sample.table.iter().map(|(number, page)| (mix(*number), count(page)));
+            Ranked::of(pages.filter(|(_, count)| *count > 0)).error(halvings, top20)
+        };
+        let counts =
+            [Page::accesses, |page: &Page| u64::from(page.reads), |page: &Page| u64::from(page.writes)];
+        if halvings == 0 { 0.0 } else { counts.into_iter().map(error).fold(0.0, f64::max) }
     }
 
     /// Fills in the pages' statistics, for settled accesses.
@@ -257,7 +270,7 @@ impl Pages {
         stats.top20_write_share_pct = top20_share_pct(&written);
         stats.read_rank_frequency = rank_frequency(&read, self.sample.halvings());
         stats.write_rank_frequency = rank_frequency(&written, self.sample.halvings());
-        stats.page_sampling = self.sample.sampling();
+        stats.page_sampling = Sampling { share_error_pct: self.share_error_pct(), ..self.sample.sampling() };
         stats.reuse_distances = self.reuse.distances();
         stats.miss_ratio_curve = self.curve();
         stats.overwrite_intervals = doublings(&self.overwrites, 1e9);

@@ -73,6 +73,17 @@ impl Sums {
         }
     }
 
+    /// The rest, if those of another are left out.
+    fn without(self, other: &Sums) -> Sums {
+        Sums {
+            requests: self.requests.saturating_sub(other.requests),
+            reads: self.reads.saturating_sub(other.reads),
+            writes: self.writes.saturating_sub(other.writes),
+            read_bytes: self.read_bytes.saturating_sub(other.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(other.written_bytes),
+        }
+    }
+
     /// The sum of both.
     pub fn and(self, other: &Sums) -> Sums {
         Sums {
@@ -119,6 +130,18 @@ impl ByName {
             Some(all) => *all = all.and(sums),
             None => drop(self.0.insert(name.to_owned(), *sums)),
         }
+    }
+
+    /// Takes the requests of a process without a name for those of one with this name.
+    pub fn rename(&mut self, name: &str, sums: &Sums) {
+        let unknown = family(Names::default().get(NameId::default())).to_owned();
+        if let Some(left) = self.0.get_mut(&unknown) {
+            *left = left.without(sums);
+            if left.requests == 0 {
+                self.0.remove(&unknown);
+            }
+        }
+        self.add(family(name), sums);
     }
 
     /// Adds the sums of another.

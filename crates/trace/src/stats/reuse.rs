@@ -5,8 +5,11 @@
 //! pages misses. At the sizes listed the curve of an unsampled trace is exact.
 //!
 //! For a sample, distances and counts are scaled by the sampling rate, and the difference between the expected and the
-//! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated: the sample
-//! consists of eight samples, of different pages, and the deviation of their curves is given.
+//! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated from two parts.
+//! The share of accesses that miss depends on which pages were chosen: the sample consists of eight samples, of different
+//! pages, whose curves deviate. And a size of the cache is itself a scaled number of pages: of `c` pages one of N is chosen
+//! as a coin falls, so that it is off by sqrt(c (N - 1)), and by as much as the curve falls over that distance, its height
+//! is. Caches of fewer pages than one in the sample stands for are not on the curve.
 
 use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
@@ -40,7 +43,8 @@ pub struct MissRatioCurve {
     pub points: Vec<MissPoint>,
     /// Whether it is exact, rather than estimated from a sample.
     pub exact: bool,
-    /// Largest standard deviation of its points, in units of the miss ratio; zero if exact.
+    /// Largest standard deviation of its points, in units of the miss ratio; zero if exact. Where the curve falls steeply, it
+    /// is that of the place of the fall.
     pub error: f64,
 }
 
@@ -123,8 +127,9 @@ impl Reuse {
         all
     }
 
-    /// The curve of a trace of `accesses` accesses in all.
-    pub fn curve(&self, accesses: u64, exact: bool) -> MissRatioCurve {
+    /// The curve of a trace of `accesses` accesses in all, of whose pages one of `2^halvings` is kept.
+    pub fn curve(&self, accesses: u64, halvings: u32) -> MissRatioCurve {
+        let exact = halvings == 0;
         let all = self.merged();
         let first: u64 = self.groups.iter().map(|group| group.first).sum();
         let mut sizes: Vec<u64> = all.iter().map(|(start, _)| start).filter(|&size| size > 0).collect();
@@ -133,12 +138,21 @@ impl Reuse {
             let last = sizes.last().copied().unwrap_or(0);
             sizes.push(last + (last >> BITS) + 1);
         }
+        // A sampled page stands for this many; distances from before the rate was halved may be shorter.
+        let least = (1 << halvings.min(63)).min(sizes.last().copied().unwrap_or(0));
+        sizes.retain(|&size| size >= least);
         let step = sizes.len().div_ceil(POINTS).max(1);
         // From the last, which has to stay.
         let mut sizes: Vec<u64> = sizes.into_iter().rev().step_by(step).collect();
         sizes.reverse();
         let ratios = ratios(&all, first, accesses, &sizes);
-        let error = if exact || self.groups.len() < GROUPS { 0.0 } else { self.error(accesses, &sizes) };
+        let error = if exact || self.groups.len() < GROUPS {
+            0.0
+        } else {
+            let places = displaced(&all, first, accesses, &sizes, halvings);
+            let both = self.deviations(accesses, &sizes).into_iter().zip(places);
+            both.map(|(share, place)| (share * share + place * place).sqrt()).fold(0.0, f64::max)
+        };
         let point = |(&pages, miss_ratio): (&u64, f64)| MissPoint {
             pages,
             gib: super::gib(pages.saturating_mul(PAGE_BYTES)),
@@ -159,7 +173,8 @@ impl Reuse {
         ratios(&all, first, accesses, &[size])[0]
     }
 
-    fn error(&self, accesses: u64, sizes: &[u64]) -> f64 {
+    /// The standard deviation of the share at each size.
+    fn deviations(&self, accesses: u64, sizes: &[u64]) -> Vec<f64> {
         let each = accesses / GROUPS as u64;
         let curves: Vec<Vec<f64>> =
             self.groups.iter().map(|group| ratios(&group.distances, group.first, each, sizes)).collect();
@@ -169,8 +184,30 @@ impl Reuse {
             let squares = curves.iter().map(|curve| (curve[at] - mean).powi(2)).sum::<f64>();
             (squares / (groups - 1.0) / groups).sqrt()
         };
-        (0..sizes.len()).map(deviation).fold(0.0, f64::max)
+        (0..sizes.len()).map(deviation).collect()
     }
+}
+
+/// By how much the curve changes over the standard deviation of each size.
+fn displaced(distances: &Buckets, first: u64, accesses: u64, sizes: &[u64], halvings: u32) -> Vec<f64> {
+    let others = ((1_u64 << halvings.min(63)) - 1) as f64;
+    let off = |size: u64| (size as f64 * others).sqrt().round() as u64;
+    // Ascending as the sizes are: a larger size is off by less in proportion.
+    let at = |sizes: Vec<u64>| {
+        let mut sizes: Vec<(usize, u64)> = sizes.into_iter().enumerate().collect();
+        sizes.sort_by_key(|(_, size)| *size);
+        let ascending: Vec<u64> = sizes.iter().map(|(_, size)| *size).collect();
+        let mut found = vec![0.0; ascending.len()];
+        for ((place, _), ratio) in sizes.iter().zip(ratios(distances, first, accesses, &ascending)) {
+            found[*place] = ratio;
+        }
+        found
+    };
+    let here = ratios(distances, first, accesses, sizes);
+    let smaller = at(sizes.iter().map(|&size| size.saturating_sub(off(size))).collect());
+    let larger = at(sizes.iter().map(|&size| size.saturating_add(off(size))).collect());
+    let each = here.into_iter().zip(smaller).zip(larger);
+    each.map(|((here, smaller), larger)| (smaller - here).max(here - larger)).collect()
 }
 
 /// The miss-ratio curve alone, of page accesses.
@@ -207,4 +244,40 @@ fn ratios(distances: &Buckets, first: u64, accesses: u64, sizes: &[u64]) -> Vec<
         (1.0 - hits / all).clamp(0.0, 1.0)
     };
     sizes.iter().map(ratio).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::mix;
+    use super::*;
+
+    /// The distances of a program that reads a number of pages in a loop, of which those of low hashes are kept.
+    fn looped(pages: u64, rounds: u64, seed: u64, halvings: u32) -> Reuse {
+        let mut reuse = Reuse::default();
+        let kept = (0..pages).map(|page| mix(page ^ seed << 32)).filter(|hash| *hash <= u64::MAX >> halvings);
+        let kept: Vec<u64> = kept.collect();
+        for &hash in &kept {
+            reuse.first(hash, halvings);
+            (1..rounds).for_each(|_| reuse.again(hash, halvings, kept.len() as u32 - 1));
+        }
+        reuse
+    }
+
+    /// Where a loop fits into the cache its misses end at once: a sample has this cliff elsewhere.
+    #[test]
+    fn the_place_of_a_cliff_is_within_the_error() {
+        let (pages, rounds) = (4_000, 5);
+        let exact = |size: u64| if size < pages { 1.0 } else { 1.0 / rounds as f64 };
+        let mut within = 0;
+        for seed in 1..=20 {
+            let curve = looped(pages, rounds, seed, 4).curve(pages * rounds, 4);
+            assert!(!curve.exact && curve.points.iter().all(|point| point.pages >= 16));
+            let off = |point: &MissPoint| (point.miss_ratio - exact(point.pages)).abs();
+            let most = curve.points.iter().map(off).fold(0.0, f64::max);
+            within += u32::from(most <= 2.0 * curve.error);
+        }
+        assert!(within >= 19, "{within} of 20");
+        let curve = looped(pages, rounds, 1, 0).curve(pages * rounds, 0);
+        assert!(curve.exact && curve.error == 0.0);
+    }
 }

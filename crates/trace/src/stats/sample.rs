@@ -37,6 +37,9 @@ pub struct Sampling {
     pub keys: u64,
     /// Error of a count of keys in per cent, at 95 % confidence.
     pub error_pct: f64,
+    /// Error of shares of accesses, or of occurrences, in percentage points at 95 % confidence: of the top 20 % of pages, and
+    /// of partial determinism.
+    pub share_error_pct: f64,
 }
 
 impl<V> Sample<V> {
@@ -106,7 +109,7 @@ impl Sampling {
         let kept = 1.0 / (1_u64 << halvings) as f64;
         // The sampled number of n keys is binomial: relative deviation sqrt((1 - p) / kept).
         let deviation = ((1.0 - kept) / keys.max(1) as f64).sqrt();
-        Sampling { kept, keys, error_pct: 196.0 * deviation }
+        Sampling { kept, keys, error_pct: 196.0 * deviation, share_error_pct: 0.0 }
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
                 sample.table.insert(key, key);
             }
         }
-        let Sampling { kept, keys, error_pct } = sample.sampling();
+        let Sampling { kept, keys, error_pct, .. } = sample.sampling();
         assert!(dropped > 0 && kept < 0.02, "{kept}");
         let estimate = sample.scaled(keys) as f64;
         assert!(

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::buckets::{Powers, counted, plain};
 use super::sample::{Sampling, mix};
+use super::share_error::Parts;
 use super::{Stats, gib, percent};
 
 /// The most processes that are distinguished: a bound for hostile input.
@@ -192,9 +193,9 @@ impl Sequences {
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
         stats.jump_median_gib = median_gib(&self.jumps);
         stats.sequential_runs = run_lengths(&self.runs);
-        let sampled = (self.pairs.powers(), self.pairs.sampling());
-        let each = (self.pairs_per_process.powers(), self.pairs_per_process.sampling());
-        summarise_pairs(stats, &sampled, &each, self.pairs.halvings);
+        let halvings = self.pairs.halvings;
+        let [all, each] = [self.pairs, self.pairs_per_process].map(Pairs::counted);
+        summarise_pairs(stats, &all, &each, halvings);
     }
 }
 
@@ -224,8 +225,7 @@ impl SequenceSums {
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
         stats.jump_median_gib = median_gib(&self.jumps);
         stats.sequential_runs = run_lengths(&self.runs);
-        let [all, each] = [&self.pairs, &self.pairs_per_process]
-            .map(|pairs| (pairs.powers(), Sampling::of(halvings, pairs.counts.iter().sum())));
+        let [all, each] = [&self.pairs, &self.pairs_per_process].map(|pairs| pairs.counted(halvings));
         summarise_pairs(stats, &all, &each, halvings);
     }
 }
@@ -250,7 +250,9 @@ fn summarise_pairs(stats: &mut Stats, all: &(Powers, Sampling), each: &(Powers, 
         occurrences: occurrences << halvings,
     };
     stats.pair_repeats = all.0.iter().map(row).collect();
-    stats.pair_sampling = if all.1.kept < each.1.kept { all.1 } else { each.1 };
+    let fewer = if all.1.kept < each.1.kept { all.1 } else { each.1 };
+    let share_error_pct = all.1.share_error_pct.max(each.1.share_error_pct);
+    stats.pair_sampling = Sampling { share_error_pct, ..fewer };
 }
 
 /// The pair of a request and the one before, unless it starts where that ends.
@@ -296,10 +298,9 @@ impl CountedPairs {
         }
     }
 
-    fn powers(&self) -> Powers {
-        let mut powers = Powers::default();
-        self.counts.iter().for_each(|&count| powers.add(count));
-        powers
+    /// The pairs by occurrences, and the precision at this sampling rate.
+    fn counted(&self, halvings: u32) -> (Powers, Sampling) {
+        sums(self.hashes.iter().copied().zip(self.counts.iter().copied()), halvings)
     }
 
     fn is_sound(&self) -> bool {
@@ -405,9 +406,24 @@ impl Pairs {
         powers
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling::of(self.halvings, self.hashes.len() as u64)
+    /// As `powers`, with the precision.
+    fn counted(mut self) -> (Powers, Sampling) {
+        self.hashes.sort_unstable();
+        let pairs = self.hashes.chunk_by(|a, b| a == b).map(|pair| (pair[0], pair.len() as u64));
+        sums(pairs, self.halvings)
     }
+}
+
+/// Pairs, each with its hash and its occurrences, by occurrences; and the precision of `2^halvings` to one.
+fn sums(pairs: impl Iterator<Item = (u64, u64)>, halvings: u32) -> (Powers, Sampling) {
+    let (mut powers, mut repeated, mut all) = (Powers::default(), Parts::default(), 0);
+    for (hash, count) in pairs {
+        powers.add(count);
+        repeated.add(hash, count, count > 1);
+        all += count;
+    }
+    let share_error_pct = repeated.error(halvings);
+    (powers, Sampling { share_error_pct, ..Sampling::of(halvings, all) })
 }
 
 /// Share of occurrences of pairs that occur more than once.

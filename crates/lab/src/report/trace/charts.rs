@@ -22,7 +22,10 @@ pub fn miss_ratio(stats: &Stats) -> Option<Plot> {
     let note = if curve.exact {
         String::new()
     } else {
-        format!("From a sample of the pages: the deviation is at most {}.", percent(100.0 * curve.error))
+        format!(
+            "From a sample of the pages: the standard deviation is at most {}.",
+            percent(100.0 * curve.error)
+        )
     };
     Some(Plot {
         id: "miss-ratio",

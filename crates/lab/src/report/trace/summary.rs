@@ -85,18 +85,19 @@ fn in_short(subjects: &[Subject]) -> Table {
 /// Warnings, and the accuracy of the figures.
 fn notes(subject: &Subject, named: bool) -> Vec<String> {
     let mut notes: Vec<String> = subject.warnings.to_vec();
-    let sampled = |what: &str, sampling: &Sampling| {
+    let sampled = |what: &str, shares: &str, sampling: &Sampling| {
         (sampling.kept < 1.0).then(|| {
             format!(
-                "Figures of {what} are from a sample of {}: numbers of {what} are within {} of the true ones, in 95 \
-                 of 100 cases. More --memory keeps more.",
+                "Figures of {what} are from a sample of {}: numbers of {what} are within {} of the true ones, \
+                 {shares} within {} points, in 95 of 100 cases. More --memory keeps more.",
                 percent(100.0 * sampling.kept),
-                percent(sampling.error_pct)
+                percent(sampling.error_pct),
+                number(sampling.share_error_pct)
             )
         })
     };
-    notes.extend(sampled("pages", &subject.stats.page_sampling));
-    notes.extend(sampled("pairs of requests", &subject.stats.pair_sampling));
+    notes.extend(sampled("pages", "shares of the top 20 %", &subject.stats.page_sampling));
+    notes.extend(sampled("pairs of requests", "partial determinism", &subject.stats.pair_sampling));
     if named {
         notes = notes.into_iter().map(|note| format!("{}: {note}", subject.name)).collect();
     }

@@ -2,13 +2,15 @@
 //! decisions are taken at once, since each call there is slow.
 //!
 //! With one decision at a time the pages that leave are those that the policy itself would choose at each moment. With
-//! more, the pages chosen last were chosen too early: one that is accessed meanwhile stays, and is inserted again.
+//! more, the pages chosen last were chosen too early: one that is accessed meanwhile stays, and is inserted again. What to
+//! fetch is decided for as many reads at once, after the last of them.
 //!
 //! Invariants: the decider knows all resident pages except those that it has chosen; a chosen page is evicted, or the
 //! decider is informed that it stays. A page that is not resident, or is pinned, never leaves, whatever is chosen: the
 //! decider is informed of its mistake, and from then on pages leave in the order of their numbers.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
@@ -50,6 +52,8 @@ pub struct Wants {
     /// Pinned pages, which it does not choose. One that does not may choose them: such a page leaves once it can, unless
     /// it is accessed before; until then others leave.
     pub pins: bool,
+    /// Reads that missed, whose neighbours it may fetch.
+    pub prefetches: bool,
 }
 
 /// Chooses pages to evict.
@@ -60,6 +64,11 @@ pub trait Decider {
     /// Learns of `events`, in order, and then chooses up to `pages` pages, which are not resident any more as far as it
     /// is concerned; none if there are none.
     fn decide(&mut self, events: &[Event], pages: usize) -> Vec<u64>;
+
+    /// Learns of `events`, in order, and then chooses the pages to fetch beside these runs of pages, whose reads missed.
+    fn prefetch(&mut self, _events: &[Event], _missed: &[Range<u64>]) -> Vec<u64> {
+        Vec::new()
+    }
 
     /// It chose what cannot be evicted, or nothing (`None`) although there are pages that can be.
     fn mistaken(&mut self, chosen: Option<u64>);
@@ -83,6 +92,8 @@ pub struct Batched<D> {
     /// Chosen pages that are to leave, next first; those that stay are skipped.
     chosen: VecDeque<u64>,
     resident: FxHashMap<u64, Resident>,
+    /// Reads that missed, of which the decider has not learned.
+    missed: Vec<Range<u64>>,
     mistaken: bool,
 }
 
@@ -98,6 +109,7 @@ impl<D: Decider> Batched<D> {
             events: Vec::new(),
             chosen: VecDeque::new(),
             resident: FxHashMap::default(),
+            missed: Vec::new(),
             mistaken: false,
         }
     }
@@ -214,6 +226,20 @@ impl<D: Decider> Policy for Batched<D> {
         self.add(if pinned { Happened::Pin } else { Happened::Unpin }, page);
     }
 
+    fn prefetch(&mut self, missed: Range<u64>) -> Option<Vec<u64>> {
+        if !self.wants.prefetches {
+            return None;
+        }
+        self.missed.push(missed);
+        if self.missed.len() < self.at_once {
+            return Some(Vec::new());
+        }
+        let chosen = self.decider.prefetch(&self.events, &self.missed);
+        self.events.clear();
+        self.missed.clear();
+        Some(chosen)
+    }
+
     fn resize(&mut self, pages: u64) {
         self.pages = pages;
         self.add(Happened::Resize, pages);
@@ -236,7 +262,7 @@ mod tests {
 
     impl Compiled {
         fn new(kind: Kind, pages: u64, pins: bool) -> Compiled {
-            Compiled(kind.build(pages), Wants { misses: true, pins })
+            Compiled(kind.build(pages), Wants { misses: true, pins, prefetches: false })
         }
     }
 

@@ -17,6 +17,8 @@ mod s3_fifo;
 mod sieve;
 mod two_q;
 
+use std::ops::Range;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -60,6 +62,12 @@ pub trait Policy {
 
     /// The cache has room for this many pages from now on.
     fn resize(&mut self, _pages: u64) {}
+
+    /// The pages to fetch where that costs nothing, in this order, beside a read of these that missed; those that are
+    /// resident or not on the device are passed over. `None`: those that the option `prefetch` says.
+    fn prefetch(&mut self, _missed: Range<u64>) -> Option<Vec<u64>> {
+        None
+    }
 
     /// A page that has to leave although there is room, which is not resident any more.
     fn next_spent(&mut self) -> Option<u64> {

@@ -10,7 +10,7 @@ use super::outline::Outline;
 use super::partial::Partial;
 
 /// The version of both: another program may not read it.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Larger files are damaged, or from someone who means harm.
 const MOST_BYTES: u64 = 16 << 30;
 /// The default of `zstd`.

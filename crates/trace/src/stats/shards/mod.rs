@@ -11,8 +11,8 @@
 //! 2012): the first accesses of a shard are resolved in the stack of the pages before it.
 //!
 //! Faults: files that are damaged, cut, or of another trace, rate or version are errors; a shard that changed since its
-//! outline was made, too. State of a format's decoder does not pass from shard to shard: a name of a process, or a
-//! completion, that another shard holds is unknown.
+//! outline was made, too. Names of processes pass from shard to shard; a completion that another shard
+//! holds is unknown.
 
 mod carry;
 mod error;

@@ -42,6 +42,8 @@ pub(super) struct Shard {
     pub ends: Option<Ends>,
     /// The last request of each process.
     pub processes: Vec<(u32, Place)>,
+    /// Names of processes that were given by events, at the end.
+    pub names: Vec<(u32, String)>,
     /// The time of the last request of known latency, and the completion times of those in flight then.
     pub in_flight: Option<(u64, Vec<u64>)>,
 }
@@ -107,6 +109,7 @@ pub struct Outlining {
     appeared: Vec<u32>,
     ends: Option<Ends>,
     processes: FxHashMap<ProcessId, Place>,
+    names: Vec<(u32, String)>,
     depth: Depth,
 }
 
@@ -143,6 +146,12 @@ impl Outlining {
         self.depth.follow(record);
     }
 
+    /// Notes the names that events have given to processes, after all records: they hold in later shards.
+    pub fn note_names<'a>(&mut self, named: impl Iterator<Item = (ProcessId, &'a str)>) {
+        self.names = named.take(MAX_PROCESSES).map(|(process, name)| (process.0, name.to_owned())).collect();
+        self.names.sort_unstable();
+    }
+
     /// The outline of the shard, whose first record has the time `start` by the trace's clock; `name` is that of its
     /// files.
     pub fn finish(self, name: &str, start: Nanos, volumes: &Volumes) -> Outline {
@@ -170,6 +179,7 @@ impl Outlining {
             volumes: order.iter().map(volume).collect(),
             ends: self.ends.map(|ends| Ends { first: at(ends.first), last: at(ends.last), ..ends }),
             processes,
+            names: self.names,
             in_flight: self.depth.in_flight(),
         };
         Outline { shards: vec![shard] }
@@ -246,6 +256,12 @@ impl Outline {
             });
         }
         numbers
+    }
+
+    /// The names of processes before the shard of this index.
+    pub(super) fn names_before(&self, index: usize) -> FxHashMap<ProcessId, String> {
+        let all = self.shards.iter().take(index).flat_map(|shard| &shard.names);
+        all.map(|(process, name)| (ProcessId(*process), name.clone())).collect()
     }
 
     /// What the statistics of the whole trace need to know of it.

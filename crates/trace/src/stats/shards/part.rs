@@ -1,7 +1,7 @@
 //! The statistics of a shard, as a part of the whole trace.
 
 use rustc_hash::FxHashMap;
-use seekless_core::{Names, Nanos, Record};
+use seekless_core::{NameId, Names, Nanos, ProcessId, Record};
 
 use super::carry::Carry;
 use super::error::ShardError;
@@ -10,10 +10,11 @@ use super::partial::{How, Partial};
 use crate::stats::arrivals::Clock;
 use crate::stats::depth::Depth;
 use crate::stats::pages::Pages;
+use crate::stats::processes::Sums;
 use crate::stats::sequence::Sequences;
 use crate::stats::survey::Survey;
 use crate::stats::working_sets::{MAX_INTERVALS, TooManyIntervals, WorkingSets};
-use crate::stats::{Analysis, StatsOptions};
+use crate::stats::{Analysis, StatsOptions, is_request};
 use crate::volumes::{Naming, Volumes};
 
 /// The largest number of halvings: one page of four billion.
@@ -37,6 +38,9 @@ pub struct PartAnalysis {
     hash: (u64, u64),
     /// A volume that the outline does not have.
     stranger: Option<String>,
+    /// Names that earlier shards gave, and the requests that they are of.
+    named_before: FxHashMap<ProcessId, String>,
+    renamed: FxHashMap<ProcessId, Sums>,
 }
 
 impl PartAnalysis {
@@ -82,6 +86,8 @@ impl PartAnalysis {
             expected: (shard.records, shard.requests, shard.end),
             hash: (0, shard.hash),
             stranger: None,
+            named_before: outline.names_before(index),
+            renamed: FxHashMap::default(),
             whole,
         })
     }
@@ -98,6 +104,11 @@ impl PartAnalysis {
         // A shard that is longer than its outline is an error at the end.
         if self.survey.records <= self.expected.0 {
             self.analysis.follow(&Record { time, device, ..*record });
+            let process = record.origin.process;
+            let unnamed = is_request(record) && record.origin.name == NameId::default();
+            if unnamed && self.named_before.contains_key(&process) {
+                self.renamed.entry(process).or_default().add(record);
+            }
         }
     }
 
@@ -136,7 +147,11 @@ impl PartAnalysis {
             let (found, expected) = ("other requests".to_owned(), "those".to_owned());
             return Err(ShardError::Changed { shard, found, expected });
         }
-        Partial::of(self.analysis, self.whole, self.index, self.how, names)
+        let mut processes = self.analysis.processes.by_name(names);
+        for (process, sums) in &self.renamed {
+            processes.rename(&self.named_before[process], sums);
+        }
+        Partial::of(self.analysis, self.whole, self.index, self.how, processes)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The statistics of some shards that follow each other, to be merged with those of others.
 
-use seekless_core::{Names, Nanos, SECTOR_BYTES, Size};
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use serde::{Deserialize, Serialize};
 
 use super::error::ShardError;
@@ -100,7 +100,7 @@ impl Partial {
         whole: Whole,
         index: usize,
         how: How,
-        names: &Names,
+        processes: ByName,
     ) -> Result<Partial, ShardError> {
         let is_last = index + 1 == whole.shards.len();
         let memory = |what| ShardError::Memory { what, rate: 4 << how.halvings };
@@ -121,7 +121,7 @@ impl Partial {
             depth: analysis.depth,
             sequences,
             sizes: analysis.sizes,
-            processes: analysis.processes.by_name(names),
+            processes,
             volumes: analysis.volumes,
             heat: analysis.heat.accesses,
             slices: analysis.slices.parts((pages.len() as u64) << how.halvings),

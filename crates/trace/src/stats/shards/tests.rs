@@ -217,6 +217,9 @@ fn a_sample_is_within_its_error() {
         let apart = (exact.miss_ratio - point.miss_ratio).abs();
         assert!(apart <= 4.0 * curve.error + 0.01, "{point:?}, not {exact:?}, with {}", curve.error);
     }
+    let share = (sampled.top20_share_pct - exact.top20_share_pct).abs();
+    let of_shares = sampled.page_sampling.share_error_pct;
+    assert!(share <= 1.5 * of_shares && of_shares < 5.0, "{share}, expected {of_shares}");
     let of_all = |stats: &Stats| {
         (stats.requests, stats.arrivals.clone(), stats.heat_map.clone(), stats.over_time.len())
     };
@@ -237,6 +240,34 @@ fn three() -> Vec<Shard> {
         }
     };
     [0..10, 10..20, 20..30].map(shard).into()
+}
+
+#[test]
+fn names_that_events_gave_hold_in_later_shards() {
+    let mut shards = three();
+    for record in shards.iter_mut().flat_map(|shard| &mut shard.records) {
+        record.origin.process = ProcessId(5 + record.extent.start.0 as u32 / 8 % 2);
+    }
+    let of_shard = |(number, shard): (usize, &Shard)| {
+        let mut outlining = Outlining::default();
+        shard.records.iter().for_each(|record| outlining.note(record));
+        // The first names the process 5, and the second one renames it.
+        let named = [(ProcessId(5), ["git", "make", "make"][number])];
+        outlining.note_names(named.into_iter());
+        outlining.finish(&shard.name, shard.start, &shard.volumes)
+    };
+    let whole = Outline::merge(shards.iter().enumerate().map(of_shard)).unwrap();
+    let options = StatsOptions::default();
+    let parts = shards.iter().map(|shard| partial(shard, &through_a_file(&whole), &options, 0).unwrap());
+    let top = Partial::merge(parts.collect()).unwrap().finish().unwrap().top_processes;
+    let requests = |number: usize, process: u32| {
+        let all = shards[number].records.iter();
+        all.filter(|record| record.origin.process == ProcessId(process)).count() as u64
+    };
+    let found = |name: &str| top.iter().find(|one| one.name == name).map(|one| one.requests);
+    assert_eq!(found("git"), Some(requests(1, 5)));
+    assert_eq!(found("make"), Some(requests(2, 5)));
+    assert_eq!(top.iter().map(|one| one.requests).sum::<u64>(), 30);
 }
 
 #[test]
@@ -365,19 +396,19 @@ fn files_that_are_cut_damaged_or_of_another_kind_are_refused() {
         match read::<Partial>(&damaged[..]) {
             // A larger window of the compression changes nothing.
             Ok(read) => assert_eq!(text_of(&damaged), text_of(&bytes), "{at}: {}", read.requests()),
-            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/3"), "{at}"),
+            Err(error) => assert!(error.to_string().contains("expected seekless/trace-partial/4"), "{at}"),
         }
     }
     assert_eq!(
         read::<Outline>(&bytes[..]).unwrap_err().to_string(),
-        "found seekless/trace-partial/3, expected seekless/trace-outline/3"
+        "found seekless/trace-partial/4, expected seekless/trace-outline/4"
     );
-    let later = text_of(&bytes).replacen("trace-partial/3", "trace-partial/4", 1);
+    let later = text_of(&bytes).replacen("trace-partial/4", "trace-partial/5", 1);
     assert_eq!(
         error(&packed(later.as_bytes())),
-        "found seekless/trace-partial/4, expected seekless/trace-partial/3"
+        "found seekless/trace-partial/5, expected seekless/trace-partial/4"
     );
-    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/3");
+    assert_eq!(error(&packed(b"time,op\n")), "found another file, expected seekless/trace-partial/4");
 }
 
 fn text_of(bytes: &[u8]) -> String {
