@@ -138,7 +138,7 @@ impl Trace {
             records.iter_mut().take(1).for_each(|first| first.time = Nanos::ZERO);
             let Trace { names, volumes, sources, format, .. } = self;
             let (names, volumes, sources) = (names.clone(), volumes.clone(), sources.clone());
-            let part = Trace { records, names, volumes, warnings: Vec::new(), sources, format };
+            let part = Trace { records, names, volumes, warnings: Vec::new(), sources, format, late: 0 };
             (self.volumes.name(device), part)
         };
         parts.into_iter().map(whole).collect()
