@@ -153,8 +153,8 @@ fn what_cannot_be_explored_is_refused() {
         (&["--clients", "0"], 2, "'--clients <N>'"),
         (&["--all", "1", "--states", "3"], 2, "cannot be used with"),
         (&["--script", "x", "--seed", "3"], 2, "cannot be used with"),
-        (&["--workload", "crhun"], 1, "found 'crhun', expected one of: "),
-        (&["--workload", "random:size=1MiB"], 1, "expected"),
+        (&["--workload", "crhun"], 2, "found 'crhun', expected one of: "),
+        (&["--workload", "random:size=1MiB"], 2, "expected"),
         (&["--save", "/nonexistent/lost.script"], 1, "found no folder /nonexistent, expected one"),
     ];
     for (arguments, code, expected) in cases {

@@ -94,7 +94,7 @@ fn a_shard_without_a_request_of_the_volume_is_passed_over() {
     let empty = [&["trace", "stats", "--merge", "--outline", &outline][..], &all[1..2]].concat();
     refused(&empty, 1, &["found no requests in any shard"]);
     let alone = ["trace", "stats", &shards[1], "--partial", "x.partial", "--volume", "web_1"];
-    refused(&alone, 1, &["the volume: found \"web_1\", expected web_0"]);
+    refused(&alone, 2, &["the volume: found \"web_1\", expected web_0"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_flag_is_the_option_of_its_name() {
     let typed = run(&["--workload", "random:size=8KiB,reads=10,outstanding=3"]);
     let flags = ["--workload", "random", "--size", "8KiB", "--reads", "10", "--outstanding", "3"];
     assert_eq!(typed, run(&flags));
-    refused(&["lab", "run", "--workload", "random:size=4KiB", "--size", "8KiB"], 1, &["size", "one of them"]);
+    refused(&["lab", "run", "--workload", "random:size=4KiB", "--size", "8KiB"], 2, &["size", "one of them"]);
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_workload_becomes_a_trace_that_is_read_back() {
 fn what_does_not_fit_is_reported_with_what_would() {
     let out = folder().join("refused.txt");
     let out = out.to_str().unwrap();
-    refused(&["trace", "synth", "oltp", "-o", out], 1, &["--drive: found none for oltp", "rate=100/s"]);
+    refused(&["trace", "synth", "oltp", "-o", out], 2, &["--drive: found none for oltp", "rate=100/s"]);
     refused(&["trace", "synth", "oltp"], 2, &["--output"]);
-    refused(&["lab", "run", "--workload", "olpt"], 1, &["found 'olpt'", "oltp"]);
+    refused(&["lab", "run", "--workload", "olpt"], 2, &["found 'olpt'", "oltp"]);
     refused(&["lab", "run", "--workload", "oltp", "--for", "ten"], 2, &["--for", "'ten'", "10m"]);
     let bad = file("bad.volume.toml", VOLUME.replace("over", "above").as_bytes());
     refused(&["lab", "run", &bad, "--workload", "oltp"], 1, &["bad.volume.toml: layer.borg.over", "nothing"]);

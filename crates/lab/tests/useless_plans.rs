@@ -175,8 +175,11 @@ fn what_is_written_at_random_and_read_in_sequence_costs_little() {
     let play = Play { reconfigure: 12, clock: Clock::Stop, pace, ..Play::default() };
     let trace = written_then_read(3_000, 4, 13);
     let compared = compare_volumes(&trace, &candidates, &play, &|_| ()).unwrap();
-    let [_, borg]: [Variant; 2] = compared.variants.try_into().unwrap();
-    assert!(borg.net_reduction_pct > -5.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
+    let [bare, borg]: [Variant; 2] = compared.variants.try_into().unwrap();
+    // The first scan, before which absorbing pays, is lost: it is in one window of thirteen.
+    assert!(borg.net_reduction_pct > -10.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
+    let later = |of: &Variant| of.phases[1..].iter().map(|phase| phase.work.head.busy_s).sum::<f64>();
+    assert!(later(&borg) < 1.01 * later(&bare), "{} of {}", later(&borg), later(&bare));
     assert!(borg.layers["borg"]["pages_returned_on_read"] > 0, "{:?}", borg.layers["borg"]);
 }
 
