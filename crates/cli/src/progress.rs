@@ -1,16 +1,23 @@
-//! Progress of a long job: a bar where stderr is a terminal, nothing in a file or a pipe.
+//! Progress of a long job: a bar where stderr is a terminal; where it is a file or a pipe, a line every ten seconds if
+//! the job knows how far it is.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Interval of redrawing a job of unknown length.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A progress bar, which is removed when dropped.
+/// Interval of the lines where there is no terminal, in seconds.
+const LINES: u64 = 10;
+
+/// A progress bar, which is removed when dropped, or lines.
 pub struct Progress {
     bar: ProgressBar,
+    /// Number of intervals that had passed at the last line.
+    lines: AtomicU64,
 }
 
 impl Progress {
@@ -22,7 +29,7 @@ impl Progress {
             bar.set_message(what);
             bar.enable_steady_tick(TICK);
         }
-        Progress { bar }
+        Progress { bar, lines: AtomicU64::new(0) }
     }
 
     /// Sets the current step of a job of unknown length.
@@ -35,7 +42,7 @@ impl Progress {
         let bar = Progress::bar();
         let line = "{msg:<24.24} [{bar:16}] {percent:>3} %  {elapsed}, about {eta} left";
         bar.set_style(style(line).progress_chars("=> "));
-        Progress { bar }
+        Progress { bar, lines: AtomicU64::new(0) }
     }
 
     fn bar() -> ProgressBar {
@@ -47,7 +54,7 @@ impl Progress {
     /// Sets the progress: `done` of `of`, in step `what`.
     pub fn at(&self, what: &str, done: u64, of: u64) {
         if self.bar.is_hidden() {
-            return;
+            return self.line(what, done, of);
         }
         // The message last: it redraws, and needs the length.
         self.bar.set_length(of);
@@ -70,6 +77,22 @@ impl Progress {
     /// Does something that prints, above the bar where there is one.
     pub fn above(&self, prints: impl FnOnce()) {
         self.bar.suspend(prints);
+    }
+
+    /// Prints a line, if it is time for one.
+    fn line(&self, what: &str, done: u64, of: u64) {
+        let elapsed = self.bar.elapsed();
+        let lines = elapsed.as_secs() / LINES;
+        if of == 0 || self.lines.fetch_max(lines, Ordering::Relaxed) >= lines {
+            return;
+        }
+        let part = done.min(of) as f64 / of as f64;
+        let left = if done == 0 {
+            String::new()
+        } else {
+            format!(", about {} left", HumanDuration(elapsed.mul_f64((1.0 - part) / part)))
+        };
+        eprintln!("{what}: {:.0} % after {}{left}", 100.0 * part, HumanDuration(elapsed));
     }
 }
 

@@ -315,7 +315,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
     }
 }
 
-/// What is said of a closed pace where no process is named.
+/// The note on a closed pace where no process is named.
 fn queued(trace: &Trace, pace: Pace) -> Option<String> {
     let Pace::Closed { outstanding } = pace else { return None };
     (!has_processes(trace)).then(|| {

@@ -224,11 +224,13 @@ impl<'a> Trial<'a> {
         let mut note = None;
         let mut base = run(&plain)?;
         if base.only_grows {
-            let why = if has_processes(trace) { BEHIND } else { BEHIND_WITHOUT_PROCESSES };
+            let (why, outstanding) = if has_processes(trace) {
+                (BEHIND, OUTSTANDING)
+            } else {
+                (BEHIND_WITHOUT_PROCESSES, setup::OUTSTANDING as usize)
+            };
             behind(why);
             note = Some(why);
-            let named = has_processes(trace);
-            let outstanding = if named { OUTSTANDING } else { setup::OUTSTANDING as usize };
             plain.pace = Pace::Closed { outstanding };
             base = run(&plain)?;
         }

@@ -1,5 +1,5 @@
-//! Reports, each one HTML file that works offline: of a comparison ([`html`]) of traces ([`trace`]) and of a sweep ([`sweep()`]); and pictures
-//! of a drive ([`drive()`]) and of its model's errors ([`validation()`]).
+//! Reports, each one HTML file that works offline: of a comparison ([`html`]), of traces ([`trace`]) and of a sweep
+//! ([`sweep()`]); and pictures of a drive ([`drive()`]) and of its model's errors ([`validation()`]).
 
 pub(crate) mod along;
 mod charts;

@@ -13,8 +13,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As HTML; `name` says of which recording it is, where there are several. Notes in `told` are elsewhere on the page.
-    pub(super) fn html(&self, name: &str, told: &[String]) -> String {
+    /// As HTML; `name` says of which recording it is, where there are several. Notes that the page shows elsewhere, `shown`, are left out.
+    pub(super) fn html(&self, name: &str, shown: &[String]) -> String {
         let of = if name.is_empty() { String::new() } else { format!(": {name}") };
         let mut out = format!(
             "<aside class=\"verdict\" aria-label=\"Verdict\"><h2>Would anything help this disk?{}</h2>",
@@ -28,7 +28,7 @@ impl Verdict {
                     out.extend(["<p class=\"note\">", &escape(&rests_on(advice, base)), "</p>"]);
                     out.push_str(&table(advice, base).html());
                 }
-                let notes = advice.notes.iter().filter(|note| !told.contains(note));
+                let notes = advice.notes.iter().filter(|note| !shown.contains(note));
                 notes.for_each(|note| out.extend(["<p class=\"note\">", &escape(note), "</p>"]));
             }
         }

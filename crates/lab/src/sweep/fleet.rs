@@ -18,9 +18,7 @@ use super::file::Sweep;
 use super::report::{AVERAGED, Objective};
 use super::row::{Figure, Row};
 use super::task::Task;
-
-/// Least share of the busy time that is worth a layer, in per cent.
-const LEAST_PCT: f64 = 3.0;
+use crate::advise::MIN_GAIN_PCT;
 
 /// What a sweep says of the volumes of a fleet.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -98,7 +96,7 @@ impl Runs {
     }
 
     fn helps(&self) -> bool {
-        self.is_whole() && self.mean(self.saved_pct) >= LEAST_PCT && self.longer_ms <= 0.0
+        self.is_whole() && self.mean(self.saved_pct) >= MIN_GAIN_PCT && self.longer_ms <= 0.0
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Invariant: while it is overdrawn no plan is carried out, and no write absorbed that was not before, unless that is
 //! predicted to pay all back twice over in as many requests as there were since the last choice. A plan that saves much
-//! (`choice`) may overdraw it, since it pays only after it was carried out. So plans that are all useless cost, however long that goes on, one per cent and either the largest of
-//! them or the requests between two decisions.
+//! (`choice`) may overdraw it, since it pays only after it was carried out. So plans that are all useless cost, however
+//! long that goes on, one per cent and either the largest of them or the requests between two decisions.
 //!
 //! All of it is measured in virtual time, on the models: the requests since the last decision are played with what the
 //! layer holds and without the layer. Nothing here waits or can fail.

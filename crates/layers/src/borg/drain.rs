@@ -184,14 +184,14 @@ impl Borg {
         }
     }
 
-    /// Drains the next pages that are dirty now, where no request notices: in the order of their addresses, round and round.
+    /// Drains pages that are dirty now, where no request notices: those of the lowest addresses.
     async fn drain_for_free(self: &Rc<Self>) -> Result<(), IoError> {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_class_free);
         let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
         mover.allow_abort();
-        let next = next_round(self.store.pages_where(|entry| entry.dirty), self.free_until.get());
-        self.free_until.set(next.last().map_or(0, |page| page + 1));
-        mover.outgoing(&next).await?;
+        let mut pages = self.store.pages_where(|entry| entry.dirty);
+        pages.truncate(FREE_ROUND);
+        mover.outgoing(&pages).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
@@ -209,35 +209,5 @@ impl Borg {
                 return Ok(());
             }
         }
-    }
-}
-
-/// The next of `pages`, which ascend, to be drained for free: from `from` on, or those up to the last one if there are
-/// fewer.
-fn next_round(mut pages: Vec<u64>, from: u64) -> Vec<u64> {
-    let first = pages.partition_point(|page| *page < from).min(pages.len().saturating_sub(FREE_ROUND));
-    pages.drain(..first);
-    pages.truncate(FREE_ROUND);
-    pages
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn free_rounds_go_round_and_reach_every_page() {
-        let all = |pages: u64| (0..pages).map(|page| 3 * page).collect::<Vec<u64>>();
-        assert_eq!(next_round(all(10), 0), all(10));
-        assert_eq!(next_round(all(10), 1_000), all(10), "fewer than a round: all of them");
-        let most = FREE_ROUND as u64;
-        let pages = all(2 * most + 5);
-        assert_eq!(next_round(pages.clone(), 0), pages[..FREE_ROUND]);
-        assert_eq!(next_round(pages.clone(), 3 * most), pages[FREE_ROUND..2 * FREE_ROUND]);
-        assert_eq!(
-            next_round(pages.clone(), 6 * most),
-            pages[FREE_ROUND + 5..],
-            "the last ones, a whole round"
-        );
     }
 }

@@ -139,8 +139,6 @@ pub struct Borg {
     emptying: Cell<u64>,
     /// Whether the log is drained all along, where no request notices.
     drains: Cell<bool>,
-    /// Page after the last one that was drained so: the next round begins there.
-    free_until: Cell<u64>,
     /// Whether rehearsals choose the course: until one did, everything goes to the origin.
     rehearses: bool,
     early: Early,

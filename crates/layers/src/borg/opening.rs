@@ -103,7 +103,6 @@ impl Borg {
             absorbs: Cell::new(options.absorb && !rehearses),
             emptying: Cell::default(),
             drains: Cell::default(),
-            free_until: Cell::default(),
             rehearses,
             early: Early::default(),
             arrivals: Arrivals::default(),
