@@ -22,6 +22,7 @@ impl Borg {
             ("copy_on_read_allowance", self.copy_on_read.allowance()),
             ("copy_on_read_is_on", u64::from(self.copy_on_read.is_on())),
             ("pages_returned_on_read", self.return_on_read.returned()),
+            ("drained_for_reads", self.homing.drains()),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_done_in_round", self.history.in_round()),

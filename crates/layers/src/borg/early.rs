@@ -4,7 +4,7 @@
 //! moves nothing. So it is rehearsed once there are enough requests to judge on, and again at each doubling of their
 //! number, until the first reconfiguration, which judges it with all else.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 
 use seekless_core::{Nanos, runtime};
 
@@ -42,17 +42,7 @@ impl Borg {
         self.early.due_after.set(2 * requests);
         let Some(models) = self.models() else { return };
         let window = self.learned.borrow().window();
-        let rehearsal = Rehearsal {
-            models,
-            fork: self.store.fork(),
-            recent: Vec::new(),
-            drained: OnceCell::new(),
-            options: self.options.clone(),
-            granularity: self.granularity,
-            verdict: Verdict::Add,
-            absorbs: self.absorbs.get(),
-            drains: self.drains.get(),
-        };
+        let rehearsal = self.rehearsal(models, Verdict::Add);
         self.early.choosing.set(true);
         // A layer that is detached meanwhile is not kept.
         let me = self.me.clone();

@@ -127,6 +127,7 @@ impl Borg {
         }
         join_all(parts.iter().map(read)).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         self.return_on_read(at, &into, how.effective_class(), parts.len());
+        self.read_was_divided(how.effective_class());
         Ok(into)
     }
 

@@ -32,6 +32,7 @@ mod fallback;
 mod gain;
 mod heat;
 mod history;
+mod homing;
 mod idle;
 mod indirector;
 mod keeping;
@@ -88,6 +89,7 @@ use origin::OriginState;
 pub use planner::{Address, Greedy, Order, PathCover, Plan, Planned, Planner, PlannerName, Scene};
 use profiler::Arrivals;
 pub use profiler::{Access, Arrival, Profiler, Window};
+use homing::Homing;
 use return_on_read::ReturnOnRead;
 pub use seekless_core::{LayerTraffic, Reconfigured, Stage, Traffic};
 pub use store::{BorgMap, Layout, Slot};
@@ -117,6 +119,7 @@ pub struct Borg {
     movers: Movers,
     copy_on_read: CopyOnRead,
     return_on_read: ReturnOnRead,
+    homing: Homing,
     failed_writes: FailedWrites,
     fallback: Fallback,
     verifier: Verifier,

@@ -22,6 +22,7 @@ use super::learned::Learned;
 use super::mover::Movers;
 use super::options::Options;
 use super::profiler::Arrivals;
+use super::homing::Homing;
 use super::return_on_read::ReturnOnRead;
 use super::store::{self, Layout, Setup, Store};
 use super::verifier::Verifier;
@@ -85,6 +86,7 @@ impl Borg {
             fallback: Fallback::default(),
             copy_on_read: CopyOnRead::new(options.copied_on_read()),
             return_on_read: ReturnOnRead::default(),
+            homing: Homing::default(),
             verifier: Verifier::new(),
             origin_state: RefCell::default(),
             accuracy: Accuracy::default(),

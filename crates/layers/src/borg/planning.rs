@@ -134,17 +134,8 @@ impl Borg {
         let as_it_is = self.as_it_is();
         let present = as_it_is.course;
         let profiled = profiled_pages(&now.process) << self.granularity;
-        let rehearsal = Rehearsal {
-            models,
-            fork: self.store.fork(),
-            recent: self.copy_on_read.take_recent(),
-            drained: OnceCell::new(),
-            options: self.options.clone(),
-            granularity: self.granularity,
-            verdict: self.judge(profiled),
-            absorbs: present.absorbs,
-            drains: present.drains,
-        };
+        let recent = self.copy_on_read.take_recent();
+        let rehearsal = Rehearsal { recent, ..self.rehearsal(models, self.judge(profiled)) };
         let cost = Nanos(requests * REHEARSE_NS);
         let (past, budget) = (self.learned.borrow().requests(), self.learned.borrow().budget);
         let choosing = move || {
@@ -181,6 +172,21 @@ impl Borg {
         let verdict = if course == present { Verdict::Decline } else { self.judge(profiled) };
         let predicted = Some(prediction.predicted());
         Planning { predicted, model, ..Planning::new(course, plan, verdict) }
+    }
+
+    /// A rehearsal on what the layer holds now.
+    pub(super) fn rehearsal(&self, models: [Modelled; 2], verdict: Verdict) -> Rehearsal {
+        Rehearsal {
+            models,
+            fork: self.store.fork(),
+            recent: Vec::new(),
+            drained: OnceCell::new(),
+            options: self.options.clone(),
+            granularity: self.granularity,
+            verdict,
+            absorbs: self.absorbs.get(),
+            drains: self.drains.get(),
+        }
     }
 
     /// Compares the response times of a trial of the present course with those of as many of the latest requests; `None`
