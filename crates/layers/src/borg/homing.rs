@@ -1,42 +1,46 @@
-//! Homing: all dirty pages are drained once to keep them has cost clients' reads a good part of what their draining costs.
+//! Homing: all dirty pages are drained once keeping them has cost clients' reads a good part of what draining them costs.
 //!
-//! The write buffer is long to read where reads find their pages in the log in another order than they were written, and
-//! what such reads lose goes on until all of them have come home. What they lost is found by trials: the latest requests
-//! are played with the log as it is, and with all of it at home. Trials are due after so many divided reads as are
-//! expected to make up the rest, so there are few of them.
+//! The write buffer makes one sequential write of many scattered ones, in the order of their arrival. Reads in any other
+//! order lose by that, each time, until the pages are home. How much they lost is found by trials: the latest requests
+//! are played with the log as it is, and with all of it at home. The next trial is due after as many reads of dirty pages
+//! as are expected to lose the rest, so trials are few.
 //!
-//! Invariant: dirty pages cost reads little more than [`PART`] of what it costs to drain them, as far as trials can see.
-//! Without a model nothing is drained. Faults: a failed drain ends; the next trial is due as after a drain.
+//! Invariant: as far as trials see, dirty pages cost reads little more than a part (1 / [`PART`]) of what draining them
+//! costs. Without a model nothing is drained. Faults: a drain that fails ends, and the next trial is due as after a drain.
 
 use std::cell::Cell;
 
-use seekless_core::runtime::{self, edge};
-use seekless_core::{Class, IoError, Nanos};
+use seekless_core::{Class, Extent, IoError, Nanos, runtime};
 
 use super::Borg;
 use super::course::{Course, LogFate};
 use super::mover::Mover;
 use super::pace::Throttle;
 use super::planning::REHEARSE_NS;
-use super::policy::Verdict;
+use super::policy::{FREE_ROUND, Verdict};
 use super::profiler::Window;
-use super::rehearsal::{Rehearsal, Trial};
+use super::rehearsal::Rehearsal;
 
-/// The fewest divided reads between two trials.
+/// The fewest reads of dirty pages between two trials.
 const FEWEST: u64 = 16;
-/// The part of the cost of a drain that reads may lose.
-const PART: i128 = 4;
+/// Reads may lose this part of the cost of a drain, as a divisor.
+const PART: i128 = 8;
+/// A drain has at most so many rounds: the more there are, the sooner the pages ahead of a scan are home, but each round
+/// passes over the log.
+const ROUNDS: usize = 4;
 
 /// State of homing.
 #[derive(Default)]
 pub(super) struct Homing {
-    /// Divided reads since the last trial.
-    divided: Cell<u64>,
-    /// Divided reads after which the next one is due, beyond [`FEWEST`].
+    /// Reads of dirty pages since the last trial.
+    reads: Cell<u64>,
+    /// Such reads until the next trial is due, beyond [`FEWEST`].
     more: Cell<u64>,
     /// Profiled requests at the last trial.
     requests: Cell<u64>,
-    /// Disk time that reads lost since the last drain.
+    /// Page after the latest of such reads.
+    next: Cell<u64>,
+    /// Disk time that reads lost since the last drain, in nanoseconds.
     lost: Cell<i128>,
     /// Whether a trial or a drain is under way.
     busy: Cell<bool>,
@@ -44,11 +48,11 @@ pub(super) struct Homing {
     drains: Cell<u64>,
 }
 
-/// What a trial says, as disk time in nanoseconds.
-struct Said {
-    /// By the latest requests, since dirty pages were in the log.
-    lost: i128,
-    /// By draining all of them.
+/// What trials say, as disk time in nanoseconds.
+struct Loss {
+    /// Lost by the latest requests, since dirty pages were not at home.
+    latest: i128,
+    /// What draining all of them costs.
     price: i128,
 }
 
@@ -58,71 +62,102 @@ impl Homing {
         self.drains.get()
     }
 
-    /// Whether the losses so far are to be ended by a drain; if not, sets when the next trial is due.
-    fn judge(&self, said: &Said, divided: u64) -> bool {
-        let lost = (self.lost.get() + said.lost).max(0);
-        let left = said.price / PART - lost;
-        let ends = left <= 0 && lost > 0;
-        let most = i128::from(2 * divided);
-        let more = if said.lost > 0 { (left * i128::from(divided) / said.lost).min(most) } else { most };
-        self.more.set(if ends { 0 } else { more.max(0) as u64 });
-        self.lost.set(if ends { 0 } else { lost });
-        ends
+    /// Adds what was lost in that many reads; true if it was too much. Otherwise sets when the next trial is due.
+    fn add(&self, loss: &Loss, reads: u64) -> bool {
+        let lost = (self.lost.get() + loss.latest).max(0);
+        let left = loss.price / PART - lost;
+        if lost > 0 && left <= 0 {
+            (self.lost.take(), self.more.take());
+            return true;
+        }
+        self.lost.set(lost);
+        let most = i128::from(2 * reads);
+        let expected = if loss.latest > 0 { left * i128::from(reads) / loss.latest } else { most };
+        self.more.set(expected.min(most) as u64);
+        false
     }
 }
 
 impl Borg {
-    /// A read of this class was divided, and found dirty pages in the log.
-    pub(super) fn read_was_divided(&self, class: Class) {
+    /// A read of this class found dirty pages.
+    pub(super) fn dirty_pages_read(&self, at: Extent, class: Class) {
         let state = &self.homing;
-        if !self.rehearses || class != Class::Foreground || state.busy.get() {
+        if !self.rehearses || class != Class::Foreground {
             return;
         }
-        state.divided.set(state.divided.get() + 1);
-        if state.divided.get() < FEWEST + state.more.get() {
+        state.next.set(at.pages().end);
+        state.reads.set(state.reads.get() + 1);
+        if state.busy.get() || state.reads.get() < FEWEST + state.more.get() {
             return;
         }
-        let Some((models, me)) = self.models().zip(self.me.upgrade()) else { return };
-        state.busy.set(true);
+        let Some(models) = self.models() else { return };
         let (requests, window) = (self.learned.borrow().requests(), self.learned.borrow().window());
-        let latest = requests - state.requests.replace(requests).min(requests);
-        let divided = state.divided.take();
-        let rehearsal = self.rehearsal(models, Verdict::Add);
+        let latest = requests.saturating_sub(state.requests.replace(requests));
+        let (reads, rehearsal) = (state.reads.take(), self.rehearsal(models, Verdict::Add));
         let cost = Nanos((2 * latest + rehearsal.fork.map().dirty() as u64) * REHEARSE_NS);
-        let me = std::rc::Rc::downgrade(&me);
+        state.busy.set(true);
+        // A layer that is detached meanwhile is not kept.
+        let me = self.me.clone();
         let work = async move {
-            let said = runtime::offload(move || tried(&rehearsal, &window, latest), |_| cost).await;
-            // A layer that is detached meanwhile is not kept.
+            let loss = runtime::offload(move || loss(&rehearsal, &window, latest), |_| cost).await;
             let Some(borg) = me.upgrade() else { return };
-            if said.is_some_and(|said| borg.homing.judge(&said, divided)) {
+            if let Some(loss) = loss.filter(|loss| borg.homing.add(loss, reads)) {
                 drop(borg.bring_home().await);
+                borg.homing.reads.set(0);
             }
             borg.homing.busy.set(false);
         };
         runtime::spawn(work).detach();
     }
 
-    /// Drains the pages that are dirty now.
+    /// Drains the pages that are dirty now, those first that come after the latest read.
     async fn bring_home(&self) -> Result<(), IoError> {
         self.end_draining_for_free();
         let Some(mover) = Mover::start(self, self.payer(), Throttle::Throttled).await? else { return Ok(()) };
-        edge("all dirty pages are drained, since reads lose much by them");
-        self.homing.drains.set(self.homing.drains.get() + 1);
         let mover = mover.with_its_share();
-        mover.outgoing(&self.store.pages_where(|entry| entry.dirty)).await?;
+        self.homing.drains.set(self.homing.drains.get() + 1);
+        let mut pages = self.store.pages_where(|entry| entry.dirty);
+        pages.sort_unstable();
+        let first = pages.partition_point(|page| *page < self.homing.next.get());
+        pages.rotate_left(first);
+        for round in pages.chunks(FREE_ROUND.max(pages.len() / ROUNDS)) {
+            mover.outgoing(round).await?;
+        }
         self.store.checkpoint(&mover.with_ticket()).await
     }
 }
 
-/// Plays the `latest` requests of a window with the log and without; `None` without a result.
-fn tried(rehearsal: &Rehearsal, window: &Window, latest: u64) -> Option<Said> {
-    let (_, latest) = window.split(window.requests().saturating_sub(latest));
+/// Plays the `latest` requests of a window with the log as it is and with all of it at home; `None` without a result.
+fn loss(rehearsal: &Rehearsal, window: &Window, latest: u64) -> Option<Loss> {
+    let now = Course::as_it_is(rehearsal.absorbs, rehearsal.drains);
     let price = i128::from(rehearsal.drain()?.0);
-    let kept = Course::as_it_is(rehearsal.absorbs, rehearsal.drains);
-    let [kept, home] = [kept, Course { log: LogFate::Drained, ..kept }]
-        .map(|course| rehearsal.trial(course, None, &latest));
-    let (kept, home): (Trial, Trial) = (kept?, home?);
+    let (_, late) = window.split(window.requests().saturating_sub(latest));
+    let kept = rehearsal.trial(now, None, &late)?;
+    let home = rehearsal.trial(Course { log: LogFate::Drained, ..now }, None, &late)?;
+    // What was overwritten need not be drained any more.
     let dirty = rehearsal.fork.map().dirty().max(1) as i128;
     let overwritten = price * i128::from(kept.overwritten_pages) / dirty;
-    Some(Said { lost: i128::from(kept.busy().0) - overwritten - i128::from(home.busy().0), price })
+    Some(Loss { latest: i128::from(kept.busy().0) - overwritten - i128::from(home.busy().0), price })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_as_rare_as_losses_and_a_drain_ends_them() {
+        let homing = Homing::default();
+        let price = 1_000 * PART;
+        let mut lose = |latest, reads| {
+            let ends = homing.add(&Loss { latest, price }, reads);
+            (ends, homing.more.get(), homing.lost.get())
+        };
+        assert_eq!(lose(0, 16), (false, 32, 0), "twice as many reads");
+        assert_eq!(lose(-50, 48), (false, 96, 0), "a gain is not kept for later");
+        assert_eq!(lose(400, 100), (false, 150, 400), "as many as lose the rest");
+        assert_eq!(lose(1, 10), (false, 20, 401));
+        assert_eq!(lose(-100, 10), (false, 20, 301));
+        assert_eq!(lose(699, 10), (true, 0, 0));
+        assert_eq!(lose(500, 10), (false, 10, 500), "it begins again");
+    }
 }

@@ -106,7 +106,11 @@ impl Borg {
             Box::pin(self.store.read_sums(at.pages(), &how)).await;
         }
         // Boxed to keep the future of a request to the origin small: one is allocated per request.
+        let class = how.effective_class();
         let read = Box::pin(self.read_parts(at, into, how, all)).await?;
+        if found.dirty > 0 {
+            self.dirty_pages_read(at, class);
+        }
         self.time(timed, begin);
         Ok(read)
     }
@@ -127,7 +131,6 @@ impl Borg {
         }
         join_all(parts.iter().map(read)).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         self.return_on_read(at, &into, how.effective_class(), parts.len());
-        self.read_was_divided(how.effective_class());
         Ok(into)
     }
 
