@@ -180,7 +180,7 @@ fn compared(requests: impl Iterator<Item = (Op, Extent)>, decisions: u32) -> [Va
 /// then 8.6, since the first scan was lost.
 #[test]
 fn what_is_written_at_random_and_read_in_sequence_gains() {
-    let window = |window| written(3_000, window * 3_000, AREA).chain(scanned(4, AREA, 32));
+    let window = |window: u64| written(3_000, window * 3_000, AREA).chain(scanned(4, AREA, 32));
     let [bare, borg] = compared((0..13).flat_map(window), 12);
     assert!(borg.net_reduction_pct > 20.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
     let later = |of: &Variant| of.phases[1..].iter().map(|phase| phase.work.head.busy_s).sum::<f64>();

@@ -101,7 +101,7 @@ impl Borg {
         let work = async move {
             let loss = runtime::offload(move || loss(&rehearsal, &window, latest), |_| cost).await;
             let Some(borg) = me.upgrade() else { return };
-            if let Some(loss) = loss.filter(|loss| borg.homing.add(loss, reads)) {
+            if loss.is_some_and(|loss| borg.homing.add(&loss, reads)) {
                 drop(borg.bring_home().await);
                 borg.homing.reads.set(0);
             }
