@@ -1,5 +1,5 @@
-//! What passes between a function and the layer, for functions in Rust: begin with `template.rs`, and leave this file as
-//! it is. It is version 1 of the interface, which decision 52 describes.
+//! What passes between a function and the layer, for functions in Rust: begin with `template.rs`, and leave this file
+//! as it is. It is version 1 of the interface, which decision 52 describes.
 //!
 //! Nothing here is unsafe: the layer writes to buffers of atomic numbers, which a module without threads reads as it
 //! reads any other.

@@ -1,10 +1,10 @@
 //! Fetches what a program reads when it starts: the launch prefetcher of the IOLab paper (section 6.2) as a module.
 //!
-//! The reads between two quiet times are a start. Three reads of a process, one after the other, are a trigger; a start is
-//! remembered by its triggers, except those that it shares with another one. When two of them are seen again, all of the
-//! start is fetched in the order of addresses, and what is read this time is remembered in its place. `parameter` is the
-//! least number of reads of a start that is remembered (32 if it is 0). The layer `launch` does more: it merges starts,
-//! and fetches what several programs have in common.
+//! The reads between two quiet times are a start. Three reads of a process, one after the other, are a trigger; a start
+//! is remembered by its triggers, except those that it shares with another one. When two of them are seen again, all of
+//! the start is fetched in the order of addresses, and what is read this time is remembered in its place. `parameter`
+//! is the least number of reads of a start that is remembered (32 if it is 0). The layer `launch` does more: it merges
+//! starts, and fetches what several programs have in common.
 
 #[path = "abi.rs"]
 #[macro_use]

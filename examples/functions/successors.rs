@@ -1,6 +1,6 @@
 //! Fetches what followed before: a probability graph. Of each place that was read it remembers which places were read
-//! next and how often; when it is read again, those that followed in at least `parameter` percent of all cases (40 if it
-//! is 0) are fetched, and what probably follows them.
+//! next and how often; when it is read again, those that followed in at least `parameter` percent of all cases (40 if
+//! it is 0) are fetched, and what probably follows them.
 
 #[path = "abi.rs"]
 #[macro_use]

@@ -1,5 +1,5 @@
-//! BORG without any command: a served volume whose devices have a model is reconfigured when it pays, and keeps what was
-//! copied after a restart and a kill; with `reconfigure = "on command"` nothing happens by itself.
+//! BORG without any command: a served volume whose devices have a model is reconfigured when it pays, and keeps what
+//! was copied after a restart and a kill; with `reconfigure = "on command"` nothing happens by itself.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -222,7 +222,8 @@ fn detaching(folder: &Path) -> (Raw, Child) {
     (raw, detach)
 }
 
-/// A detach of dirty data on a slow disk: it is shown, a second change waits, and the first goes on without its command.
+/// A detach of dirty data on a slow disk: it is shown, a second change waits, and the first goes on without its
+/// command.
 #[test]
 fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused() {
     let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
@@ -255,8 +256,8 @@ fn a_detach_goes_on_when_its_command_is_interrupted_and_a_second_one_is_refused(
     server.stop();
 }
 
-/// The volume file is edited while a layer is detached: the edit stays, and so does the layer; what it absorbs from then
-/// on is not lost by serving the disk alone.
+/// The volume file is edited while a layer is detached: the edit stays, and so does the layer; what it absorbs from
+/// then on is not lost by serving the disk alone.
 #[test]
 fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
     let folder = folder("emulate = \"wd2500aaks\"\n", "disk");
@@ -292,8 +293,8 @@ fn a_detach_that_fails_at_its_end_leaves_a_layer_that_is_needed() {
     server.stop();
 }
 
-/// A BOPT in another server, which is killed when nothing in it is newer than the disk: clients go on, and the layer goes,
-/// or the disk is served without it after a stop.
+/// A BOPT in another server, which is killed when nothing in it is newer than the disk: clients go on, and the layer
+/// goes, or the disk is served without it after a stop.
 #[test]
 fn a_bopt_that_is_lost_with_nothing_newer_in_it_takes_nothing_down() {
     for detaches in [true, false] {

@@ -1,5 +1,6 @@
-//! Requests that reach the disk below a component: the disk records its writes and flushes, and fails on command. So the
-//! kernel itself shows the effect of FUA and flushes, for both kinds of reactors. Needs root, FUSE and loop devices.
+//! Requests that reach the disk below a component: the disk records its writes and flushes, and fails on command. So
+//! the kernel itself shows the effect of FUA and flushes, for both kinds of reactors. Needs root, FUSE and loop
+//! devices.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! Clones of a served volume: taken while a client writes, written beside it, there after kills under load, and deleted.
+//! Clones of a served volume: taken while a client writes, written beside it, there after kills under load, and
+//! deleted.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

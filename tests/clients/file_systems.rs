@@ -190,8 +190,8 @@ fn on_each(file_systems: &[&Kind], test: impl Fn(&Path, &str, &str, &Kind)) {
     }
 }
 
-/// Files that `fill` writes to a new file system are there, by `is_there`, when it is mounted again, and after the server
-/// was started again.
+/// Files that `fill` writes to a new file system are there, by `is_there`, when it is mounted again, and after the
+/// server was started again.
 fn outlasts<T>(
     (folder, export, how, kind): (&Path, &str, &str, &Kind),
     fill: impl Fn(&Path) -> T,
@@ -311,8 +311,8 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
     });
 }
 
-/// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file of
-/// a random load has (`SEEKLESS_STEPS`); a few by default.
+/// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file
+/// of a random load has (`SEEKLESS_STEPS`); a few by default.
 fn number_from(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -1,6 +1,6 @@
-//! A file load like that of fsx: reads and writes, also by mapping the file, truncations, holes, zeroes, ranges that are
-//! collapsed and inserted, all at random places from a seed, each read compared with a copy in memory. So the effect of a
-//! single wrong, late answer of a volume on a file system becomes visible.
+//! A file load like that of fsx: reads and writes, also by mapping the file, truncations, holes, zeroes, ranges that
+//! are collapsed and inserted, all at random places from a seed, each read compared with a copy in memory. So the
+//! effect of a single wrong, late answer of a volume on a file system becomes visible.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result};

@@ -1,4 +1,5 @@
-//! What BORG reports of its reconfigurations: reasons, predictions, progress, and the gain measured on an emulated drive.
+//! What BORG reports of its reconfigurations: reasons, predictions, progress, and the gain measured on an emulated
+//! drive.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! A real virtual machine: QEMU without acceleration, a kernel of Debian, and a file system on a volume, over vhost-user
-//! and over NBD, while layers come and go and the server is killed.
+//! A real virtual machine: QEMU without acceleration, a kernel of Debian, and a file system on a volume, over
+//! vhost-user and over NBD, while layers come and go and the server is killed.
 //!
 //! `scripts/clients` unpacks the kernel and its modules. The rest is this machine's: busybox and e2fsprogs.
 

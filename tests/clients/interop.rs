@@ -1,4 +1,5 @@
-//! libnbd's own interoperability programs (`scripts/interop`): each starts a server by socket activation, and talks to it.
+//! libnbd's own interoperability programs (`scripts/interop`): each starts a server by socket activation, and talks to
+//! it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

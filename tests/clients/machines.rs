@@ -137,7 +137,8 @@ fn what_a_device_cannot_do_fails_alone() {
     }
 }
 
-/// A chain that cannot be answered stops its ring; a message that cannot be ends the connection. Neither affects others.
+/// A chain that cannot be answered stops its ring; a message that cannot be ends the connection. Neither affects
+/// others.
 #[test]
 fn what_is_malformed_stops_no_more_than_itself() {
     for kind in KINDS {

@@ -334,8 +334,8 @@ fn protected(server: u64, log: &str) {
     }
 }
 
-/// A volume with two exports, each a slice of the disk with a file system, of which the first is mounted. `None`, with a
-/// message, where that is not allowed.
+/// A volume with two exports, each a slice of the disk with a file system, of which the first is mounted. `None`, with
+/// a message, where that is not allowed.
 fn two_exports() -> Option<Bench> {
     let bench = Bench::new()?;
     let text = "[component.disk]\nfile = \"/dev/sdb1\"\n\

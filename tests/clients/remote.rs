@@ -303,8 +303,8 @@ fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_reported()
     }
 }
 
-/// Unflushed writes of a server that is killed are lost: its cache is in its memory. Those that its client sends again are
-/// all there, before the next read and the next flush.
+/// Unflushed writes of a server that is killed are lost: its cache is in its memory. Those that its client sends again
+/// are all there, before the next read and the next flush.
 #[test]
 fn what_was_not_flushed_is_sent_again() {
     const PAGES: u64 = 48;

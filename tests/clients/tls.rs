@@ -25,7 +25,8 @@ fn openssl(folder: &Path, line: &str) -> Option<()> {
     Some(())
 }
 
-/// An authority in a folder of its own, with a server and a client that it signed; under the file names that clients expect.
+/// An authority in a folder of its own, with a server and a client that it signed; under the file names that clients
+/// expect.
 pub fn authority(folder: PathBuf, days: i32) -> Option<PathBuf> {
     std::fs::create_dir_all(&folder).unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -1,5 +1,6 @@
 //! README, book, decisions and the table of papers agree with the program: printed commands run, in order, in an empty
-//! folder with the files that the page shows; volume files are in `examples/`; figures equal the output of their commands.
+//! folder with the files that the page shows; volume files are in `examples/`; figures equal the output of their
+//! commands.
 //!
 //! Marks for this test are comments on a page, before a block of commands (indented, or after `$` in a fenced
 //! block), a fenced block of output, or a table:

@@ -1,5 +1,6 @@
-//! Damaged volumes, packed, and what the tools make of them: a volume that is damaged is refused or returns errors, never
-//! wrong data; a repair has every page that is readable, and names the others; a rescue brings all of it to the origin.
+//! Damaged volumes, packed, and what the tools make of them: a volume that is damaged is refused or returns errors,
+//! never wrong data; a repair has every page that is readable, and names the others; a rescue brings all of it to the
+//! origin.
 //!
 //! Fault model: one kind of damage each, after a kill or a clean stop, and tools that are killed at every write
 //! (`interrupted.rs`).
@@ -28,8 +29,8 @@ const BOPT_PAGES: u64 = 80;
 const ENDED: [&str; 2] = ["killed", "stopped"];
 /// Damage after which nothing tells what the BOPT held, if nothing else is damaged.
 const HOPELESS: [&str; 2] = ["super-foreign", "super-version"];
-/// Damage that opening cannot notice (see the layer's page): of copies and their checksums together, and what looks like
-/// a write that a power failure interrupted.
+/// Damage that opening cannot notice (see the layer's page): of copies and their checksums together, and what looks
+/// like a write that a power failure interrupted.
 const UNNOTICED: [&str; 5] = ["log-segment", "map-torn", "super-torn", "batch-header", "batch-zeroes"];
 
 fn borg() -> &'static Entry {

@@ -1,5 +1,5 @@
-//! Tools that are killed: at every write of a repair, a rescue and a restoration, and a rescue a second time while it goes
-//! on. Given again, each ends as if it had not been killed.
+//! Tools that are killed: at every write of a repair, a rescue and a restoration, and a rescue a second time while it
+//! goes on. Given again, each ends as if it had not been killed.
 //!
 //! Fault model: a kill between two writes or flushes of any device; what was written stays.
 

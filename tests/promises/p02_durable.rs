@@ -1,5 +1,5 @@
-//! Promise 2. Data that was flushed, or acknowledged with FUA, survives any crash, power cut or `kill -9`, at any instant,
-//! also during recovery, and recovery of recovery.
+//! Promise 2. Data that was flushed, or acknowledged with FUA, survives any crash, power cut or `kill -9`, at any
+//! instant, also during recovery, and recovery of recovery.
 //!
 //! Fault model: the power is cut at any write or flush of any component, as it begins or ends, or only the process
 //! dies and the components keep their caches until a later power cut. Of the data that was not durable any sectors

@@ -2,8 +2,8 @@
 //! component in the volume's own order.
 //!
 //! Fault model: none. Data is written through every transparent layer that holds data, the layer is detached, and the
-//! device below is read; BORG is also detached and attached while clients read and write. (Power cuts meanwhile belong to
-//! promise 5.)
+//! device below is read; BORG is also detached and attached while clients read and write. (Power cuts meanwhile belong
+//! to promise 5.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Promise 5. Moving data neither loses nor duplicates a page; movers end.
 //!
 //! Fault model: the power is cut at any write or flush of any component while BORG absorbs, drains, reconfigures
-//! itself, is detached or attached, or while parts of a hybrid drive move, with clients that write to moving pages; three
-//! times in a row. Then every page is read. A command ends within the bound of every request. It does not fail, except by a timeout when clients write
-//! faster than it moves.
+//! itself, is detached or attached, or while parts of a hybrid drive move, with clients that write to moving pages;
+//! three times in a row. Then every page is read. A command ends within the bound of every request. It does not fail,
+//! except by a timeout when clients write faster than it moves.
 
 use seekless_core::Nanos;
 use seekless_lab::explore::Options;

@@ -3,10 +3,10 @@
 //! Fault model: any byte of one copy of the mapper's map, or of both, is damaged. After a clean stop both copies are
 //! equal: the other one is used, and the next flush rewrites the damaged one. After a kill the newest map may be in one
 //! copy only: if that is damaged, it is refused with its sector, and never silently given up for the previous one; a
-//! damaged older copy is ignored. If both are damaged, the volume does not open, and the error gives the reason. The same
-//! holds for any bit of one page of a BOPT's metadata. A sector that cannot be read counts as damaged (`unreadable.rs`). In a record of lld's log one damaged sector is repaired, data
-//! included until a checkpoint covers it; data that a checkpoint covers is verified when it is read, and damaged data is
-//! an error.
+//! damaged older copy is ignored. If both are damaged, the volume does not open, and the error gives the reason. The
+//! same holds for any bit of one page of a BOPT's metadata. A sector that cannot be read counts as damaged
+//! (`unreadable.rs`). In a record of lld's log one damaged sector is repaired, data included until a checkpoint covers
+//! it; data that a checkpoint covers is verified when it is read, and damaged data is an error.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Promise 9. Free work is free: the foreground's schedule is identical with and without it.
 //!
 //! Fault model: none; idle time is not used, and the head behaves as the model predicts. The times of every request
-//! and every answer of the recordings that ship are compared, on a drive with its cache on, under five schedulers, beside a
-//! scan of the whole drive. (Random loads on every drive that ships: the tests of
+//! and every answer of the recordings that ship are compared, on a drive with its cache on, under five schedulers,
+//! beside a scan of the whole drive. (Random loads on every drive that ships: the tests of
 //! `crates/drive`.)
 
 use std::path::Path;

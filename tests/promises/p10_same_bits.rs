@@ -1,6 +1,7 @@
 //! Promise 10. Same seed, same bits.
 //!
-//! Fault model: none. The whole output of a run and an exploration, and the hash of a run's events are compared. (A recorded live run that replays to the same actions: `tests/clients/replayed.rs`.)
+//! Fault model: none. The whole output of a run and an exploration, and the hash of a run's events are compared. (A
+//! recorded live run that replays to the same actions: `tests/clients/replayed.rs`.)
 
 use seekless_lab::explore::Options;
 use seekless_lab::workload::{self, client::Limit};

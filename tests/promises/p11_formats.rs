@@ -1,7 +1,7 @@
 //! Promise 11. Memory is bounded; old formats open, newer ones are refused with an error.
 //!
-//! Fault model: none. The disks hold volumes of earlier versions, stopped cleanly or killed after a flush; each opens, has
-//! its data, is written to and stopped, and opens again. (Bounds on memory are
+//! Fault model: none. The disks hold volumes of earlier versions, stopped cleanly or killed after a flush; each opens,
+//! has its data, is written to and stopped, and opens again. (Bounds on memory are
 //! tested where the memory is.)
 
 use std::collections::BTreeMap;

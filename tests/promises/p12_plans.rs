@@ -1,9 +1,9 @@
 //! Promise 12. A plan that would make things worse is not executed.
 //!
-//! Fault model: clients whose past does not tell their future: pages that do not come again, scans, writes without reads,
-//! all drawn, on several drives, at several loads. The disk is busy at most 1 % longer than without the layer, every copy
-//! counted. (What was foreseen for as long as anyone could know may still end: a working set that is left right after it
-//! was copied costs its copying, once.)
+//! Fault model: clients whose past does not tell their future: pages that do not come again, scans, writes without
+//! reads, all drawn, on several drives, at several loads. The disk is busy at most 1 % longer than without the layer,
+//! every copy counted. (What was foreseen for as long as anyone could know may still end: a working set that is left
+//! right after it was copied costs its copying, once.)
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};

@@ -1,9 +1,9 @@
 //! Promise 6, for sectors that cannot be read: after a clean stop a volume opens although one sector of its metadata is
-//! unreadable, and all that is readable is as it was written. The sector is written anew, by the opening or with the next
-//! write of its structure, so that the drive replaces it.
+//! unreadable, and all that is readable is as it was written. The sector is written anew, by the opening or with the
+//! next write of its structure, so that the drive replaces it.
 //!
-//! Fault model: each sector of the device, one at a time, until it is written. A client's sector that is unreadable is an
-//! error to the client, and to no other request.
+//! Fault model: each sector of the device, one at a time, until it is written. A client's sector that is unreadable is
+//! an error to the client, and to no other request.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

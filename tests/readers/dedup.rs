@@ -1,6 +1,6 @@
-//! Changes bytes of the metadata of a volume with equal and compressed pages, and of its first pieces, and opens it: all
-//! seals corrected, or only some. Whatever the bytes are, opening reports an error or succeeds, an opened volume can be
-//! read and written, with errors or without, and stopped; nothing panics.
+//! Changes bytes of the metadata of a volume with equal and compressed pages, and of its first pieces, and opens it:
+//! all seals corrected, or only some. Whatever the bytes are, opening reports an error or succeeds, an opened volume
+//! can be read and written, with errors or without, and stopped; nothing panics.
 //!
 //! The input is the number of writes before the power cut, and changes of four bytes each: the sector and whether its
 //! seal is corrected, the offset in it, the new value.

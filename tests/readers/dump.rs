@@ -1,5 +1,5 @@
-//! Any text as a dump of a BOPT, restored over it: what is refused changes nothing; what is accepted opens, and is dumped
-//! again as it was. Nothing panics.
+//! Any text as a dump of a BOPT, restored over it: what is refused changes nothing; what is accepted opens, and is
+//! dumped again as it was. Nothing panics.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

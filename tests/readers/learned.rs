@@ -1,5 +1,6 @@
-//! Bytes in the area of a BOPT for what was learned, in whole sectors with right checksums, and a BOPT that is opened with
-//! them. Whatever the bytes are, opening succeeds, takes them up or begins anew, and the layer plans; nothing panics.
+//! Bytes in the area of a BOPT for what was learned, in whole sectors with right checksums, and a BOPT that is opened
+//! with them. Whatever the bytes are, opening succeeds, takes them up or begins anew, and the layer plans; nothing
+//! panics.
 
 use std::cell::OnceCell;
 use std::rc::Rc;

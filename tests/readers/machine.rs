@@ -1,5 +1,5 @@
-//! Arbitrary bytes from a virtual machine: of its messages, and in the memory that it shares. Nothing panics, every walk
-//! ends, and what a chain has is in memory.
+//! Arbitrary bytes from a virtual machine: of its messages, and in the memory that it shares. Nothing panics, every
+//! walk ends, and what a chain has is in memory.
 //!
 //! The first byte says what the others are. If it is even, they are messages: a byte with the number of descriptors, a
 //! header, its payload, and so on. If it is odd, they are the memory, which begins with a ring; its bits are the ring's

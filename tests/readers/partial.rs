@@ -1,5 +1,5 @@
-//! Any bytes as the outline or the partial of a trace's shard: it is refused, or can be used. A partial that is all of its
-//! trace gives statistics, it merges with nothing twice, and what is written of it is read again.
+//! Any bytes as the outline or the partial of a trace's shard: it is refused, or can be used. A partial that is all of
+//! its trace gives statistics, it merges with nothing twice, and what is written of it is read again.
 //!
 //! The first byte says whether the rest is a file, or the text in it: a checksum does not stop a person who means harm.
 

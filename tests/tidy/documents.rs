@@ -24,6 +24,26 @@ pub fn no_stray_whitespace(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// Width of a comment, in characters.
+const WIDTH: usize = 120;
+
+/// Comments are no wider than that, except for tables and words that cannot be divided: rustfmt leaves them as they
+/// are.
+pub fn comments_are_narrow(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is("rs")) {
+        for (number, line) in file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > WIDTH) {
+            let Some(text) = line.trim_start().strip_prefix("//") else { continue };
+            let text = text.trim_start_matches(['/', '!']).trim_start();
+            if text.contains(' ') && !text.starts_with('|') {
+                let found = format!("a comment of {} characters", line.chars().count());
+                findings.push(file.finding(number + 1, found, &format!("at most {WIDTH}")));
+            }
+        }
+    }
+    findings
+}
+
 /// Spelled in halves, so that this file passes: hosts of package registries, which a mirror must be able
 /// to replace, and paths of the development machine.
 const UNSHIPPABLE: [&str; 12] = [
@@ -162,6 +182,14 @@ mod tests {
         assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1, 2, 0]);
         assert_eq!(no_stray_whitespace(&[File::of("a.toml", "a\n\n")]).len(), 1);
         assert!(no_stray_whitespace(&[File::of("a.rs", "a\n\nb\n"), File::of("Makefile", "\ta")]).is_empty());
+    }
+
+    #[test]
+    fn a_wide_comment_is_found() {
+        let wide = "long words ".repeat(11);
+        let of = |text: &str| comments_are_narrow(&[File::of("a.rs", text)]).len();
+        assert_eq!(of(&format!("//! {wide}\n    // {wide}\n")), 2);
+        assert_eq!(of(&format!("let a = \"{wide}\";\n//! | {wide} |\n/// {}\n", wide.replace(' ', "-"))), 0);
     }
 
     #[test]

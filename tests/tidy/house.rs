@@ -114,7 +114,7 @@ fn rust_files_are_short_and_finished() {
 
 #[test]
 fn text_is_clean() {
-    hold(&[documents::no_stray_whitespace, documents::no_unshippable_words]);
+    hold(&[documents::no_stray_whitespace, documents::no_unshippable_words, documents::comments_are_narrow]);
 }
 
 #[test]

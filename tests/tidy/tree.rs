@@ -106,8 +106,8 @@ const ROOT: [&str; 27] = [
     "third_party",
 ];
 
-/// `fuzz` is a workspace of its own, with a lock file of its own: each crate of ours there has the crates of ours that it
-/// depends on, else `make fuzz` does not build.
+/// `fuzz` is a workspace of its own, with a lock file of its own: each crate of ours there has the crates of ours that
+/// it depends on, else `make fuzz` does not build.
 pub fn the_fuzzer_knows_our_crates(files: &[File]) -> Vec<Finding> {
     let Some(lock) = files.iter().find(|file| file.path == "fuzz/Cargo.lock") else { return Vec::new() };
     let mut findings = Vec::new();

@@ -12,7 +12,7 @@ use crate::text::{count, counted, factor, number, percent, seconds, size};
 type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
 /// The figures shown side by side.
-const FIGURES: [Figure<Variant>; 18] = [
+const FIGURES: [Figure<Variant>; 15] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
@@ -29,10 +29,14 @@ const FIGURES: [Figure<Variant>; 18] = [
     ("seeks", |one| count(one.work.seeks), ""),
     ("mean seek", |one| number(one.work.mean_seek_cylinders, 0), "cylinders"),
     ("non-sequential", |one| number(one.work.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
-    ("from the BOPT", |one| percent(one.served_from_bopt_pct), "of the pages asked for"),
     ("mean queue", |one| number(one.mean_queue, 2), "waiting or in service, while the disk is busy"),
     ("merge ratio", |one| number(one.merge_ratio, 2), "requests per media access; 1 is no merging"),
     ("elapsed", |one| seconds(one.elapsed_s), "from the first request to the last answer"),
+];
+
+/// The figures of layers that copy pages to a BOPT.
+const COPY_FIGURES: [Figure<Variant>; 3] = [
+    ("from the BOPT", |one| percent(one.served_from_bopt_pct), "of the pages asked for"),
     (
         "map memory",
         |one| if one.map_bytes == 0 { "none".to_owned() } else { size(one.map_bytes) },
@@ -44,6 +48,11 @@ const FIGURES: [Figure<Variant>; 18] = [
         "the longest of a request for pages that were being moved",
     ),
 ];
+
+/// Whether a layer of this variant copies pages to a BOPT.
+fn copies(variant: &Variant) -> bool {
+    variant.map_bytes > 0 || !variant.reconfigurations.is_empty()
+}
 
 /// Figures of both sides, and of background work.
 const SIDE_FIGURES: [Figure<Side>; 6] = [
@@ -69,14 +78,14 @@ pub fn text(comparison: &Comparison) -> String {
     for variant in others {
         let of = if others.len() > 1 { format!("{}: ", variant.name) } else { String::new() };
         let during = percent(variant.reconfiguring_requests_pct);
-        if others.len() == 1 || !variant.reconfigurations.is_empty() {
+        if !variant.reconfigurations.is_empty() {
             let _ = writeln!(out, "  {of}{during} of all requests came while a reconfiguration ran.");
         }
     }
     out.push_str(&bounds(others));
     for variant in others {
         out.push_str(&traffic(variant));
-        if others.len() == 1 || !variant.reconfigurations.is_empty() {
+        if !variant.reconfigurations.is_empty() {
             out.push_str(&phases(variant, Some(&base.name)));
         }
     }
@@ -156,9 +165,10 @@ fn figures(variants: &[Variant]) -> String {
     let mut table = Table::new(&columns);
     let names = variants.iter().map(|one| one.name.clone());
     table.row(std::iter::once(String::new()).chain(names));
-    for (name, value, meaning) in FIGURES {
+    let copies: &[_] = if variants.iter().any(copies) { &COPY_FIGURES } else { &[] };
+    for (name, value, meaning) in FIGURES.iter().chain(copies) {
         let values = variants.iter().map(value);
-        table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
+        table.row(std::iter::once((*name).to_owned()).chain(values).chain([(*meaning).to_owned()]));
     }
     if variants.iter().any(|one| one.failed > 0) {
         let values = variants.iter().map(|one| count(one.failed));
@@ -251,7 +261,9 @@ fn reductions(others: &[Variant]) -> String {
             "the same stretch, but only the head's time for clients' own requests",
         ),
     ];
-    for (name, value, meaning) in rows {
+    // Without reconfigurations, net is all.
+    let first = usize::from(!others.iter().any(|one| !one.reconfigurations.is_empty()));
+    for (name, value, meaning) in rows.into_iter().skip(first) {
         let values = others.iter().map(value);
         table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
     }

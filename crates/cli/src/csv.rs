@@ -1,6 +1,6 @@
 //! A list of a command's JSON as CSV (RFC 4180): a row per object, a column per key, keys of inner objects as
-//! `outer.inner`. Inner lists of numbers or words are a column, other ones are left out: each is a list of its own, such as
-//! `variants.phases`.
+//! `outer.inner`. Inner lists of numbers or words are a column, other ones are left out: each is a list of its own,
+//! such as `variants.phases`.
 //!
 //! Invariant: columns are in the order of the JSON's keys, which is that of the structs.
 
@@ -23,8 +23,8 @@ enum Node {
 /// A row: columns and their values.
 type Row = Vec<(String, String)>;
 
-/// The list of this name in JSON text; `usual` if the name is empty. If that is empty too, the outermost value is a list,
-/// or a row. Each row begins with the columns of `begin`.
+/// The list of this name in JSON text; `usual` if the name is empty. If that is empty too, the outermost value is a
+/// list, or a row. Each row begins with the columns of `begin`.
 pub fn of(json: &str, name: &str, usual: &str, begin: &[(&str, String)]) -> anyhow::Result<String> {
     let node: Node = serde_json::from_str(json)?;
     let mut known = BTreeSet::new();

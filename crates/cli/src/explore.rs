@@ -66,8 +66,8 @@ pub struct Arguments {
     /// for never [default: each run draws it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     commands: Option<u64>,
-    /// Take or delete a snapshot or clone of the topmost layer in one of this many steps of a run, and read and write these
-    /// too; 0 for never
+    /// Take or delete a snapshot or clone of the topmost layer in one of this many steps of a run, and read and write
+    /// these too; 0 for never
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["all", "script"], value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     snapshots: u64,
     /// New crash states to check before ending, not counting those of runs in which one request fails

@@ -66,8 +66,8 @@ impl Reading {
 /// A trace to read.
 #[derive(Args, Clone)]
 pub struct Input {
-    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on, here or where the program's
-    /// own are); - is standard input
+    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on, here or where the
+    /// program's own are); - is standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// How to read them.

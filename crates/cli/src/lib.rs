@@ -167,8 +167,8 @@ fn let_loose() -> Result<(), String> {
     mutant::choose(name)
 }
 
-/// Runs the program with its arguments, with these layers beside its own: in volume files, comparisons and explorations,
-/// simulated and live. A program of one's own with a layer of one's own is `fn main() -> ExitCode {
+/// Runs the program with its arguments, with these layers beside its own: in volume files, comparisons and
+/// explorations, simulated and live. A program of one's own with a layer of one's own is `fn main() -> ExitCode {
 /// seekless::main_with(&LAYERS) }`. Returns the exit code.
 pub fn main_with(layers: &'static [registry::Entry]) -> ExitCode {
     if let Err(error) = registry::add(layers) {

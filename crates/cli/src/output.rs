@@ -169,7 +169,8 @@ pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Checks before long work that a file can be written: its folder exists, and no file of that name does, unless `force`.
+/// Checks before long work that a file can be written: its folder exists, and no file of that name does, unless
+/// `force`.
 pub fn expect_room(path: &Path, force: bool) -> anyhow::Result<()> {
     expect_folder(path)?;
     if path.exists() && !force { Err(exists(path)) } else { Ok(()) }

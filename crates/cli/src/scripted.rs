@@ -74,8 +74,8 @@ pub fn is_divided(words: &[String]) -> bool {
     words.iter().any(|word| word == "--by" || word.starts_with("--by="))
 }
 
-/// `trace stats --by volume` of a trace that was read. `goes_on` is called now and then; once it returns false the result
-/// is incomplete.
+/// `trace stats --by volume` of a trace that was read. `goes_on` is called now and then; once it returns false the
+/// result is incomplete.
 pub fn fleet(trace: &Trace, words: &[String], goes_on: impl FnMut() -> bool) -> anyhow::Result<Fleet> {
     let arguments: stats::fleet::Divided = parsed(words)?;
     let mut goes_on = goes_on;
@@ -133,7 +133,8 @@ pub fn compare(
     arguments.on(trace, &volumes)
 }
 
-/// `lab hits` of a trace that was read. `goes_on` is called now and then; once it returns false the result is incomplete.
+/// `lab hits` of a trace that was read. `goes_on` is called now and then; once it returns false the result is
+/// incomplete.
 pub fn hits(trace: &Trace, words: &[String], mut goes_on: impl FnMut() -> bool) -> anyhow::Result<Vec<Hits>> {
     Ok(parsed::<Caches>(words)?.on(trace, &mut goes_on))
 }

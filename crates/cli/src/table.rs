@@ -1,6 +1,6 @@
-//! Aligned text tables: numbers to the right, words to the left. On a terminal they fit its width: texts are folded, and
-//! a table that is still too wide is printed in blocks of columns, each with the first column again. In a file or a pipe, only a
-//! long text in the last column is folded, so that rows stay lines.
+//! Aligned text tables: numbers to the right, words to the left. On a terminal they fit its width: texts are folded,
+//! and a table that is still too wide is printed in blocks of columns, each with the first column again. In a file or a
+//! pipe, only a long text in the last column is folded, so that rows stay lines.
 //!
 //! Columns stay aligned whatever a cell contains: control characters are replaced, and characters of two terminal
 //! cells, or none, count as such.

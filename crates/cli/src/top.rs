@@ -292,8 +292,8 @@ impl Heat {
         now.exports.iter().filter_map(of).collect()
     }
 
-    /// The address space from left to right in `columns` columns: a blank where nothing was accessed, and else a level for
-    /// each equal part of the logarithm of the most accesses that a column has.
+    /// The address space from left to right in `columns` columns: a blank where nothing was accessed, and else a level
+    /// for each equal part of the logarithm of the most accesses that a column has.
     fn strip(&self, columns: usize) -> String {
         let parts = self.bytes.div_ceil(self.part_bytes.max(1)).max(1) as usize;
         let sum = |column: usize| {

@@ -30,7 +30,8 @@ impl Accesses {
         Accesses(RefCell::new(Counts { part_bytes, reads: Vec::new(), writes: Vec::new() }))
     }
 
-    /// A read, or else a write, of `bytes` bytes from byte `start`; of a read or write without bytes nothing is counted.
+    /// A read, or else a write, of `bytes` bytes from byte `start`; of a read or write without bytes nothing is
+    /// counted.
     pub fn count(&self, is_read: bool, start: u64, bytes: u64) {
         let Some(last) = bytes.checked_sub(1).and_then(|more| start.checked_add(more)) else { return };
         let mut counts = self.0.borrow_mut();

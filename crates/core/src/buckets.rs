@@ -102,8 +102,8 @@ impl Buckets {
         found.map_or(0, |(start, _)| start)
     }
 
-    /// The counts by doublings, from the first to the last that is not empty: each doubling's upper end, exclusive, but for
-    /// the last that a number can have, which ends at the largest.
+    /// The counts by doublings, from the first to the last that is not empty: each doubling's upper end, exclusive, but
+    /// for the last that a number can have, which ends at the largest.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
         let mut doublings: Vec<(u64, u64)> = Vec::new();
         for (start, count) in self.iter().filter(|&(_, count)| count > 0) {

@@ -238,7 +238,8 @@ pub trait BlockDevice {
         self.below()?.estimate(op, at, how)
     }
 
-    /// Where its sectors lie on devices that have models; `None` if one of those has none, or they are not in that order.
+    /// Where its sectors lie on devices that have models; `None` if one of those has none, or they are not in that
+    /// order.
     fn model(&self) -> Option<Modelled> {
         self.below()?.model()
     }
@@ -268,8 +269,8 @@ pub trait Layer: BlockDevice {
         None
     }
 
-    /// Number that grows whenever the metadata of [`Layer::identity`] begins or ends a session: of two copies of it, the one
-    /// with the smaller number is older. `None` if there is none.
+    /// Number that grows whenever the metadata of [`Layer::identity`] begins or ends a session: of two copies of it,
+    /// the one with the smaller number is older. `None` if there is none.
     fn generation(&self) -> Option<u64> {
         None
     }
@@ -297,8 +298,8 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Ok(None)))
     }
 
-    /// Its snapshots in the order of their creation; `None` if it is a layer that has none. [`BlockDevice::views`] gives
-    /// their contents.
+    /// Its snapshots in the order of their creation; `None` if it is a layer that has none. [`BlockDevice::views`]
+    /// gives their contents.
     fn snapshots(&self) -> Option<Vec<SnapshotSpace>> {
         None
     }
@@ -318,10 +319,10 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Err(without_snapshots())))
     }
 
-    /// Replaces one of its devices, `number` of those that `key` names in a volume file, by another one of its size, while
-    /// it is in use. Its contents follow from the others, once a command of the layer has made it so. `commit` is awaited
-    /// when a crash before it leads back to the old device, and one after it to the new. `overwrites` gives up what the
-    /// new device holds.
+    /// Replaces one of its devices, `number` of those that `key` names in a volume file, by another one of its size,
+    /// while it is in use. Its contents follow from the others, once a command of the layer has made it so. `commit` is
+    /// awaited when a crash before it leads back to the old device, and one after it to the new. `overwrites` gives up
+    /// what the new device holds.
     ///
     /// # Errors
     /// `Unsupported` if the layer needs what the device holds; `Invalid` for a device that does not fit; those of the
@@ -360,8 +361,8 @@ pub trait Layer: BlockDevice {
         Box::pin(ready(Ok(())))
     }
 
-    /// Ends a run of the laboratory, after its last request, charged to `account`. Nothing for most layers: what they do at
-    /// a stop belongs to no workload. A layer that a caller brings along is stopped, as its author expects.
+    /// Ends a run of the laboratory, after its last request, charged to `account`. Nothing for most layers: what they
+    /// do at a stop belongs to no workload. A layer that a caller brings along is stopped, as its author expects.
     fn end_run(&self, _account: Account) -> IoFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }

@@ -1,8 +1,8 @@
-//! Pages of which a write failed. Their device may still carry that write out, until the same sectors are written again:
-//! data read from there now may be other data later.
+//! Pages of which a write failed. Their device may still carry that write out, until the same sectors are written
+//! again: data read from there now may be other data later.
 //!
-//! What copies such pages, or keeps what it read of them, would show clients the new data and then the old. So it leaves
-//! them out, or rewrites them first with the data that are there.
+//! What copies such pages, or keeps what it read of them, would show clients the new data and then the old. So it
+//! leaves them out, or rewrites them first with the data that are there.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! What a layer did and gained in the past, for the status of a served volume: its reconfigurations, the one that is going
-//! on, its hits, and its gain as measured on the device itself.
+//! What a layer did and gained in the past, for the status of a served volume: its reconfigurations, the one that is
+//! going on, its hits, and its gain as measured on the device itself.
 
 use crate::measure::Reconfigured;
 use crate::units::Nanos;

@@ -1,7 +1,7 @@
 //! Models of devices: what a layer needs to try in virtual time what it is about to do on the real device.
 //!
-//! A model makes twins. A twin is a device that takes as long as the real one and keeps no bytes; it lives in the runtime
-//! that it was made in, which is another one than that of the real device ([`crate::runtime`] nests).
+//! A model makes twins. A twin is a device that takes as long as the real one and keeps no bytes; it lives in the
+//! runtime that it was made in, which is another one than that of the real device ([`crate::runtime`] nests).
 //!
 //! Invariant: slices of one device lie on one twin, so that its head moves between them as the real one does.
 
@@ -86,7 +86,8 @@ impl fmt::Debug for Modelled {
 /// Twins of several devices.
 pub struct Twins {
     each: Vec<(Arc<dyn Model>, Twin)>,
-    /// In the order of what they are twins of, each in its pieces; `None` where a model is smaller than what lies on it.
+    /// In the order of what they are twins of, each in its pieces; `None` where a model is smaller than what lies on
+    /// it.
     pub devices: Vec<Option<Vec<Rc<dyn BlockDevice>>>>,
 }
 

@@ -164,15 +164,16 @@ pub fn choose(name: String) -> Result<(), String> {
 
 /// The active mutant.
 #[cfg(feature = "mutants")]
+#[inline]
 pub fn chosen() -> Option<&'static str> {
     CHOSEN.get().map(String::as_str)
 }
 
 /// Whether the mutant of this name is active: never, except in a build with mutants.
 #[cfg(feature = "mutants")]
+#[inline]
 pub fn is(name: &str) -> bool {
-    debug_assert!(ALL.contains(&name), "{name}");
-    chosen() == Some(name)
+    chosen().is_some_and(|chosen| chosen == name)
 }
 
 /// Whether the guard below layers forgets failed flushes too, for a layer that does: each of the two compensates for
@@ -204,8 +205,8 @@ pub fn choose_halt(name: String) {
     let _ = HALT.set(name);
 }
 
-/// In a build with mutants, if the name was chosen: says so on standard error, and stands still, so that a test kills the
-/// program exactly here.
+/// In a build with mutants, if the name was chosen: says so on standard error, and stands still, so that a test kills
+/// the program exactly here.
 #[cfg(feature = "mutants")]
 pub fn halt_at(name: &str) {
     if HALT.get().is_some_and(|chosen| chosen == name) {

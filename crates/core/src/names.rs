@@ -7,7 +7,8 @@ thread_local! {
     static INTERNED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// A name that is kept for ever, once for each thread: one that comes from outside, where those of the code are constants.
+/// A name that is kept for ever, once for each thread: one that comes from outside, where those of the code are
+/// constants.
 pub fn interned(name: &str) -> &'static str {
     INTERNED.with_borrow_mut(|known| {
         if let Some(name) = known.get(name) {
@@ -59,8 +60,8 @@ pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     (steps <= 1 + found.len() / 3 && steps < found.len()).then_some(name)
 }
 
-/// The key that an error of a TOML file's reader perhaps means. Its last line has the unknown key in backticks, and after
-/// "expected" the known ones; the lines before quote the file.
+/// The key that an error of a TOML file's reader perhaps means. Its last line has the unknown key in backticks, and
+/// after "expected" the known ones; the lines before quote the file.
 pub fn nearest_key(error: &str) -> Option<&str> {
     let (found, known) = error.trim_end().split_once("expected")?;
     nearest_quoted(found.lines().next_back()?, known)
@@ -76,8 +77,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Letters to be inserted, removed or changed, and neighbours to be exchanged, on the way from one word to the other; no
-/// letter is touched twice.
+/// Letters to be inserted, removed or changed, and neighbours to be exchanged, on the way from one word to the other;
+/// no letter is touched twice.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     // Row `line` has the distances of the first `line` letters to the first letters of the other word.

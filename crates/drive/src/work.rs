@@ -146,8 +146,8 @@ impl Ledger {
         }
     }
 
-    /// Charges the drive's background work beside a command to the first of its sharers, whichever caused it. While that
-    /// work went on, the command was in service for `overlap`, which was not charged otherwise.
+    /// Charges the drive's background work beside a command to the first of its sharers, whichever caused it. While
+    /// that work went on, the command was in service for `overlap`, which was not charged otherwise.
     pub fn charge_background(
         &mut self,
         background: &Access,

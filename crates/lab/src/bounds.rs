@@ -1,9 +1,9 @@
 //! Bounds of a comparison: what a layer that plans could reach with knowledge that it cannot have, phase by phase.
 //!
 //! At each reconfiguration the layer foresees the requests until the next one, and plans from these alone; the trace
-//! waits meanwhile, and no copy is counted. *Oracle*: it foresees all of them. *Oracle-seen*: only what they ask of pages
-//! that were read or written before, since no layer can place others. Both are the best of all policies, phase by phase.
-//! *Transfer-only*: the base's transfers, without a seek or a rotational wait.
+//! waits meanwhile, and no copy is counted. *Oracle*: it foresees all of them. *Oracle-seen*: only what they ask of
+//! pages that were read or written before, since no layer can place others. Both are the best of all policies, phase by
+//! phase. *Transfer-only*: the base's transfers, without a seek or a rotational wait.
 //!
 //! Invariant: a bound is never above what the layer or the base needed in the same phase: these are policies too. Fault
 //! model: a run that fails ends the comparison.

@@ -56,8 +56,8 @@ pub struct LayerSetup {
 pub struct Partition {
     /// Size in sectors.
     pub sectors: u64,
-    /// Its first sector on its drive; by default right after the clients' volume, and the first of a drive of its own. Within
-    /// the clients' volume, in whole pages: that continues behind it.
+    /// Its first sector on its drive; by default right after the clients' volume, and the first of a drive of its own.
+    /// Within the clients' volume, in whole pages: that continues behind it.
     pub at_sector: Option<u64>,
     /// A drive of its own.
     pub drive: Option<Model>,
@@ -188,11 +188,16 @@ impl Experiment {
         let Some(layer) = self.layer.as_ref().filter(|layer| layer.entry.sectors.is_some()) else {
             return Ok(over);
         };
-        let shown = |home| layer.entry.sectors(&layer.options, &Sizes::of(home)).unwrap_or(0);
+        let shown = |home| layer.entry.sectors(&layer.options, &self.sizes(home));
         let (mut less, mut enough) = (over, self.drive.sectors());
-        if shown(enough) < over {
+        let most = shown(enough).map_err(|Refused { key, found, expected }| VolumeError {
+            place: format!("layer.{}.{key}", layer.entry.name),
+            found,
+            expected,
+        })?;
+        if most < over {
             let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
-            let most = bytes(shown(enough));
+            let most = bytes(most);
             let (name, drive) = (layer.entry.name, self.drive.name());
             let found = format!("a clients' volume of {}", bytes(over));
             let expected = format!("at most {most}, which layer {name} shows of {drive}");
@@ -200,9 +205,16 @@ impl Experiment {
         }
         while less + PAGE_SECTORS < enough {
             let middle = (less + (enough - less) / 2).next_multiple_of(PAGE_SECTORS);
-            if shown(middle) >= over { enough = middle } else { less = middle }
+            if shown(middle).is_ok_and(|shown| shown >= over) { enough = middle } else { less = middle }
         }
         Ok(enough)
+    }
+
+    /// Sizes of the devices below the layer, of which the clients' part of the drive has `home` sectors.
+    fn sizes(&self, home: u64) -> Sizes {
+        let second = self.layer.as_ref().and_then(|layer| layer.entry.devices.first()).zip(self.partition());
+        let second = second.map(|(key, partition)| ((*key).to_owned(), vec![partition.sectors]));
+        Sizes { devices: second.into_iter().collect(), ..Sizes::of(home) }
     }
 
     /// The volume of the experiment: a drive, and over its first sectors the layer, if any.
@@ -249,7 +261,7 @@ impl Experiment {
             let taken = here.map_or(0, |partition| partition.sectors);
             let home = self.drive.sectors().saturating_sub(taken) / PAGE_SECTORS * PAGE_SECTORS;
             let layer = self.layer.as_ref();
-            layer.map_or(home, |layer| layer.entry.sectors(&layer.options, &Sizes::of(home)).unwrap_or(home))
+            layer.map_or(home, |layer| layer.entry.sectors(&layer.options, &self.sizes(home)).unwrap_or(home))
         });
         let whole = Experiment { over_sectors: Some(over), ..self.clone() };
         Ok(whole.volume(&whole.places("", 0)?))

@@ -1,5 +1,5 @@
-//! Requests with the service times of a real drive, from a validation trace: its times are those at which requests would
-//! arrive if they did not wait for each other, so the time between two of them is the think time.
+//! Requests with the service times of a real drive, from a validation trace: its times are those at which requests
+//! would arrive if they did not wait for each other, so the time between two of them is the think time.
 
 use seekless_core::{Op, Record};
 use seekless_drive::Spec;

@@ -135,8 +135,8 @@ impl Sums {
 const ROUNDS: usize = 8;
 const NEAR: f64 = 0.001;
 
-/// The factor of the programs' own time with which warm starts take this share of the time of cold ones. What a drive adds
-/// to a start depends on it little, so that a few rounds find it.
+/// The factor of the programs' own time with which warm starts take this share of the time of cold ones. What a drive
+/// adds to a start depends on it little, so that a few rounds find it.
 ///
 /// # Errors
 /// As of [`Starts::new`] and [`Starts::on`].

@@ -318,8 +318,8 @@ fn a_recording_is_summarised_beside_those_of_the_paper() {
     assert_eq!(shown.main.column("size_gib"), [Some(19.0)]);
 }
 
-/// Section 6.2: with all requests to learn from, the graph grows; with those since the last plan it does not. The planner
-/// that is timed plans as many pages as the layer moves.
+/// Section 6.2: with all requests to learn from, the graph grows; with those since the last plan it does not. The
+/// planner that is timed plans as many pages as the layer moves.
 #[test]
 fn stages_have_processor_times_only_from_a_clock_of_the_caller() {
     let shown = drawn("borg-9", Some(20_000));
@@ -386,8 +386,8 @@ fn a_boot_is_prefetched_from_what_one_boot_before_has_read() {
     assert!(column("useless_pct").iter().all(|useless| *useless < 10.0));
 }
 
-/// Section 6.4.3: the first part of the hybrid drive is as fast as the flash drive, and a boot from there too; and by heat
-/// a boot from elsewhere is, once it was seen.
+/// Section 6.4.3: the first part of the hybrid drive is as fast as the flash drive, and a boot from there too; and by
+/// heat a boot from elsewhere is, once it was seen.
 #[test]
 fn the_hybrid_drive_is_fast_where_its_flash_is() {
     let shown = drawn("iolab-6", None);

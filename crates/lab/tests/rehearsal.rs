@@ -1,5 +1,5 @@
-//! Rehearsal: a plan that would not pay is not carried out, one that pays is, and what moving costs is foreseen. The model
-//! is the component's own drive, or the one that its key `model` names.
+//! Rehearsal: a plan that would not pay is not carried out, one that pays is, and what moving costs is foreseen. The
+//! model is the component's own drive, or the one that its key `model` names.
 
 use seekless_core::{Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
 use seekless_lab::outcome::Variant;
@@ -161,8 +161,8 @@ fn bare() -> Description {
     file::parse("bare.toml", text).unwrap()
 }
 
-/// The working set is another one after each reconfiguration, then it stays. The first plan pays as far as anyone knows;
-/// once plans have turned out not to last, none is carried out until one would have lasted.
+/// The working set is another one after each reconfiguration, then it stays. The first plan pays as far as anyone
+/// knows; once plans have turned out not to last, none is carried out until one would have lasted.
 #[test]
 fn a_working_set_that_jumps_is_left_alone_until_it_settles() {
     let borg = &jumping("", 6);

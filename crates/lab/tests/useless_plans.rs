@@ -122,8 +122,8 @@ fn a_working_set_that_stays_just_long_enough_to_be_copied() {
     assert!(borg.layers["borg"]["budget_overdrawn_us"] > 0);
 }
 
-/// A working set that is another one in every window: a plan does not last, and what absorbs writes has to stand aside all
-/// the same. It went on absorbing, and lost 15 %.
+/// A working set that is another one in every window: a plan does not last, and what absorbs writes has to stand aside
+/// all the same. It went on absorbing, and lost 15 %.
 #[test]
 fn writes_are_not_absorbed_at_a_loss_because_plans_do_not_last() {
     let borg = loses_little(&Hostile { window: 1_680, pages: 560, stays: 1, writes: 3, alternates: false });
@@ -151,7 +151,7 @@ fn written(count: u64, from: u64, area: u64) -> impl Iterator<Item = (Op, Extent
     (from..from + count).map(move |i| (Op::Write, Extent::of_pages(scattered(i), 1)))
 }
 
-/// Reads of all of an area in pieces of so many pages, in order, so many times.
+/// Reads of all of an area in order, in pieces of `pages` pages, `passes` times.
 fn scanned(passes: u64, area: u64, pages: u64) -> impl Iterator<Item = (Op, Extent)> {
     let one = move |_| (0..area / pages).map(move |at| (Op::Read, Extent::of_pages(at * pages, pages)));
     (0..passes).flat_map(one)
@@ -179,23 +179,23 @@ fn compared(requests: impl Iterator<Item = (Op, Extent)>, decisions: u32) -> [Va
 /// What was written at random is read in sequence: the log divides each read among as many places. It lost 131 %, and
 /// then 8.6, since the first scan was lost.
 #[test]
-fn what_is_written_at_random_and_read_in_sequence_costs_little() {
+fn what_is_written_at_random_and_read_in_sequence_gains() {
     let window = |window: u64| written(3_000, window * 3_000, AREA).chain(scanned(4, AREA, 32));
     let [bare, borg] = compared((0..13).flat_map(window), 12);
-    assert!(borg.net_reduction_pct > -5.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
+    assert!(borg.net_reduction_pct > 20.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
     let later = |of: &Variant| of.phases[1..].iter().map(|phase| phase.work.head.busy_s).sum::<f64>();
     assert!(later(&borg) < 1.01 * later(&bare), "{} of {}", later(&borg), later(&bare));
     assert!(borg.layers["borg"]["drained_for_reads"] > 0, "{:?}", borg.layers["borg"]);
 }
 
 /// Writes are absorbed before the first decision, and then there are only scans, of long reads and of single pages: the
-/// first scan took longer than the writes would have. The first of these loads lost 21 % with the BOPT next to it.
+/// first scan took as long as the writes would have. It lost 21 %.
 #[test]
 fn what_was_absorbed_early_comes_home_once_it_is_scanned() {
     for (writes, area, pages) in [(5_000, 40_000, 32), (3_000, AREA, 1)] {
         let requests = written(writes, 0, area).chain(scanned(8, area, pages));
         let [_, borg] = compared(requests, 8);
-        assert!(borg.net_reduction_pct > 0.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
+        assert!(borg.net_reduction_pct > 10.0, "{}: {:?}", borg.net_reduction_pct, borg.layers["borg"]);
         assert!(borg.layers["borg"]["drained_for_reads"] > 0, "{:?}", borg.layers["borg"]);
     }
 }

@@ -1,5 +1,5 @@
-//! What the buffer cache costs a request that it answers from memory: reads of pages that are there, and writes to pages
-//! that are dirty, by processor time. Run it by `make bench`.
+//! What the buffer cache costs a request that it answers from memory: reads of pages that are there, and writes to
+//! pages that are dirty, by processor time. Run it by `make bench`.
 
 use std::rc::Rc;
 

@@ -1,6 +1,7 @@
-//! What a call of a function costs: the modules that ship, beside the function that is built in. Reads of four clients that
-//! read one piece after the other, and a read somewhere else after each eight. The time is the processor's, the median of
-//! rounds that take turns; of a call it has what the layer does for it: writing the request, checking the actions.
+//! What a call of a function costs: the modules that ship, beside the function that is built in. Reads of four clients
+//! that read one piece after the other, and a read somewhere else after each eight. The time is the processor's, the
+//! median of rounds that take turns; of a call it has what the layer does for it: writing the request, checking the
+//! actions.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! How long a BOPT takes to open, in virtual time: 8 GiB on the RE3's model, all of it in use, after a clean stop and
-//! after none; what its map takes in memory; and how long it takes to compare all clean copies with what they are copies
-//! of, in runs of 64 pages that are scattered over 64 GiB. Run it by `make bench`.
+//! after none; what its map takes in memory; and how long it takes to compare all clean copies with what they are
+//! copies of, in runs of 64 pages that are scattered over 64 GiB. Run it by `make bench`.
 
 use std::rc::Rc;
 

@@ -112,8 +112,8 @@ pub fn check_blocks(layer: &'static str, new: &Geometry, array: &Geometry) -> Re
     Err(refused(layer, &found, "smaller ones, as the array has"))
 }
 
-/// Hints of work that takes only time that costs clients nothing, for a while, and is background work then. The task makes
-/// it so: keep it until the work has ended.
+/// Hints of work that takes only time that costs clients nothing, for a while, and is background work then. The task
+/// makes it so: keep it until the work has ended.
 pub fn patient(how: &Hints) -> (Hints, runtime::Task<()>) {
     let ticket = Ticket::new();
     let promoted = ticket.clone();

@@ -1,5 +1,5 @@
-//! Baselines: other published layers, to compare BORG with. Each is BORG's store, mover and planner with options that are
-//! fixed, so that a comparison shows the difference of the methods, not of two programs.
+//! Baselines: other published layers, to compare BORG with. Each is BORG's store, mover and planner with options that
+//! are fixed, so that a comparison shows the difference of the methods, not of two programs.
 //!
 //! Invariants: a baseline takes some of BORG's options, which mean the same; its devices are those of BORG, in the same
 //! format. Fault model: that of BORG.

@@ -95,8 +95,8 @@ pub struct New<'a> {
     pub leaves: Option<&'static str>,
 }
 
-/// Creates a volume on one device, which `open` opens as a new one. Existing contents are refused, unless `replace`: then
-/// their metadata is given up. Returns the new identity.
+/// Creates a volume on one device, which `open` opens as a new one. Existing contents are refused, unless `replace`:
+/// then their metadata is given up. Returns the new identity.
 ///
 /// # Errors
 /// `Invalid` for contents that are refused, those of `open`, and the device's errors.

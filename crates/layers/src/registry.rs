@@ -31,7 +31,8 @@ pub struct Entry {
     pub does: &'static str,
     /// Whether it is transparent: keeps the volume's order below it, so that it attaches and detaches at any time.
     pub transparent: bool,
-    /// Whether it takes on the size of a device below that grows while it is in use: it keeps nothing that depends on it.
+    /// Whether it takes on the size of a device below that grows while it is in use: it keeps nothing that depends on
+    /// it.
     pub grows: bool,
     /// Documentation page.
     pub readme: &'static str,
@@ -43,8 +44,8 @@ pub struct Entry {
     pub optional: &'static [&'static str],
     /// Options that name files, which are sought beside the volume file.
     pub files: &'static [&'static str],
-    /// Commands: see [`Layer::command`]. One that takes a value, as in `size=64KiB`, is here with some that explorations
-    /// try.
+    /// Commands: see [`Layer::command`]. One that takes a value, as in `size=64KiB`, is here with some that
+    /// explorations try.
     pub commands: &'static [&'static str],
     /// Rare code paths that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],
@@ -296,7 +297,8 @@ pub const DEFAULT: &str = "borg";
 /// Layers of the program that are not in this crate.
 static MORE: OnceLock<&'static [Entry]> = OnceLock::new();
 
-/// Adds layers that are not in this crate; a program does so once, before it uses any. A name that is taken is an error.
+/// Adds layers that are not in this crate; a program does so once, before it uses any. A name that is taken is an
+/// error.
 pub fn add(more: &'static [Entry]) -> Result<(), Refused> {
     for (at, entry) in more.iter().enumerate() {
         if LAYERS.iter().chain(&more[..at]).any(|other| other.name == entry.name) {

@@ -2,8 +2,8 @@
 //! requests that a layer has seen lately.
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a
-//! bounded number are outstanding in all. Queued pace: the same, where no process is known. Open pace: at the recorded times, whatever the device does; accelerated pace: the
-//! same, faster except in reconfigurations. Answered pace: as
+//! bounded number are outstanding in all. Queued pace: the same, where no process is known. Open pace: at the recorded
+//! times, whatever the device does; accelerated pace: the same, faster except in reconfigurations. Answered pace: as
 //! clients that wait for their answers would, so that a faster device is asked sooner. At each pace a request that
 //! overlaps an earlier write waits for its answer, and a write for all earlier requests that it overlaps, as a client's
 //! buffer cache has it. A request that fails is counted, and the replay goes on.
@@ -131,8 +131,9 @@ pub struct Replayed<T> {
     pub failure: Option<IoError>,
 }
 
-/// Plays `total` records, whose times begin at zero, on `device`; with each the number of requests that were outstanding
-/// when it came, which only the answered pace looks at. `progress` is called regularly with the index of a request.
+/// Plays `total` records, whose times begin at zero, on `device`; with each the number of requests that were
+/// outstanding when it came, which only the answered pace looks at. `progress` is called regularly with the index of a
+/// request.
 pub async fn replay<T: Tally>(
     records: impl Iterator<Item = (Record, u32)>,
     total: u64,

@@ -1,5 +1,5 @@
-//! When layers are reconfigured: periodically, after equal numbers of a run's requests, in pauses of the clients, or when
-//! the layer finds that another decision may pay.
+//! When layers are reconfigured: periodically, after equal numbers of a run's requests, in pauses of the clients, or
+//! when the layer finds that another decision may pay.
 
 use std::fmt;
 use std::rc::Rc;
@@ -78,8 +78,9 @@ impl Schedule {
         }
     }
 
-    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, if the schedule
-    /// needs a run of known length, or leaves it to commands. `readiness` is asked from time to time; `None` if the layer is gone.
+    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, if the
+    /// schedule needs a run of known length, or leaves it to commands. `readiness` is asked from time to time; `None`
+    /// if the layer is gone.
     pub async fn due(self, readiness: impl Fn() -> Option<Readiness>) -> bool {
         match self {
             Schedule::Times(_) | Schedule::OnCommand => false,
@@ -159,8 +160,8 @@ impl Trigger {
     }
 }
 
-/// Reconfigures `layer` each time its schedule says so, for as long as the task is kept or detached. `report` gets every
-/// result, errors too.
+/// Reconfigures `layer` each time its schedule says so, for as long as the task is kept or detached. `report` gets
+/// every result, errors too.
 pub fn reconfigure_when(
     layer: Rc<dyn Layer>,
     schedule: Schedule,

@@ -1,7 +1,7 @@
 //! Tools for the metadata of a layer that is not in use: what a kind of layer offers besides opening.
 //!
-//! Fault model: devices may hold anything; a tool may be interrupted at any time, and is given again. Only `restore` and
-//! `damage` write to the metadata that they are given.
+//! Fault model: devices may hold anything; a tool may be interrupted at any time, and is given again. Only `restore`
+//! and `damage` write to the metadata that they are given.
 
 use std::rc::Rc;
 

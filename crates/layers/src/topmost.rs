@@ -120,9 +120,9 @@ impl Topmost {
         Ok(())
     }
 
-    /// Detaches the layer, so that `below` takes its place, and `commit` decides it: a crash before `commit` has ended is
-    /// to open the volume with the layer, a later one without. Everything is written back when `commit` is awaited, the
-    /// first part of it while clients continue; what follows on the layer's own devices delays no request.
+    /// Detaches the layer, so that `below` takes its place, and `commit` decides it: a crash before `commit` has ended
+    /// is to open the volume with the layer, a later one without. Everything is written back when `commit` is awaited,
+    /// the first part of it while clients continue; what follows on the layer's own devices delays no request.
     ///
     /// # Errors
     /// Those of the layer and of `commit`: it stays in use. One of giving up the layer's devices is the second part of

@@ -1,7 +1,7 @@
 //! Work without the interpreter's lock, which a signal ends: Ctrl-C becomes `KeyboardInterrupt` within a second.
 //!
-//! Python runs its handlers of signals in its main thread only, so work in another thread goes on. What the work calls in
-//! Python may raise as well: the work ends as it does at a signal.
+//! Python runs its handlers of signals in its main thread only, so work in another thread goes on. What the work calls
+//! in Python may raise as well: the work ends as it does at a signal.
 
 // A person waits in real time.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,6 @@
 //! Runs the tests of the Python package, its type checks, and the examples of its page, with the library that the
-//! tests of all crates share. Tests of what is missing on this machine report that and are skipped: `scripts/python` installs it.
+//! tests of all crates share. Tests of what is missing on this machine report that and are skipped: `scripts/python`
+//! installs it.
 
 // Python is another program.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,6 @@
-//! The cost of a request in the server, by fio's client for NBD, compared with nbdkit: `make bench`, or with the program's
-//! path as argument. Both ends are on one CPU if started with `taskset -c 0`; servers take turns, and medians are printed.
+//! The cost of a request in the server, by fio's client for NBD, compared with nbdkit: `make bench`, or with the
+//! program's path as argument. Both ends are on one CPU if started with `taskset -c 0`; servers take turns, and medians
+//! are printed.
 
 use std::error::Error;
 use std::process::Command;

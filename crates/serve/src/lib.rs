@@ -1,4 +1,5 @@
-//! Live volumes: real devices as components, on the machine's clock, and over them a server for NBD clients and virtual machines. Linux only.
+//! Live volumes: real devices as components, on the machine's clock, and over them a server for NBD clients and virtual
+//! machines. Linux only.
 //!
 //! A volume is one thread: the lab's runtime, under a [`reactor`] that waits for the kernel. Its [`component`]s are at
 //! the bottom, its layers in between; on top a [`server`] serves clients with the [`nbd`] codec, and virtual

@@ -158,8 +158,8 @@ impl Reader {
         &self.names
     }
 
-    /// The names of processes that events have given so far, and that hold for what follows: in a later file of the trace,
-    /// too. Processes whose requests carry their names are not among them.
+    /// The names of processes that events have given so far, and that hold for what follows: in a later file of the
+    /// trace, too. Processes whose requests carry their names are not among them.
     pub fn named_processes(&self) -> impl Iterator<Item = (ProcessId, &str)> {
         self.current_names.iter().map(|(process, name)| (*process, self.names.get(*name)))
     }
@@ -184,7 +184,8 @@ impl Reader {
         &self.sources
     }
 
-    /// Records so far that were too late in their file to be put in their place, and count at the time of the one before.
+    /// Records so far that were too late in their file to be put in their place, and count at the time of the one
+    /// before.
     pub fn late(&self) -> u64 {
         self.merge.late()
     }

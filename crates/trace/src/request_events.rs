@@ -3,8 +3,8 @@
 //!
 //! Events are held until the first queue event of their device decides, which is nearly always among the first ones.
 //! After `MAX_HELD` without one, or at the end, the others do. Beside a device with queue events, one that has had few
-//! others by then is taken for a quiet one whose first requests were under way; and where requests of another device are
-//! remapped to one without, they were queued there. What else is left out is reported.
+//! others by then is taken for a quiet one whose first requests were under way; and where requests of another device
+//! are remapped to one without, they were queued there. What else is left out is reported.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -320,8 +320,8 @@ pub fn yielding_by_default(rotational: bool, depth: Option<u32>) -> Yielding {
     yielding(if rotational { ANTICIPATION } else { Nanos::ZERO }, depth)
 }
 
-/// Background requests wait this long for the foreground. There is one of them at a time, for which a foreground request
-/// then waits; where the foreground is not waited for, an eighth of the depth.
+/// Background requests wait this long for the foreground. There is one of them at a time, for which a foreground
+/// request then waits; where the foreground is not waited for, an eighth of the depth.
 fn yielding(anticipation: Nanos, depth: Option<u32>) -> Yielding {
     let most = if anticipation > Nanos::ZERO { 1 } else { (depth.unwrap_or(1) / 8).max(1) };
     Yielding { anticipation, most }

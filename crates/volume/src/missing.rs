@@ -1,8 +1,8 @@
 //! Components that are not there, such as a disk that died or was pulled: a volume is one without them where layers do
 //! without them. Any other one that cannot be opened is an error.
 //!
-//! Invariant: such a component is below members of arrays only, and has the size that these need. How many of its members
-//! an array does without is the array's own decision when it is opened.
+//! Invariant: such a component is below members of arrays only, and has the size that these need. How many of its
+//! members an array does without is the array's own decision when it is opened.
 
 use std::collections::BTreeMap;
 

@@ -150,8 +150,8 @@ fn outlined(input: &Input) -> anyhow::Result<Outline> {
     Ok(outlining.finish(&name(&input.files), reader.start().unwrap_or_default(), reader.volumes()))
 }
 
-/// The statistics of the files, as those of a shard; `None` if there is nothing of the volume that is meant in a shard of
-/// several.
+/// The statistics of the files, as those of a shard; `None` if there is nothing of the volume that is meant in a shard
+/// of several.
 fn characterised(shards: &Shards, input: &Input, how: &Characterising) -> anyhow::Result<Option<Partial>> {
     let outline = match &shards.of {
         Some(file) => read(file)?,

@@ -1,4 +1,5 @@
-//! `seekless volume snapshot` and `clone`: snapshots and clones of a volume that is being served, over its control socket.
+//! `seekless volume snapshot` and `clone`: snapshots and clones of a volume that is being served, over its control
+//! socket.
 
 use std::path::PathBuf;
 

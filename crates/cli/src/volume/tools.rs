@@ -1,4 +1,5 @@
-//! `seekless volume check`, `dump`, `restore`, `repair`, `damage` and `rescue`: tools for a volume that is not being served.
+//! `seekless volume check`, `dump`, `restore`, `repair`, `damage` and `rescue`: tools for a volume that is not being
+//! served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Connections of browsers, of which there is a bounded number, each of which ends when it stands still.
 //!
 //! Fault model: a peer may connect and send nothing, send a request letter by letter, or not read what it gets. In all
-//! cases nothing is written to it for [`STALL`], and its connection ends. With [`CONNECTIONS`] open, more get a refusal.
+//! cases nothing is written to it for [`STALL`], and its connection ends. With [`CONNECTIONS`] open, more get a
+//! refusal.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Samples of a run in the laboratory: what its drives do, by its events, in virtual time. A second of the wall clock is
-//! a sample, of as much virtual time as passed meanwhile.
+//! Samples of a run in the laboratory: what its drives do, by its events, in virtual time. A second of the wall clock
+//! is a sample, of as much virtual time as passed meanwhile.
 //!
 //! The run goes on as it does without a page: it gives the same result.
 

@@ -1,7 +1,7 @@
 //! The page's server: HTTP for browsers of this machine that have the token.
 //!
-//! Invariants: it listens on loopback; nothing but `GET` with the token and a loopback `Host` gets an answer other than a
-//! refusal; a browser cannot change anything.
+//! Invariants: it listens on loopback; nothing but `GET` with the token and a loopback `Host` gets an answer other than
+//! a refusal; a browser cannot change anything.
 
 use std::convert::Infallible;
 use std::fs::File;

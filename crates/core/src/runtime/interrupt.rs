@@ -69,8 +69,8 @@ pub(super) fn is_interrupted() -> bool {
     if advanced % ADVANCES == 0 { has_to_end() } else { INTERRUPTED.get() }
 }
 
-/// Whether work inside [`interruptible`] has to end, for long work that is no run: it asks every few milliseconds, and its
-/// result is of no use after this. False outside of it.
+/// Whether work inside [`interruptible`] has to end, for long work that is no run: it asks every few milliseconds, and
+/// its result is of no use after this. False outside of it.
 pub fn has_to_end() -> bool {
     if !INTERRUPTED.get() {
         let check = CHECK.with(|check| check.borrow().clone());

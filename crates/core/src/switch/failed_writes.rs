@@ -15,8 +15,8 @@ use crate::units::{Extent, PAGE_SECTORS};
 const MOST: usize = 1_024;
 
 impl Switch {
-    /// Notes how a request of a client that changes data ended, and returns that. `writes` says whether all of its sectors
-    /// are written if it succeeds: not by a discard.
+    /// Notes how a request of a client that changes data ended, and returns that. `writes` says whether all of its
+    /// sectors are written if it succeeds: not by a discard.
     pub(crate) fn note(&self, at: Extent, writes: bool, done: Result<(), IoError>) -> Result<(), IoError> {
         match &done {
             Err(error) if error.may_take_effect() => {
@@ -29,8 +29,8 @@ impl Switch {
         done
     }
 
-    /// Rewrites pages of which a write failed. Nothing is in flight. Durably: a sector that a verifying read found weak is
-    /// repaired by that.
+    /// Rewrites pages of which a write failed. Nothing is in flight. Durably: a sector that a verifying read found weak
+    /// is repaired by that.
     ///
     /// # Errors
     /// Those of writing; the page is tried again before the next change.

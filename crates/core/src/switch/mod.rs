@@ -38,8 +38,8 @@ pub struct Switch {
     failed_writes: FailedWrites,
 }
 
-/// A request that arrived, until it is answered or dropped. Not a future around the request's own, which would hold that
-/// twice and copy it.
+/// A request that arrived, until it is answered or dropped. Not a future around the request's own, which would hold
+/// that twice and copy it.
 pub(crate) struct Arrived(Option<Timed>);
 
 impl Arrived {
@@ -92,8 +92,8 @@ impl Switch {
         Arrived(self.meter().map(|meter| meter.begin(op, bytes)))
     }
 
-    /// The child's current geometry; never smaller than before. Its write cache counts as volatile, since another child's
-    /// may be, and the devices above look only once.
+    /// The child's current geometry; never smaller than before. Its write cache counts as volatile, since another
+    /// child's may be, and the devices above look only once.
     pub fn geometry(&self) -> Geometry {
         Geometry { volatile_cache: true, ..self.child.borrow().geometry() }
     }
@@ -117,8 +117,8 @@ impl Switch {
         fits(&self.geometry(), &new.geometry())
     }
 
-    /// Holds new requests, waits for those in flight, rewrites pages of which a write failed, flushes the child, and awaits
-    /// `change`, which returns the new child. Swaps are serialized.
+    /// Holds new requests, waits for those in flight, rewrites pages of which a write failed, flushes the child, and
+    /// awaits `change`, which returns the new child. Swaps are serialized.
     ///
     /// # Errors
     /// Those of rewriting, of the flush and of `change`; `Invalid` if the new child is smaller than the old one, or

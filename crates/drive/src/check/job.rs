@@ -22,8 +22,8 @@ const READS: u32 = 40_000;
 /// Flushes whose times are averaged.
 const FLUSHES: u32 = 100;
 
-/// What a drive did while it was measured. Random requests are of 4 KiB, over the whole drive; writes are with the write
-/// cache on.
+/// What a drive did while it was measured. Random requests are of 4 KiB, over the whole drive; writes are with the
+/// write cache on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Job {

@@ -1,7 +1,8 @@
 //! Public measurements of real drives, and what the models of these drives give for the same work.
 //!
-//! The measurements are in `data/measured-drives.toml`, each with its source and with the drives that were fitted to it:
-//! what a drive was not fitted to, it predicts. Fault model: none; the file is part of the program, and a test reads it.
+//! The measurements are in `data/measured-drives.toml`, each with its source and with the drives that were fitted to
+//! it: what a drive was not fitted to, it predicts. Fault model: none; the file is part of the program, and a test
+//! reads it.
 
 mod job;
 

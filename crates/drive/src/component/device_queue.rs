@@ -1,7 +1,7 @@
 //! The queue inside a drive (NCQ): commands accepted and not begun.
 //!
-//! Ordered by a scheduler of the drive's own, within the limits of its description. There is no merging and there are no
-//! classes. A flush goes first, but not twice in a row while others wait.
+//! Ordered by a scheduler of the drive's own, within the limits of its description. There is no merging and there are
+//! no classes. A flush goes first, but not twice in a row while others wait.
 
 use std::collections::VecDeque;
 

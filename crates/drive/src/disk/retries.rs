@@ -1,7 +1,7 @@
 //! Accesses to the media that do not succeed at once: which ones, and how many revolutions they take.
 //!
-//! A function of the description's seed and of the number of the access, so that a run is repeated exactly, and so that a
-//! copy of a drive goes on as the drive itself does.
+//! A function of the description's seed and of the number of the access, so that a run is repeated exactly, and so that
+//! a copy of a drive goes on as the drive itself does.
 
 use super::mechanics::Mechanics;
 use crate::spec::RetrySpec;

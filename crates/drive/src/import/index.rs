@@ -2,9 +2,9 @@
 //!
 //! `TP` has patterns of tracks, three numbers each: the first and the last sector used, and the sectors of a track.
 //! `IDX` has the nodes of the tree, the root last. An entry of a node has its first sector and cylinder, its angle; of
-//! one instance, the sectors, cylinders and angle; of the whole run, the sectors and cylinders (backwards, if negative);
-//! then `TRACK`, a pattern and a head, or `IDX` and a node. All are relative to the entry above, angles are in
-//! revolutions.
+//! one instance, the sectors, cylinders and angle; of the whole run, the sectors and cylinders (backwards, if
+//! negative); then `TRACK`, a pattern and a head, or `IDX` and a node. All are relative to the entry above, angles are
+//! in revolutions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

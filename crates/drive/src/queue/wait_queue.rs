@@ -21,8 +21,8 @@ pub(crate) const MERGED_SECTORS: u64 = 2_560;
 /// consume its share. A larger credit (a large share) makes a burst longer, and a foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
-/// The share is one of all time: what the background had while nothing else waited counts, up to this much head time, in
-/// nanoseconds. So it takes none from the foreground where pauses are enough.
+/// The share is one of all time: what the background had while nothing else waited counts, up to this much head time,
+/// in nanoseconds. So it takes none from the foreground where pauses are enough.
 const LARGEST_DEBT: i128 = 10_000_000_000;
 
 /// The largest share, in per cent: the foreground always has some.
@@ -289,7 +289,8 @@ impl WaitQueue {
         }
     }
 
-    /// Credits the background with its share of the time that the foreground took while it waited, less what it has had.
+    /// Credits the background with its share of the time that the foreground took while it waited, less what it has
+    /// had.
     pub(super) fn credit_background(&mut self, class: Class, took: Nanos, share_pct: u8) {
         if class <= Class::Foreground {
             self.earn_credit(took, share_pct, BURST);

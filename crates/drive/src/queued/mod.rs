@@ -1,8 +1,8 @@
 //! A queue in front of any device: the I/O scheduler of a component (IOLab, section 5.6).
 //!
-//! It is the queue of a simulated drive in front of a device whose time is not computed: a file, a disk, another server.
-//! At most `depth` commands are in the device, so that the order of classes, the scheduler and merging have an effect,
-//! and background and free requests [yield](Yielding) to the foreground.
+//! It is the queue of a simulated drive in front of a device whose time is not computed: a file, a disk, another
+//! server. At most `depth` commands are in the device, so that the order of classes, the scheduler and merging have an
+//! effect, and background and free requests [yield](Yielding) to the foreground.
 //!
 //! Invariants: each request is answered once, as the device answered it; a flush goes to the device after all that were
 //! answered before it came. Requests that are merged fail one by one: if the command fails, each is repeated alone.

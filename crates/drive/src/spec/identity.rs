@@ -31,8 +31,8 @@ pub fn is_usual(spec: &Spec) -> bool {
     USUAL_RPM.contains(&spec.rpm) && spec.actuators == 1 && spec.shingled.is_none()
 }
 
-/// The disk that ships whose size is nearest to `sectors`: of usual speed, with one arm and without shingles, as large or
-/// up to twice as large. Of equal ones the last by name, which is the one fitted to measurements.
+/// The disk that ships whose size is nearest to `sectors`: of usual speed, with one arm and without shingles, as large
+/// or up to twice as large. Of equal ones the last by name, which is the one fitted to measurements.
 pub fn nearest_in_size(sectors: u64) -> Option<Spec> {
     let fits = |spec: &Spec| (sectors..=sectors.saturating_mul(2)).contains(&spec.sectors);
     // `max_by_key` takes the last of equal ones.

@@ -1,5 +1,5 @@
-//! Who causes the disk's work: each process's share of the head's time, and the waiting of its requests, in a run of the
-//! disk as it is. A command that serves merged requests is charged to the first of them.
+//! Who causes the disk's work: each process's share of the head's time, and the waiting of its requests, in a run of
+//! the disk as it is. A command that serves merged requests is charged to the first of them.
 
 use std::cell::RefCell;
 

@@ -61,7 +61,8 @@ pub struct Advice {
     pub not_tried: Vec<&'static str>,
     /// The name of the remedy that is advised; `null`: nothing helps, or it is not known.
     pub advised: Option<String>,
-    /// How long a recording should be, in seconds, if this one is too short to tell; nothing if two weeks are too short.
+    /// How long a recording should be, in seconds, if this one is too short to tell; nothing if two weeks are too
+    /// short.
     pub record_s: Option<f64>,
     /// What to do, in a sentence.
     pub verdict: String,
@@ -207,8 +208,8 @@ fn recorded_s(trace: &Trace) -> f64 {
 }
 
 impl<'a> Trial<'a> {
-    /// Runs the recording on `drive` as it is, at `speed` times its pace; its length counts from its first request to its
-    /// last, or is `length_s` if that is known and longer; where the drive falls ever further behind, anew
+    /// Runs the recording on `drive` as it is, at `speed` times its pace; its length counts from its first request to
+    /// its last, or is `length_s` if that is known and longer; where the drive falls ever further behind, anew
     /// at closed pace. `behind` is called then, before that.
     pub fn begin(
         trace: &'a Trace,

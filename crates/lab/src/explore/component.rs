@@ -1,8 +1,8 @@
 //! A component under exploration: an image, and a log of its events.
 //!
-//! It has a volatile cache, unless the conditions say otherwise: an answered write is durable after a flush or with FUA;
-//! [`super::power`] defines the effect of a power cut. With a pace it answers in an order of its own; without one immediately. A read returns what was there
-//! when it began, or when it ended.
+//! It has a volatile cache, unless the conditions say otherwise: an answered write is durable after a flush or with
+//! FUA; [`super::power`] defines the effect of a power cut. With a pace it answers in an order of its own; without one
+//! immediately. A read returns what was there when it began, or when it ended.
 //!
 //! Fault model, with faults enabled: a read fails. A write fails that was not carried out, or in part, or in full,
 //! immediately or later; but a later write over it waits for that, as it would in a device's queue. A flush fails, and

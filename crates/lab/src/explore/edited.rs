@@ -1,17 +1,17 @@
 //! An origin that its owner writes while the volume is not served: its file is mounted, checked, or restored.
 //!
-//! A layer that can be detached, and keeps copies of pages, but no dirty one, promises that the origin is right, whatever
-//! was written to it since. Some states are opened once more with sectors of the origin changed, half of the time without
-//! a trace in the time of the last write. Each page has to be read as the origin has it; then, after a write of one of them
-//! and a clean stop, once more. Most states hold dirty pages, or no copy: before that, some of them make copies and are
-//! drained.
+//! A layer that can be detached, and keeps copies of pages, but no dirty one, promises that the origin is right,
+//! whatever was written to it since. Some states are opened once more with sectors of the origin changed, half of the
+//! time without a trace in the time of the last write. Each page has to be read as the origin has it; then, after a
+//! write of one of them and a clean stop, once more. Most states hold dirty pages, or no copy: before that, some of
+//! them make copies and are drained.
 //!
 //! Not judged while pages are dirty: after a crash nothing distinguishes their old version on the origin from an edit.
 
 use std::collections::BTreeSet;
 
 use seekless_core::runtime::{Rng, Runtime};
-use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS};
+use seekless_core::{Buffer, Extent, Hints, PAGE_SECTORS, SECTOR_BYTES};
 use seekless_layers::topmost;
 
 use super::image::{Content, Image, mixed};
@@ -40,7 +40,8 @@ struct Origin {
 }
 
 impl Origin {
-    /// The origin, if the topmost layer can be detached, keeps data of its own, and lies on a component or a slice of one.
+    /// The origin, if the topmost layer can be detached, keeps data of its own, and lies on a component or a slice of
+    /// one.
     fn of(opener: &Opener) -> Option<Origin> {
         let description = &opener.description;
         let layer = description
@@ -167,11 +168,12 @@ async fn look(opener: &Opener<'_>, images: &[Image], origin: Origin, mut rng: Rn
     }
     let after = opened.images();
     // The layer's own area may be on the same component.
-    let at = Extent::new(0, opened.top.geometry().sectors);
-    let content = |image: &Image| Content::of_buffer(&origin.read(image, at));
-    let (before, now, then) = (content(&images[component]), content(&after[component]), content(&expected));
-    let kept = |sector: &usize| now[*sector] == before[*sector] || now[*sector] == then[*sector];
-    if let Some(sector) = (0..now.len()).find(|sector| !kept(sector)) {
+    let kept = |sector: &u64| {
+        let [before, now, then] = [&images[component], &after[component], &expected]
+            .map(|image| image.content(origin.first + *sector).unwrap_or(&Content::Zero));
+        now == before || now == then
+    };
+    if let Some(sector) = (0..opened.top.geometry().sectors).find(|sector| !kept(sector)) {
         return Err(Failure::Edited(format!("sector {sector} of it was overwritten")));
     }
     read_all(&open(opener, &after, None).await?, &expected, origin).await?;
@@ -247,6 +249,14 @@ fn named(sector: &Buffer) -> String {
     name
 }
 
+/// The first sector in which buffers of the same length differ.
+fn first_difference(one: &Buffer, other: &Buffer) -> Option<usize> {
+    const SECTOR: usize = SECTOR_BYTES as usize;
+    one.look(|one| {
+        other.look(|other| one.chunks(SECTOR).zip(other.chunks(SECTOR)).position(|(one, other)| one != other))
+    })
+}
+
 /// Reads every page, which has to be as the origin has it.
 async fn read_all(opened: &Opened, expected: &Image, origin: Origin) -> Result<(), Failure> {
     /// Sectors of a read.
@@ -257,9 +267,7 @@ async fn read_all(opened: &Opened, expected: &Image, origin: Origin) -> Result<(
         let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
         let read = read.map_err(|error| Failure::Edited(format!("reading {at}: {error}")))?;
         let expected = origin.read(expected, at);
-        let (one, other) = (Content::of_buffer(&read), Content::of_buffer(&expected));
-        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
-        if let Some(index) = differs {
+        if let Some(index) = first_difference(&read, &expected) {
             let (found, expected) =
                 (read.cut_sectors(index as u64, 1), expected.cut_sectors(index as u64, 1));
             let (found, expected) = (named(&found), named(&expected));

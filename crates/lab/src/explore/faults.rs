@@ -19,8 +19,8 @@ use super::{Explorer, Finding, Followed, Script};
 use crate::check::history;
 use crate::setup::Progress;
 
-/// Crashes of a run after which each request of the next opening fails: the most, and the fewest where an opening has so
-/// many requests that more would take more runs than [`OPENING_RUNS`].
+/// Crashes of a run after which each request of the next opening fails: the most, and the fewest where an opening has
+/// too many requests: more would take more runs than [`OPENING_RUNS`].
 const OPENINGS: u64 = 50;
 const FEWEST_OPENINGS: u64 = 4;
 /// Runs of openings.

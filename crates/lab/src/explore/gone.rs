@@ -1,11 +1,11 @@
 //! A component that is gone after a power cut, under a layer that can be started without any one of its devices.
 //!
 //! Fault model: any one of them fails every request. Everything that was durable has to be read, as if it were there.
-//! The volume may only refuse to open before its creation has ended; these cases are counted. Runs in which another component
-//! fails do not count: that may be one failure too many.
+//! The volume may only refuse to open before its creation has ended; these cases are counted. Runs in which another
+//! component fails do not count: that may be one failure too many.
 //!
-//! A layer that needs a further device for that after a crash, and does not have it, is started without a component after
-//! a stop only. It may refuse that: a stop does not wait until what a crash cut short is consistent.
+//! A layer that needs a further device for that after a crash, and does not have it, is started without a component
+//! after a stop only. It may refuse that: a stop does not wait until what a crash cut short is consistent.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

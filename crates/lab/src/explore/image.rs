@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use seekless_core::{Buffer, Extent, PAGE_SECTORS, SECTOR_BYTES};
+use seekless_core::{Buffer, Extent, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 /// Bytes of a stamp in a sector.
 const STAMP: usize = 16;
@@ -51,9 +51,10 @@ impl Content {
 
     /// The content of each sector of a buffer; hollow parts are zeroes.
     pub fn of_buffer(buffer: &Buffer) -> Vec<Content> {
-        let bytes = buffer.to_vec();
-        let sectors = bytes.chunks_exact(SECTOR).filter_map(|sector| sector.try_into().ok());
-        sectors.map(Content::of).collect()
+        buffer.look(|bytes| {
+            let sectors = bytes.chunks_exact(SECTOR).filter_map(|sector| sector.try_into().ok());
+            sectors.map(Content::of).collect()
+        })
     }
 
     fn hash(&self) -> u64 {
@@ -219,22 +220,20 @@ impl Image {
 
     /// Reads sectors into a buffer.
     pub fn read(&self, at: Extent, into: &Buffer) {
-        let zeroes = [0; SECTOR];
         for page in at.pages() {
-            let contents = self.page(page);
             let (first, end) =
                 (at.start.0.max(page * PAGE_SECTORS), at.end().0.min((page + 1) * PAGE_SECTORS));
-            for sector in first..end {
-                let offset = (sector - at.start.0) as usize * SECTOR;
-                match contents.map(|contents| &contents[(sector % PAGE_SECTORS) as usize]) {
-                    Some(Content::Bytes(bytes)) => into.put(offset, &bytes.1),
-                    Some(Content::Stamp(stamp)) => {
-                        into.put(offset, stamp);
-                        into.put(offset + STAMP, &zeroes[STAMP..]);
-                    }
-                    Some(Content::Zero | Content::Unreadable) | None => into.put(offset, &zeroes),
+            let mut bytes = [0; PAGE_BYTES as usize];
+            let sectors = bytes.chunks_exact_mut(SECTOR).zip(self.page(page).into_iter().flatten());
+            for (bytes, content) in sectors {
+                match content {
+                    Content::Bytes(content) => bytes.copy_from_slice(&content.1),
+                    Content::Stamp(stamp) => bytes[..STAMP].copy_from_slice(stamp),
+                    Content::Zero | Content::Unreadable => {}
                 }
             }
+            let here = |sector: u64| (sector - page * PAGE_SECTORS) as usize * SECTOR;
+            into.put((first - at.start.0) as usize * SECTOR, &bytes[here(first)..here(end)]);
         }
     }
 

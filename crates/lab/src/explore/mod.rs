@@ -191,7 +191,8 @@ impl<'a> Explorer<'a> {
         tally
     }
 
-    /// States that count towards the limit: not those of runs in which one request fails, which all belong to one script.
+    /// States that count towards the limit: not those of runs in which one request fails, which all belong to one
+    /// script.
     pub fn counted(&self) -> u64 {
         self.tally.states - self.uncounted
     }

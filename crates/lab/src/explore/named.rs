@@ -1,8 +1,9 @@
 //! Snapshots and clones as operations of explored runs, and what may be found of them.
 //!
-//! A snapshot or clone is taken while no request is under way, so that what it holds is what the volume may be read as at
-//! that moment. Then it has registers of its own: of a snapshot they only come to allow less, those of a clone follow its
-//! writes. Until it is answered it may be there, whole, or not; once it is, it has to be; likewise a deletion.
+//! A snapshot or clone is taken while no request is under way, so that what it holds is what the volume may be read as
+//! at that moment. Then it has registers of its own: of a snapshot they only come to allow less, those of a clone
+//! follow its writes. Until it is answered it may be there, whole, or not; once it is, it has to be; likewise a
+//! deletion.
 //!
 //! Fault model: one that fails leaves it open whether it is there. It is left alone until the next restart.
 

@@ -36,8 +36,8 @@ pub struct Crash {
     pub keeps: u64,
     /// A sector that rots in addition; runs that continue from the crash do not have it.
     pub rot: Option<Rot>,
-    /// Seed of what the owner of the origin writes to it after it (`edited.rs`); runs that continue from the crash do not
-    /// have that.
+    /// Seed of what the owner of the origin writes to it after it (`edited.rs`); runs that continue from the crash do
+    /// not have that.
     pub edited: Option<u64>,
     /// A component that is gone after it; runs that continue from the crash have it again.
     pub gone: Option<u32>,

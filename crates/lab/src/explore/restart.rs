@@ -100,8 +100,8 @@ impl Failure {
         })
     }
 
-    /// The first client's request that failed in a run without a fault. There may be no room for a write if `is_thin`, or
-    /// if snapshots were taken.
+    /// The first client's request that failed in a run without a fault. There may be no room for a write if `is_thin`,
+    /// or if snapshots were taken.
     fn request(log: &Log, is_thin: bool) -> Option<Failure> {
         let may_run_out = is_thin || log.events.iter().any(|event| matches!(event, Event::Changed(_)));
         let may = |error: &IoError| may_run_out && error.kind() == ErrorKind::NoSpace;
@@ -286,7 +286,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Reads each page in two parts. A part that is refused as damaged is no violation: the read of the whole page decides.
+    /// Reads each page in two parts. A part that is refused as damaged is no violation: the read of the whole page
+    /// decides.
     async fn read_in_parts(
         &mut self,
         opened: &Opened,

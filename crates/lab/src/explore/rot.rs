@@ -75,8 +75,8 @@ impl Rots {
 impl Rot {
     /// A random sector of the metadata on components, if there is any: as often of the last writes as of all. One in
     /// four becomes zeroes, of the others a bit is flipped. Half of the bits are in bytes other than zero, and half of
-    /// these in the last ones of their sector: a checksum may end too early. Every other time it may be of data, if that
-    /// rots.
+    /// these in the last ones of their sector: a checksum may end too early. Every other time it may be of data, if
+    /// that rots.
     pub fn drawn(images: &[Image], log: &Log, rots: Rots, rng: &mut Rng) -> Option<Rot> {
         let data = rots == Rots::Data && rng.chance(1, 2);
         let mut some = Vec::new();

@@ -1,8 +1,8 @@
 //! Weak sectors of a component: reads that verify find them bad, others read them well.
 //!
 //! Fault model: a verifying read finds one of its sectors weak, at random, from then on until it is written. A layer
-//! repairs such a sector by writing what it held. If that write was answered and a power cut loses it, the sector cannot
-//! be read any more: a repair counts only once it is durable.
+//! repairs such a sector by writing what it held. If that write was answered and a power cut loses it, the sector
+//! cannot be read any more: a repair counts only once it is durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,8 +26,8 @@ impl WeakSectors {
         weak.range(at.start.0..at.end().0).next().copied()
     }
 
-    /// Notes a write, and returns the sectors that it repairs, counted from its first: weak ones of a client's data that
-    /// keep their content.
+    /// Notes a write, and returns the sectors that it repairs, counted from its first: weak ones of a client's data
+    /// that keep their content.
     pub fn written(&self, at: Extent, contents: &[Content], image: &Image) -> Vec<usize> {
         let weak = &mut *self.0.borrow_mut();
         let here: Vec<u64> = weak.range(at.start.0..at.end().0).copied().collect();

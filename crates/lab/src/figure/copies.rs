@@ -1,4 +1,5 @@
-//! What copies of the map on the disks cost (option `copies` of `proximal`): the updates of Table 2 with them and without.
+//! What copies of the map on the disks cost (option `copies` of `proximal`): the updates of Table 2 with them and
+//! without.
 
 use super::engine::{self, Run, Setup};
 use super::shown::{Cell, Grid, Shown, numbers};

@@ -1,8 +1,9 @@
-//! Cost of random writes (section 5.4 of the proximal paper, FAST 2011): a disk alone, and with flash to stage writes in.
+//! Cost of random writes (section 5.4 of the proximal paper, FAST 2011): a disk alone, and with flash to stage writes
+//! in.
 //!
-//! The paper takes disk I/Os for writes of users: of the I/Os in a revolution it adds an average seek, and divides by the
-//! price. That formula is printed with the simulated figures in it; beside it the same by writes of users, of which each
-//! needs several I/Os of an array with parity and checksums.
+//! The paper takes disk I/Os for writes of users: of the I/Os in a revolution it adds an average seek, and divides by
+//! the price. That formula is printed with the simulated figures in it; beside it the same by writes of users, of which
+//! each needs several I/Os of an array with parity and checksums.
 
 use futures_util::future::try_join_all;
 use seekless_core::runtime::{self, Runtime};

@@ -118,9 +118,9 @@ pub(super) struct Run {
     displaced_pct: f64,
 }
 
-/// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, whether a
-/// snapshot is taken before the updates, whether the map is copied to the disks, and after how many updates there is a flush,
-/// if there is any.
+/// What is run: the size of the staging area and the reserve as shares, whether free blocks are between pages, whether
+/// a snapshot is taken before the updates, whether the map is copied to the disks, and after how many updates there is
+/// a flush, if there is any.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     pub staging: f64,

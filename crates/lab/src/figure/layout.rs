@@ -1,8 +1,8 @@
 //! Figure 5 of the proximal paper (Schindler et al., FAST 2011): where the pages of an extent are while it ages.
 //!
-//! An array is filled serially and updated at random through a staging area. The pages of one allocation range are looked
-//! up in the layer's map four times: fresh; when the staging area is full; after that destage; and when half of all pages
-//! of the array were updated.
+//! An array is filled serially and updated at random through a staging area. The pages of one allocation range are
+//! looked up in the layer's map four times: fresh; when the staging area is full; after that destage; and when half of
+//! all pages of the array were updated.
 
 use std::collections::BTreeMap;
 

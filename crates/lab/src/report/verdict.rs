@@ -13,7 +13,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As HTML; `name` says of which recording it is, where there are several. Notes that the page shows elsewhere, `shown`, are left out.
+    /// As HTML; `name` says of which recording it is, where there are several. Notes that the page shows elsewhere,
+    /// `shown`, are left out.
     pub(super) fn html(&self, name: &str, shown: &[String]) -> String {
         let of = if name.is_empty() { String::new() } else { format!(": {name}") };
         let mut out = format!(

@@ -1,8 +1,8 @@
 //! Grids to tasks: traces x volumes x drives x options x seeds, or a random sample of these.
 //!
 //! The order is that of the file, with the trace outermost and the seed innermost. Faults: what cannot be a sweep is an
-//! error here, before the first task runs. A volume that is invalid with some of its options is left to its tasks, which
-//! fail; one that is invalid with all of them is an error.
+//! error here, before the first task runs. A volume that is invalid with some of its options is left to its tasks,
+//! which fail; one that is invalid with all of them is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

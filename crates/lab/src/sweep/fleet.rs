@@ -1,9 +1,10 @@
 //! A sweep by volume: what each configuration gains over the volumes of a fleet, and what is best for each of them.
 //!
-//! Definitions: the gain of a configuration on a volume is the first objective, as a mean over seeds. It helps the volume
-//! if it saves at least 3 % of the busy time, its own copying counted, and requests do not wait longer for it: the rule of
-//! `advise`, without its standard error. The verdict on a volume is the configuration of the best gain among those that
-//! help, or none. A percentile over volumes is the value of the volume at that rank, each volume counting once.
+//! Definitions: the gain of a configuration on a volume is the first objective, as a mean over seeds. It helps the
+//! volume if it saves at least 3 % of the busy time, its own copying counted, and requests do not wait longer for it:
+//! the rule of `advise`, without its standard error. The verdict on a volume is the configuration of the best gain
+//! among those that help, or none. A percentile over volumes is the value of the volume at that rank, each volume
+//! counting once.
 //!
 //! Invariant: volumes on which a task failed are counted as failed for that configuration, and not among its gains.
 

@@ -1,8 +1,8 @@
 //! What a sweep shows: the best configurations, those that no other is better than in every respect (the Pareto front),
 //! how much each parameter matters, and which matter only together.
 //!
-//! A configuration is the values of all parameters but trace, its volume and seed; its figures are means over these. Only
-//! configurations with equally many successful tasks are compared.
+//! A configuration is the values of all parameters but trace, its volume and seed; its figures are means over these.
+//! Only configurations with equally many successful tasks are compared.
 
 use std::collections::BTreeMap;
 use std::fmt;

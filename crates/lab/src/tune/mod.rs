@@ -1,8 +1,9 @@
 //! Tuning: the options of a layer with which it saves most on a trace.
 //!
-//! Section 8 of the BORG paper expects that "simple iterative algorithms can be quite effective in identifying the right
-//! parameter combination", and leaves it to future work; section 6.5 varies one parameter at a time. Here each parameter
-//! is varied in turn, the others at their best so far ([`search`]), and the plane of the first two is the surface.
+//! Section 8 of the BORG paper expects that "simple iterative algorithms can be quite effective in identifying the
+//! right parameter combination", and leaves it to future work; section 6.5 varies one parameter at a time. Here each
+//! parameter is varied in turn, the others at their best so far ([`search`]), and the plane of the first two is the
+//! surface.
 //!
 //! What is best for a recording may be so by chance. So the saving is also reported for each half of the requests.
 

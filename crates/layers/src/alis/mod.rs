@@ -1,5 +1,5 @@
-//! Automatic locality-improving storage (Hsu, Smith and Young 2005): sequences of requests that come again, and then the
-//! hottest pages, are copied into a small area. Writes go to the copies in place; no others are absorbed.
+//! Automatic locality-improving storage (Hsu, Smith and Young 2005): sequences of requests that come again, and then
+//! the hottest pages, are copied into a small area. Writes go to the copies in place; no others are absorbed.
 
 use crate::baseline::{self, Baseline};
 use crate::borg::{COMMANDS, Edges, Options, PlannerName};

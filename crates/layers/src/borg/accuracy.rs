@@ -1,5 +1,5 @@
-//! How well the model predicts: the mean response time of the requests before a decision, as a rehearsal plays them with
-//! what the layer holds, against what was measured.
+//! How well the model predicts: the mean response time of the requests before a decision, as a rehearsal plays them
+//! with what the layer holds, against what was measured.
 //!
 //! Invariant: if every prediction of a day missed by more than a quarter, rehearsals change nothing until one does not.
 
@@ -50,7 +50,8 @@ impl Accuracy {
         }
     }
 
-    /// Mean response time of about the last `requests` requests, of those since the last call; `None` if there were fewer.
+    /// Mean response time of about the last `requests` requests, of those since the last call; `None` if there were
+    /// fewer.
     pub fn take(&self, requests: u64) -> Option<Nanos> {
         let (count, sum) = self.answered.take();
         let marks = self.marks.take();

@@ -36,7 +36,8 @@ impl Budget {
         self.left() < 0
     }
 
-    /// Requests were served that take `with` of disk time with what the layer holds, and `without` of it without the layer.
+    /// Requests were served that take `with` of disk time with what the layer holds, and `without` of it without the
+    /// layer.
     pub fn served(&mut self, with: Nanos, without: Nanos) {
         self.requests += without;
         let saved = i128::from(without.0) - i128::from(with.0);

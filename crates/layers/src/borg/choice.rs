@@ -1,5 +1,5 @@
-//! The choice of a course: candidates are tried in virtual time on requests that came after those that they were planned
-//! from, twice.
+//! The choice of a course: candidates are tried in virtual time on requests that came after those that they were
+//! planned from, twice.
 //!
 //! A window of requests is divided: plans made from its first three fifths are judged on the fourth, plans made from
 //! four fifths on the last. A course is chosen if it costs less than the present one in both, and least in their sum.
@@ -42,7 +42,8 @@ impl Prediction {
     }
 }
 
-/// What a plan that overdraws the budget has to save of the disk time of the requests, moves not counted, in thousandths.
+/// What a plan that overdraws the budget has to save of the disk time of the requests, moves not counted, in
+/// thousandths.
 const SAVES_MUCH: i128 = 150;
 
 /// The result of a choice.
@@ -230,9 +231,9 @@ impl<'a> Choice<'a> {
         i128::from(self.drain_backlog.0) * i128::from(trial.overwritten_pages) / dirty
     }
 
-    /// Sets how long a course is expected to last: as long as plans have lasted so far. If a plan gains a part p of what
-    /// a new one does, one window later, then p, its square and so on are expected of the next windows: p / (1 - p) in
-    /// all. But nothing is expected to last longer than all that is known.
+    /// Sets how long a course is expected to last: as long as plans have lasted so far. If a plan gains a part p of
+    /// what a new one does, one window later, then p, its square and so on are expected of the next windows: p / (1 -
+    /// p) in all. But nothing is expected to last longer than all that is known.
     fn expect_to_last(&mut self, last: &Plan, with_plan: Course, without_plan: Course) -> Option<()> {
         let emptied = self.normal(Course { reads: Reads::Emptied, ..without_plan });
         self.add(emptied)?;
@@ -273,8 +274,8 @@ impl<'a> Choice<'a> {
         Some(())
     }
 
-    /// The course that does the same and moves nothing, where there is nothing to move; and absorbs nothing, if the options
-    /// say so.
+    /// The course that does the same and moves nothing, where there is nothing to move; and absorbs nothing, if the
+    /// options say so.
     fn normal(&self, course: Course) -> Course {
         let course = Course { absorbs: course.absorbs && self.rehearsal.options.absorb, ..course };
         let is_empty = self.rehearsal.fork.map().mapped() == 0;
@@ -289,8 +290,8 @@ impl<'a> Choice<'a> {
         Some(())
     }
 
-    /// While more was lost than may be: the course that does less than the present one and costs least over all requests since
-    /// the last choice, if it wins; inner `None` if not.
+    /// While more was lost than may be: the course that does less than the present one and costs least over all
+    /// requests since the last choice, if it wins; inner `None` if not.
     #[allow(clippy::option_option)] // none could be tried, or none wins
     fn less(&self) -> Option<Option<Chosen>> {
         let now = self.tried[0].course;
@@ -303,8 +304,8 @@ impl<'a> Choice<'a> {
         self.chosen_on_whole(best).map(Some)
     }
 
-    /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many requests as
-    /// there were since the last choice.
+    /// Whether a course may be chosen that is predicted to save this much disk time, less its moves, in as many
+    /// requests as there were since the last choice.
     fn affords(&self, course: Course, saves: i128) -> bool {
         let now = self.tried[0].course;
         let does_more = matches!(course.reads, Reads::Planned(_)) || (course.absorbs && !now.absorbs);
@@ -359,8 +360,8 @@ impl<'a> Choice<'a> {
         self.tried.iter().filter(wins).min_by_key(|tried| self.sum(tried)).unwrap_or(now)
     }
 
-    /// The best course, where `without_plan` was the best one without a plan over as many requests as there were since the
-    /// last choice. That plans do not last so long says nothing against it.
+    /// The best course, where `without_plan` was the best one without a plan over as many requests as there were since
+    /// the last choice. That plans do not last so long says nothing against it.
     fn best_of_all(&self, without_plan: Course) -> &Tried {
         let best = self.best();
         let has_plan = matches!(best.course.reads, Reads::Planned(_));

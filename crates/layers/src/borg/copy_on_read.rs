@@ -8,8 +8,8 @@
 //! Nothing is known of a page that was read once: a scan is never repeated. So a first allowance of pages is copied
 //! without a judgement. After that pages are copied while rehearsals say that it pays: that with copies of all that was
 //! read before a window of requests, in the order in which it was read, that window would have taken less time, whether
-//! those pages were copied or not. Copies can also cost time, since they divide what is read together: if they did in two
-//! windows one after the other, by a third of what copying them again would cost, the read cache is emptied.
+//! those pages were copied or not. Copies can also cost time, since they divide what is read together: if they did in
+//! two windows one after the other, by a third of what copying them again would cost, the read cache is emptied.
 //!
 //! A page that is written again and again is not copied: while it has a copy, its writes go there, and have to be
 //! drained. Without a judgement that goes for each page that was written.
@@ -158,8 +158,8 @@ impl CopyOnRead {
     }
 
     /// Decides by the benefit in two fifths of a window whether pages are copied from now on; returns whether the read
-    /// cache, if nothing else is done with it (`keeps`), is to be emptied: since the copies cost time in this window and
-    /// in the last one, at least a third of what copying them again would.
+    /// cache, if nothing else is done with it (`keeps`), is to be emptied: since the copies cost time in this window
+    /// and in the last one, at least a third of what copying them again would.
     pub fn decided(&self, benefit: Benefit, keeps: bool) -> bool {
         let Benefit { saved, busy, copying, again } = benefit;
         let busy = i128::from(busy.0);

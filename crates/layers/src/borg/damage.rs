@@ -1,7 +1,7 @@
 //! Damage to a BOPT, by name: for tests of the tools, and for exercises.
 //!
-//! Each kind is placed where it matters most in the BOPT that is found: a map page is that of a segment with dirty pages,
-//! a batch is the last one.
+//! Each kind is placed where it matters most in the BOPT that is found: a map page is that of a segment with dirty
+//! pages, a batch is the last one.
 
 use std::rc::Rc;
 

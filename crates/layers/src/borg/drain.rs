@@ -31,8 +31,8 @@ impl Borg {
         self.empty(account, |dirty| dirty).await
     }
 
-    /// Evicts the pages that `accepts` accepts by their dirty bit. Meanwhile writes of pages without a copy go to the origin.
-    /// Pages that clients write at that moment are retried; without holding writers back this may not end.
+    /// Evicts the pages that `accepts` accepts by their dirty bit. Meanwhile writes of pages without a copy go to the
+    /// origin. Pages that clients write at that moment are retried; without holding writers back this may not end.
     async fn empty(&self, account: Account, accepts: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: u32 = 16;
         /// As a power of two, in ms. Together they wait for 1.3 s.

@@ -1,8 +1,8 @@
 //! The early choice: whether writes are absorbed until the first reconfiguration.
 //!
-//! A layer that rehearses begins with everything off. Whether absorbing pays shows after few requests, needs no plan and
-//! moves nothing. So it is rehearsed once there are enough requests to judge on, and again at each doubling of their
-//! number, until the first reconfiguration, which judges it with all else.
+//! A layer that rehearses begins with everything off. Whether absorbing pays shows after few requests, needs no plan
+//! and moves nothing. So it is rehearsed once there are enough requests to judge on, and again at each doubling of
+//! their number, until the first reconfiguration, which judges it with all else.
 
 use std::cell::Cell;
 

@@ -55,8 +55,8 @@ impl Borg {
         self.rewrite(page, &Hints { ticket: Some(ticket), ..how }).await
     }
 
-    /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock. Durably: a
-    /// sector that a verifying read found weak is repaired by that.
+    /// Rewrites the data of a page of which a write failed, where they are stored; the caller holds its lock. Durably:
+    /// a sector that a verifying read found weak is repaired by that.
     async fn rewrite(&self, page: u64, how: &Hints) -> Result<(), IoError> {
         if !self.failed_writes.contains(page) {
             return Ok(());

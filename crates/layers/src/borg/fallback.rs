@@ -1,14 +1,14 @@
 //! Writes that the BOPT does not take go to the origin: one without space, or that is gone, must not make the volume
 //! unwritable.
 //!
-//! A write that could not be absorbed is written again without the log, under the same locks: pages without a copy to the
-//! origin, clean copies are dropped before, and dirty ones are overwritten in place, since after a crash they count. From
-//! then on nothing is absorbed, until a checkpoint shows that the BOPT takes writes again.
+//! A write that could not be absorbed is written again without the log, under the same locks: pages without a copy to
+//! the origin, clean copies are dropped before, and dirty ones are overwritten in place, since after a crash they
+//! count. From then on nothing is absorbed, until a checkpoint shows that the BOPT takes writes again.
 //!
-//! Invariants: after a crash no copy or batch wins over a later write to the origin. So a page of a batch that failed, and
-//! that may be whole on disk, takes no other data before metadata overrules that batch. A clean copy is dropped on disk
-//! too; in memory alone only if nothing in the BOPT is or may be found dirty, since it is then compared with the origin at
-//! the next start. Nothing is absorbed before such a drop is durable.
+//! Invariants: after a crash no copy or batch wins over a later write to the origin. So a page of a batch that failed,
+//! and that may be whole on disk, takes no other data before metadata overrules that batch. A clean copy is dropped on
+//! disk too; in memory alone only if nothing in the BOPT is or may be found dirty, since it is then compared with the
+//! origin at the next start. Nothing is absorbed before such a drop is durable.
 //!
 //! Faults: what cannot be done without the BOPT remains an error of its request.
 

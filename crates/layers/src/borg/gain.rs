@@ -1,5 +1,5 @@
-//! The real gain of copies, measured on the devices: in short intervals, drawn at random, reads of clean copies go to the
-//! origin, and in as many others the same kind of reads from copies is timed.
+//! The real gain of copies, measured on the devices: in short intervals, drawn at random, reads of clean copies go to
+//! the origin, and in as many others the same kind of reads from copies is timed.
 //!
 //! Time is divided into periods, and a period into intervals, of which one of each kind is drawn. Nothing waits: a read
 //! finds out by itself which interval it came in.

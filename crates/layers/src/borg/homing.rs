@@ -1,12 +1,14 @@
-//! Homing: all dirty pages are drained once keeping them has cost clients' reads a good part of what draining them costs.
+//! Homing: all dirty pages are drained once keeping them has cost clients' reads a good part of what draining them
+//! costs.
 //!
-//! The write buffer makes one sequential write of many scattered ones, in the order of their arrival. Reads in any other
-//! order lose by that, each time, until the pages are home. How much they lost is found by trials: the latest requests
-//! are played with the log as it is, and with all of it at home. The next trial is due after as many reads of dirty pages
-//! as are expected to lose the rest, so trials are few.
+//! The write buffer makes one sequential write of many scattered ones, in the order of their arrival. Reads in any
+//! other order lose by that, each time, until the pages are home. How much they lost is found by trials: the latest
+//! requests are played with the log as it is, and with all of it drained. The next trial is due after as many reads of
+//! dirty pages as are expected to lose the rest, so trials are few.
 //!
 //! Invariant: as far as trials see, dirty pages cost reads little more than a part (1 / [`PART`]) of what draining them
-//! costs. Without a model nothing is drained. Faults: a drain that fails ends, and the next trial is due as after a drain.
+//! costs. Without a model nothing is drained. Faults: a drain that fails ends, and the next trial is due as after a
+//! drain.
 
 use std::cell::Cell;
 
@@ -25,8 +27,8 @@ use super::rehearsal::Rehearsal;
 const FEWEST: u64 = 16;
 /// Reads may lose this part of the cost of a drain, as a divisor.
 const PART: i128 = 8;
-/// A drain has at most so many rounds: the more there are, the sooner the pages ahead of a scan are home, but each round
-/// passes over the log.
+/// Rounds of a drain at most: the more there are, the sooner the pages ahead of a scan are home, but each
+/// round passes over the log.
 const ROUNDS: usize = 4;
 
 /// State of homing.
@@ -50,7 +52,7 @@ pub(super) struct Homing {
 
 /// What trials say, as disk time in nanoseconds.
 struct Loss {
-    /// Lost by the latest requests, since dirty pages were not at home.
+    /// Lost by the latest requests, since dirty pages were not on the origin.
     latest: i128,
     /// What draining all of them costs.
     price: i128,
@@ -117,7 +119,6 @@ impl Borg {
         let mover = mover.with_its_share();
         self.homing.drains.set(self.homing.drains.get() + 1);
         let mut pages = self.store.pages_where(|entry| entry.dirty);
-        pages.sort_unstable();
         let first = pages.partition_point(|page| *page < self.homing.next.get());
         pages.rotate_left(first);
         for round in pages.chunks(FREE_ROUND.max(pages.len() / ROUNDS)) {
@@ -127,7 +128,7 @@ impl Borg {
     }
 }
 
-/// Plays the `latest` requests of a window with the log as it is and with all of it at home; `None` without a result.
+/// Plays the `latest` requests of a window with the log as it is and with all of it drained; `None` without a result.
 fn loss(rehearsal: &Rehearsal, window: &Window, latest: u64) -> Option<Loss> {
     let now = Course::as_it_is(rehearsal.absorbs, rehearsal.drains);
     let price = i128::from(rehearsal.drain()?.0);

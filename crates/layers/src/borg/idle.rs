@@ -184,9 +184,8 @@ impl Borg {
         self.store.pages_where(|entry| entry.dirty)
     }
 
-    /// Drains in the order of the origin.
-    async fn drain_pages(&self, mover: &Mover<'_>, mut pages: Vec<u64>) -> Result<(), IoError> {
-        pages.sort_unstable();
+    /// Drains pages, in their order.
+    async fn drain_pages(&self, mover: &Mover<'_>, pages: Vec<u64>) -> Result<(), IoError> {
         if pages.is_empty() {
             return Ok(());
         }

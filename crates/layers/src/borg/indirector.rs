@@ -3,9 +3,9 @@
 //! The path of a request: its pages are locked; it is split by where its pages are; the parts are issued together; the
 //! result is assembled.
 //!
-//! Rules for a read; unproven copies do not count. All pages have a copy: to the BOPT; none has: to the origin unchanged;
-//! some have, and all of these are clean: to the origin as a whole; some are dirty: these from the BOPT and the others
-//! from the origin, joined.
+//! Rules for a read; unproven copies do not count. All pages have a copy: to the BOPT; none has: to the origin
+//! unchanged; some have, and all of these are clean: to the origin as a whole; some are dirty: these from the BOPT and
+//! the others from the origin, joined.
 //!
 //! Rules for a write, page by page. Without a copy: absorbed if the write may absorb and the log has room, else to the
 //! origin. Whole, with a copy: absorbed anew, or with `overwrite = "in-place"`, or without room, to the copy. A part,

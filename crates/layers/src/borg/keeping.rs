@@ -1,4 +1,5 @@
-//! The learned workload is kept: read at opening, written at a clean stop, after each reconfiguration and from time to time.
+//! The learned workload is kept: read at opening, written at a clean stop, after each reconfiguration and from time to
+//! time.
 //!
 //! Invariants: no request waits for it; of two states the later one is written last. Faults: what cannot be read or was
 //! not written whole is learned anew; an error of a write in the background is retried at the next time.

@@ -1,7 +1,7 @@
 //! Locks of requests (see [`seekless_core::lock`]).
 //!
-//! Invariant: while sectors of a page are locked for a write to the origin, the page gets no copy: only writes that lock
-//! whole pages, and movers, give it one. Fault model: nothing here can fail.
+//! Invariant: while sectors of a page are locked for a write to the origin, the page gets no copy: only writes that
+//! lock whole pages, and movers, give it one. Fault model: nothing here can fail.
 
 use std::cell::Cell;
 
@@ -42,8 +42,8 @@ impl Borg {
         self.lock(at.whole_pages(), mode, how).await
     }
 
-    /// Locks an extent for a request. One of a client waits as urgent: so the work of a mover that holds the extent goes
-    /// before the requests of other clients, and the lock is soon free.
+    /// Locks an extent for a request. One of a client waits as urgent: so the work of a mover that holds the extent
+    /// goes before the requests of other clients, and the lock is soon free.
     async fn lock(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
         let contended = self.movers.holds_any(at);
@@ -76,8 +76,8 @@ impl Borg {
         WriteLock { absorbs: self.absorbs_of(at), _guard: guard, _page_write: page_write }
     }
 
-    /// Whether a write of pages without copies is absorbed: not a large one, if the options say so, and none that begins or
-    /// ends within a page: only its whole pages would be.
+    /// Whether a write of pages without copies is absorbed: not a large one, if the options say so, and none that
+    /// begins or ends within a page: only its whole pages would be.
     fn absorbs_of(&self, at: Extent) -> bool {
         let limit = self.options.absorb_below.0;
         if self.emptying.get() > 0 {

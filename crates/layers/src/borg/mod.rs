@@ -4,7 +4,8 @@
 //! Divided as in the paper: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the `indirector` on the path of
 //! every request. `store` is the on-disk state; `mover` moves pages; `drain`, `idle` and `pace` decide when and how
 //! fast. `watch` and `policy` decide when to plan; `planning` picks a `course` by `rehearsal` and `choice`, within
-//! `budget`; `gain` measures what was gained, `accuracy` how well the model predicts, and `history` keeps both. `learned` is what was learned of the workload, `saved` its encoding, `keeping` when it is written.
+//! `budget`; `gain` measures what was gained, `accuracy` how well the model predicts, and `history` keeps both.
+//! `learned` is what was learned of the workload, `saved` its encoding, `keeping` when it is written.
 //!
 //! Invariants: a clean copy equals the origin, or is not used; a page that is dirty on disk was written by a client and
 //! is not yet on the origin. For the invariants of the on-disk state see `store`.
@@ -180,7 +181,7 @@ impl Borg {
         self.store.lookup(page).is_some()
     }
 
-    /// Pages that have a copy, in no order.
+    /// Pages that have a copy, in the order of their addresses.
     pub(crate) fn pages_copied(&self) -> Vec<u64> {
         self.store.pages_where(|_| true)
     }

@@ -1,8 +1,8 @@
 //! A damaged BOPT, opened read-only (option `older`): what is readable can be copied out.
 //!
-//! Invariant: nothing is written to a device, not even a repair. Faults: where what is newest of a super page, a map page
-//! or the log is not readable, what was before it counts, so pages that were written after that may read as older; a copy
-//! that does not match its checksum is an error.
+//! Invariant: nothing is written to a device, not even a repair. Faults: where what is newest of a super page, a map
+//! page or the log is not readable, what was before it counts, so pages that were written after that may read as older;
+//! a copy that does not match its checksum is an error.
 
 use std::rc::Rc;
 

@@ -47,8 +47,8 @@ impl Borg {
         Ok(borg)
     }
 
-    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is taken for a new one: the store formats
-    /// it before its first change.
+    /// As `open`, but a BOPT of zeroes, or one whose creation was interrupted, is taken for a new one: the store
+    /// formats it before its first change.
     pub async fn open_creating(
         origin: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,

@@ -19,8 +19,8 @@ pub struct Options {
     /// Share of the BOPT that absorbs writes, 0 to 1; the rest is the read cache. The BORG paper's best for its
     /// developer workload was 0.4 to 0.5 (section 6.5.3).
     pub write_buffer: f64,
-    /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are. With `rehearse`, what
-    /// a rehearsal found to be better.
+    /// Whether writes to pages without a copy are absorbed; those to pages with a copy always are. With `rehearse`,
+    /// what a rehearsal found to be better.
     pub absorb: bool,
     /// Only writes of fewer bytes are absorbed, if none of their pages has a copy; 0 for no limit.
     pub absorb_below: Bytes,
@@ -45,11 +45,11 @@ pub struct Options {
     /// Maximum time that a page stays dirty, however busy clients are; 0 for no limit.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub dirty_max_age: Nanos,
-    /// How a reconfiguration copies: in the background, or for free, where no request notices. The write buffer is drained
-    /// in the same class; for free from twice `drain_below` on.
+    /// How a reconfiguration copies: in the background, or for free, where no request notices. The write buffer is
+    /// drained in the same class; for free from twice `drain_below` on.
     pub reconfigure_class: MoveClass,
-    /// Share of the head's time that a reconfiguration has at least, in per cent, idle time included: it takes none from
-    /// the clients where pauses are enough. 0: as the component has it (`background_share`).
+    /// Share of the head's time that a reconfiguration has at least, in per cent, idle time included: it takes none
+    /// from the clients where pauses are enough. 0: as the component has it (`background_share`).
     pub reconfigure_share: u8,
     /// Deadline of free copies, after which the remainder is copied in the background.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
@@ -76,15 +76,15 @@ pub struct Options {
     /// device below knows where its head is; otherwise they follow each other.
     pub eager: bool,
     /// Whether a reconfiguration chooses what to do by trials in virtual time, on a model of the devices below; until
-    /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is carried
-    /// out.
+    /// something wins, reads and writes go to the origin. Without a model (`model` of a component) every plan is
+    /// carried out.
     pub rehearse: bool,
     /// Bytes that are copied to the read cache as clients read them, before a rehearsal says whether such copies save
-    /// more busy time than they cost. Without a model nothing is judged, and it stays with these bytes. Zero, or without
-    /// `rehearse`: never.
+    /// more busy time than they cost. Without a model nothing is judged, and it stays with these bytes. Zero, or
+    /// without `rehearse`: never.
     pub copy_on_read: Bytes,
-    /// Share of the time in which reads of clean copies go to the origin, to measure what copies gain, in per cent, 0 to
-    /// 50; 0 for never. Where a volume is served: 1.
+    /// Share of the time in which reads of clean copies go to the origin, to measure what copies gain, in per cent, 0
+    /// to 50; 0 for never. Where a volume is served: 1.
     pub measure_share: u8,
     /// Fate of dirty pages when the layer is stopped.
     pub at_stop: AtStop,

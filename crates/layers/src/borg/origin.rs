@@ -287,8 +287,7 @@ impl Mover<'_> {
     /// Compares all unproven copies, in the order of the origin; false if stopped early.
     pub async fn compare_all(&self) -> Result<bool, IoError> {
         let borg = self.borg;
-        let mut pages = borg.store.pages_where(|entry| !entry.proven);
-        pages.sort_unstable();
+        let pages = borg.store.pages_where(|entry| !entry.proven);
         for round in pages.chunks(self.pace.round_size(TOGETHER)) {
             if !self.pace.may_continue(round.len()).await {
                 return Ok(false);

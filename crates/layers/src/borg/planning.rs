@@ -189,8 +189,8 @@ impl Borg {
         }
     }
 
-    /// Compares the response times of a trial of the present course with those of as many of the latest requests; `None`
-    /// if fewer were answered since the last time.
+    /// Compares the response times of a trial of the present course with those of as many of the latest requests;
+    /// `None` if fewer were answered since the last time.
     fn check_model(&self, answers: Answers) -> Option<Checked> {
         let measured = self.accuracy.take(answers.count)?;
         let checked = Checked { predicted: answers.mean(), measured };

@@ -64,8 +64,8 @@ impl Borg {
         u64::from(layout.write_buffer * layout.segment)
     }
 
-    /// Free slots below which the write buffer is drained: the largest write that may be absorbed has room, if the options
-    /// limit it.
+    /// Free slots below which the write buffer is drained: the largest write that may be absorbed has room, if the
+    /// options limit it.
     fn low_water(&self) -> u64 {
         // One slot more, for the header; nothing without a limit.
         let largest = match self.options.absorb_below.0.div_ceil(PAGE_BYTES) {
@@ -75,8 +75,8 @@ impl Borg {
         largest.max((self.log_slots() as f64 * self.options.drain_below) as u64)
     }
 
-    /// Whether a write buffer that is drained as a whole has to be, also after a write that was not absorbed: none may be
-    /// any more, if the drain before failed.
+    /// Whether a write buffer that is drained as a whole has to be, also after a write that was not absorbed: none may
+    /// be any more, if the drain before failed.
     pub(super) fn is_stuck(&self) -> bool {
         self.options.drain == Drain::All && self.store.room() < self.low_water()
     }

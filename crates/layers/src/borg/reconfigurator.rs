@@ -83,8 +83,9 @@ impl Borg {
         self.store.checkpoint(&mover.with_ticket()).await
     }
 
-    /// The pages to evict. Of the read cache: those without a target, if the verdict is to replace what is there. Of the log, as the course has it: none; all; or those of the segments that are best to drain until
-    /// half of it is free, except pages with a target. Pages that stay in the log may be overwritten in place there.
+    /// The pages to evict. Of the read cache: those without a target, if the verdict is to replace what is there. Of
+    /// the log, as the course has it: none; all; or those of the segments that are best to drain until half of it is
+    /// free, except pages with a target. Pages that stay in the log may be overwritten in place there.
     fn leaving(&self, targets: &FxHashMap<u64, Slot>, course: Course, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let layout = self.store.layout();

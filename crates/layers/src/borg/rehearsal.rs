@@ -1,8 +1,8 @@
 //! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
 //!
 //! The store's entries are forked onto twins of the origin and the BOPT, in their own runtime. There the same mover
-//! carries a course out, and requests that were held out from planning are played as clients that wait for their answers
-//! would issue them; then dirty pages are drained. What to make of the busy times is decided in `choice`.
+//! carries a course out, and requests that were held out from planning are played as clients that wait for their
+//! answers would issue them; then dirty pages are drained. What to make of the busy times is decided in `choice`.
 //!
 //! Invariant: nothing here touches the real devices. Fault model: if the twins are too small, a request fails, or a
 //! trial does not end, there is no result, and the layer goes on as without a model.
@@ -264,8 +264,8 @@ impl Rehearsal {
         let (moves, requests) = (twins.busy(MOVED) + before, twins.busy(PLAYED) - before);
         let drained;
         let (borg, twins) = if course.drains {
-            // Free copies under way are not awaited, and do not count, since the next decision may abort them: the layer
-            // on new twins drains all pages that are still dirty.
+            // Free copies under way are not awaited, and do not count, since the next decision may abort them: the
+            // layer on new twins drains all pages that are still dirty.
             drained = Twins::new(&self.models);
             let Some([origin, bopt]) = on(&drained) else { return Ok(None) };
             (self.open(borg.store.fork(), origin, bopt), &drained)

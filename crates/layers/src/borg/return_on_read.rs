@@ -1,13 +1,14 @@
 //! Return on read: dirty pages that a long read found scattered in the log are written to the origin with the data in
 //! memory, so that the next read of that place is sequential again.
 //!
-//! The write buffer makes one sequential write of many scattered ones, and divides what is read together: a scan of what was
-//! written at random takes a positioning for each page. What is read in long runs belongs on the origin. Of such a read only
-//! a write has to be paid for. Pages wait in memory until there are enough of them; then a mover writes and unmaps them.
+//! The write buffer makes one sequential write of many scattered ones, and divides what is read together: a scan of
+//! what was written at random takes a positioning for each page. What is read in long runs belongs on the origin. Of
+//! such a read only a write has to be paid for. Pages wait in memory until there are enough of them; then a mover
+//! writes and unmaps them.
 //!
-//! Invariants: data that wait are those of the page's copy: a page is added under the lock of the read that read it, and
-//! removed under the lock of a request that changes it; from the removal for a mover on, an optimistic copy is in progress
-//! ([`super::mover`]). Fault model: a failed read adds nothing; if a mover fails, its pages stay dirty.
+//! Invariants: data that wait are those of the page's copy: a page is added under the lock of the read that read it,
+//! and removed under the lock of a request that changes it; from the removal for a mover on, an optimistic copy is in
+//! progress ([`super::mover`]). Fault model: a failed read adds nothing; if a mover fails, its pages stay dirty.
 
 use std::cell::{Cell, RefCell};
 

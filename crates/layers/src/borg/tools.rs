@@ -1,7 +1,8 @@
 //! Tools for a BOPT that is not in use: its metadata as values and back, repair into a new area, damage for exercises.
 //!
-//! Invariants: `dump` and `repair` only read the BOPT; a repaired BOPT has the identity of the damaged one, and the dirty
-//! pages that could be read. Fault model: the BOPT may hold anything; an interrupted repair or restore is given again.
+//! Invariants: `dump` and `repair` only read the BOPT; a repaired BOPT has the identity of the damaged one, and the
+//! dirty pages that could be read. Fault model: the BOPT may hold anything; an interrupted repair or restore is given
+//! again.
 
 use std::rc::Rc;
 

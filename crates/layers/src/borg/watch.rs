@@ -1,11 +1,11 @@
-//! When another decision pays: after enough requests, and sooner if the layout serves them worse than at first: with fewer
-//! hits or sequential requests, or with more of them divided.
+//! When another decision pays: after enough requests, and sooner if the layout serves them worse than at first: with
+//! fewer hits or sequential requests, or with more of them divided.
 //!
 //! Each decision to leave all as it is doubles the requests until the next one: that is judged on more of them, and a
 //! workload that cannot win is tried less and less. A course that was carried out brings that number back.
 //!
-//! Decisions take one per cent of a processor's time at most, on average: after one the next waits a hundred times as long
-//! as it took to plan and to rehearse.
+//! Decisions take one per cent of a processor's time at most, on average: after one the next waits a hundred times as
+//! long as it took to plan and to rehearse.
 
 use seekless_core::{LayerTraffic, Nanos};
 

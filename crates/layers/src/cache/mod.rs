@@ -1,9 +1,10 @@
 //! A buffer cache (section 5.3 of the IOLab paper): pages in memory, write-back, and what the freeblock paper (Lumb et
-//! al., OSDI 2000, section 2.1) calls prewriting and prefetching: dirty pages are written, and neighbours of a miss read,
-//! where it costs no other request anything.
+//! al., OSDI 2000, section 2.1) calls prewriting and prefetching: dirty pages are written, and neighbours of a miss
+//! read, where it costs no other request anything.
 //!
 //! `path` is the path of a request, `write_back` writes dirty pages, `fetch` prefetches; `policy` chooses the pages to
-//! evict; `resize` changes its size, `counting` is a cache without data; `state` is the set of cached pages, `page` one of them. Nothing is on disk except clients' sectors, in place.
+//! evict; `resize` changes its size, `counting` is a cache without data; `state` is the set of cached pages, `page` one
+//! of them. Nothing is on disk except clients' sectors, in place.
 //!
 //! Invariants: a known sector is what a read has to return; other sectors are on the device below; at most one version
 //! of a page is being written; memory never exceeds `size`, except for large requests' own buffers.

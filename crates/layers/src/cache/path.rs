@@ -233,8 +233,8 @@ impl Cache {
 }
 
 impl State {
-    /// A request that bypassed the cache has ended. One that failed may take effect later; a write of whole pages over it
-    /// does so after it.
+    /// A request that bypassed the cache has ended. One that failed may take effect later; a write of whole pages over
+    /// it does so after it.
     fn bypassed(&mut self, at: Extent, change: &Change, failed: bool) {
         if failed {
             self.doubtful.add(at.pages());

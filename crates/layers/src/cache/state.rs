@@ -3,8 +3,8 @@
 //! Prefetched unused pages are evicted first, then those that the policy chooses. Large requests and background scans
 //! bypass the cache, so that they do not flush its lists.
 //!
-//! Invariants: pages, versions being written and reserved memory never exceed the cache's size, except until it has become
-//! smaller. A dirty page is never
+//! Invariants: pages, versions being written and reserved memory never exceed the cache's size, except until it has
+//! become smaller. A dirty page is never
 //! evicted, and is in exactly one of the two queues, waiting or being written, unless nothing of it is left to be
 //! written; at most one version of it is being written. The policy knows all pages except unused ones.
 

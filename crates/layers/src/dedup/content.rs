@@ -1,7 +1,7 @@
 //! The content of a page: whether there is any, its fingerprint, and its compressed form.
 //!
-//! On disk, a compressed page is the number of its bytes, in two bytes, and these bytes, an LZ4 block, in as few sectors as
-//! they need. Invariant: decompression gives a page or nothing, whatever the bytes.
+//! On disk, a compressed page is the number of its bytes, in two bytes, and these bytes, an LZ4 block, in as few
+//! sectors as they need. Invariant: decompression gives a page or nothing, whatever the bytes.
 
 use seekless_core::{Buffer, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, checksum};
 

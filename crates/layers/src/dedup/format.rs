@@ -1,10 +1,11 @@
 //! On-disk format: a super page, a map, and blocks.
 //!
-//! First two copies of the super page and two of the map ([`table`]), then blocks of 4 KiB. A *piece* is what is stored of
-//! a page: a whole block, or fewer contiguous sectors of one, if it is compressed. The map has two numbers for each page of
-//! the volume: the first sector of its piece, counted from the first block; and the length of the piece with a fingerprint
-//! of the page. Both are in one sector of the map, so no change of a page needs two sectors to be written together, and a
-//! power failure that tears a copy of the map leaves a valid one. How many pages a piece has follows from the map.
+//! First two copies of the super page and two of the map ([`table`]), then blocks of 4 KiB. A *piece* is what is stored
+//! of a page: a whole block, or fewer contiguous sectors of one, if it is compressed. The map has two numbers for each
+//! page of the volume: the first sector of its piece, counted from the first block; and the length of the piece with a
+//! fingerprint of the page. Both are in one sector of the map, so no change of a page needs two sectors to be written
+//! together, and a power failure that tears a copy of the map leaves a valid one. How many pages a piece has follows
+//! from the map.
 //!
 //! Invariant: the super page is written when the map is durable, once.
 
@@ -27,8 +28,8 @@ const NUMBERS: usize = 2;
 const MOST_BLOCKS: u64 = (1 << 29) - 1;
 /// Pages at most: the numbers of the map have numbers of 32 bits.
 const MOST_PAGES: u64 = 1 << 30;
-/// Of this many blocks, one is not counted in the size of a volume, unless that is given: so changed pages can be written
-/// before those that they replace are given up.
+/// Of this many blocks, one is not counted in the size of a volume, unless that is given: so changed pages can be
+/// written before those that they replace are given up.
 const SPARE: u64 = 32;
 
 /// Sizes of a volume.

@@ -1,9 +1,9 @@
-//! The map in memory, with what follows from it: the pages of each piece, and pieces by the fingerprint of their content;
-//! and when it becomes durable.
+//! The map in memory, with what follows from it: the pages of each piece, and pieces by the fingerprint of their
+//! content; and when it becomes durable.
 //!
 //! Invariants: a sector of the map is written after the pieces that it names are durable; a piece is free after a map
-//! that does not name it is durable; a piece that has no pages is found by no fingerprint. After a failed flush or write
-//! of the map all later flushes fail, and no piece is freed any more.
+//! that does not name it is durable; a piece that has no pages is found by no fingerprint. After a failed flush or
+//! write of the map all later flushes fail, and no piece is freed any more.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,13 @@
-//! Deduplication and compression (section 2.2 of the IOLab paper): pages with the same content are stored once, pages of
-//! zeroes not at all, and compressed pages share a block.
+//! Deduplication and compression (section 2.2 of the IOLab paper): pages with the same content are stored once, pages
+//! of zeroes not at all, and compressed pages share a block.
 //!
-//! `path` is the path of a request, `map` has the piece of each page and decides when that is durable, `space` counts the
-//! pages of each piece, `content` compares and compresses pages; on disk is what `format` says. A page that is written
-//! goes to a free piece, never over another one. Invariants: those of `map` and `path`.
+//! `path` is the path of a request, `map` has the piece of each page and decides when that is durable, `space` counts
+//! the pages of each piece, `content` compares and compresses pages; on disk is what `format` says. A page that is
+//! written goes to a free piece, never over another one. Invariants: those of `map` and `path`.
 //!
-//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; one copy of a sector of the
-//! map may rot. Data that rots is not returned, where a page is read whole. A write that fails leaves its page unchanged.
-//! After a failed flush every later one fails. Callers do not drop requests before they complete.
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; one copy of a sector of
+//! the map may rot. Data that rots is not returned, where a page is read whole. A write that fails leaves its page
+//! unchanged. After a failed flush every later one fails. Callers do not drop requests before they complete.
 
 mod content;
 mod format;
@@ -82,8 +82,8 @@ pub struct Dedup {
     storing: RangeLocks,
     /// Held while the map is written.
     committing: RangeLocks,
-    /// Limits contents in flight, each of which may take a new piece, or keep one that its last page leaves: so in a volume
-    /// that is no larger than its device there is one for each, free or to be freed.
+    /// Limits contents in flight, each of which may take a new piece, or keep one that its last page leaves: so in a
+    /// volume that is no larger than its device there is one for each, free or to be freed.
     room: Limits,
     /// Contents of a request that are stored at once.
     at_once: usize,

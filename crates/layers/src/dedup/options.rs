@@ -12,8 +12,8 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Size visible to clients, in whole pages of 4 KiB, which may be larger than the device; by default what the device
-    /// holds without equal pages, but for a 32nd. Used at creation.
+    /// Size visible to clients, in whole pages of 4 KiB, which may be larger than the device; by default what the
+    /// device holds without equal pages, but for a 32nd. Used at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
     /// How pages are compressed that are written from now on.
@@ -55,7 +55,8 @@ pub const EDGES: &[&str] = &[
     "part of a page is read: all of it is verified",
 ];
 
-/// Those that no exploration reaches: it makes no two pages with the same checksum, and not enough pages that are the same.
+/// Those that no exploration reaches: it makes no two pages with the same checksum, and not enough pages that are the
+/// same.
 pub const EDGES_OF_TESTS: &[&str] =
     &["another page has the same fingerprint", "a piece has as many pages as it may have", "no room is left"];
 

@@ -1,5 +1,5 @@
-//! The path of a request: a read goes to the pieces of its pages; a write looks for pieces that hold the same, and writes
-//! the others to free ones.
+//! The path of a request: a read goes to the pieces of its pages; a write looks for pieces that hold the same, and
+//! writes the others to free ones.
 //!
 //! Invariants: a piece is read while a page that the request holds has it, or one that is added for the time; bytes are
 //! compared before a page shares them, so a fingerprint only leads to where to look.
@@ -211,8 +211,8 @@ impl Dedup {
         Ok(())
     }
 
-    /// The pages of a content are in this piece from now on, which counts the first already. Returns the content with those
-    /// that are too many for it.
+    /// The pages of a content are in this piece from now on, which counts the first already. Returns the content with
+    /// those that are too many for it.
     fn settle(&self, group: &Group, piece: Piece) -> Option<Group> {
         for (number, page) in group.pages.iter().enumerate() {
             if number > 0 {

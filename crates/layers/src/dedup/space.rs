@@ -1,8 +1,8 @@
 //! The sectors of the blocks: which are free, and how many pages each piece has.
 //!
-//! A byte for each sector: its use. Invariants: a piece lies within a block; a piece that has pages, or had some until the
-//! map that does not name it is durable, overlaps no other; every free sector is in a whole free block, which is in one of
-//! the runs, or in a block that is listed by its longest run of free sectors.
+//! A byte for each sector: its use. Invariants: a piece lies within a block; a piece that has pages, or had some until
+//! the map that does not name it is durable, overlaps no other; every free sector is in a whole free block, which is in
+//! one of the runs, or in a block that is listed by its longest run of free sectors.
 
 use std::collections::{BTreeMap, BTreeSet};
 

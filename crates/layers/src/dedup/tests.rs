@@ -1,4 +1,5 @@
-//! The volume: what is stored once, what is free again, and what is refused. Crashes are explored in `tests/promises` too.
+//! The volume: what is stored once, what is free again, and what is refused. Crashes are explored in `tests/promises`
+//! too.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A map of files: a line for each, with its path and its blocks in the order of the file. Any text is such a map, or an
-//! error with the line, what was found and what was expected.
+//! A map of files: a line for each, with its path and its blocks in the order of the file. Any text is such a map, or
+//! an error with the line, what was found and what was expected.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -18,8 +18,8 @@ pub struct File {
     pub blocks: Vec<RangeInclusive<u64>>,
 }
 
-/// Reads a map. Lines are `PATH: 34-37 12 90-91`; empty ones, and those that begin with `#`, are skipped. Blocks are numbers
-/// below `blocks`.
+/// Reads a map. Lines are `PATH: 34-37 12 90-91`; empty ones, and those that begin with `#`, are skipped. Blocks are
+/// numbers below `blocks`.
 ///
 /// # Errors
 /// The first line that is none of these.
@@ -58,8 +58,8 @@ pub fn parse(text: &str, blocks: u64) -> Result<Vec<File>, Refused> {
     Ok(files)
 }
 
-/// The units of fragmented files, file by file, in the order of each; as many files as have room in `most` units. A unit has
-/// `unit` sectors, a block `block`, and the first block is at sector `start`.
+/// The units of fragmented files, file by file, in the order of each; as many files as have room in `most` units. A
+/// unit has `unit` sectors, a block `block`, and the first block is at sector `start`.
 pub fn arranged(files: &[File], (block, start, unit): (u64, u64, u64), most: u32) -> Vec<u32> {
     let (mut all, mut taken) = (Vec::new(), BTreeSet::new());
     for file in files {

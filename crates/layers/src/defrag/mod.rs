@@ -1,6 +1,6 @@
-//! Defragmentation (section 2.2 of the IOLab paper): the pieces of each file are moved next to each other, in the order of the
-//! file, by a map of files that is given. It is a volume of `placed` on one device; its fast slots are those of a zone, in
-//! which the files that were in pieces lie one behind the other.
+//! Defragmentation (section 2.2 of the IOLab paper): the pieces of each file are moved next to each other, in the order
+//! of the file, by a map of files that is given. It is a volume of `placed` on one device; its fast slots are those of
+//! a zone, in which the files that were in pieces lie one behind the other.
 
 pub mod extents;
 mod options;
@@ -27,8 +27,8 @@ pub(crate) const KIND: Kind = Kind {
     commands: &["reconfigure", placed::UNDO],
 };
 
-/// Its known bugs: those of `placed` but for those of slots that another unit takes. An exploration has one map of files,
-/// so each slot of the zone has the same unit all the time.
+/// Its known bugs: those of `placed` but for those of slots that another unit takes. An exploration has one map of
+/// files, so each slot of the zone has the same unit all the time.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
     &["a move without its lock", "a map before its data", "stale read", "unforced write"]
 } else {

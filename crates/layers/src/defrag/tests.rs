@@ -1,5 +1,5 @@
-//! What moves where, by a map of files that changes, and a fragmented file of a real file system. Crashes are explored in
-//! `tests/promises`.
+//! What moves where, by a map of files that changes, and a fragmented file of a real file system. Crashes are explored
+//! in `tests/promises`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

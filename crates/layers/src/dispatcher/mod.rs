@@ -25,7 +25,8 @@ pub struct Dispatcher<S> {
 }
 
 impl<S: Iterator<Item = (Extent, Ticket)>> Dispatcher<S> {
-    /// Has all of them in the cache, except those whose ticket is aborted first; `done` is called as each one has ended.
+    /// Has all of them in the cache, except those whose ticket is aborted first; `done` is called as each one has
+    /// ended.
     pub async fn run(self, cache: &dyn BlockDevice, done: impl Fn(Extent)) {
         let stream = RefCell::new(self.stream);
         let next = || stream.borrow_mut().next();

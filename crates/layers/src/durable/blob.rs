@@ -1,8 +1,8 @@
 //! Bytes of any length in consecutive sealed sectors, behind a head with their length and checksum.
 //!
 //! Layers keep two copies of them and write these in turn. After a power failure, sectors of two interrupted writes may
-//! have the same generation, since the newer one may be unknown at the next start; the checksum over all bytes tells them
-//! apart. Faults: any contents; bytes that are not whole are none.
+//! have the same generation, since the newer one may be unknown at the next start; the checksum over all bytes tells
+//! them apart. Faults: any contents; bytes that are not whole are none.
 
 use seekless_core::{Lba, SECTOR_BYTES, checksum};
 

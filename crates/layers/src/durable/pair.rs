@@ -1,8 +1,9 @@
 //! A structure in two copies: the older one is overwritten, sealed, and the newer whole one is current.
 //!
 //! Invariant: acknowledged data is never dropped silently. A copy with a rotten sector may have been the newest durable
-//! one: unless its whole sectors show that it was not, it is refused. Once both copies were written, no torn write leaves
-//! blank sectors: they were zeroed afterwards, and count as rotten. Sectors of rewrites tell ([`Part::rewrite`]).
+//! one: unless its whole sectors show that it was not, it is refused. Once both copies were written, no torn write
+//! leaves blank sectors: they were zeroed afterwards, and count as rotten. Sectors of rewrites tell
+//! ([`Part::rewrite`]).
 
 use seekless_core::{Extent, Lba, SECTOR_BYTES, mutant};
 
@@ -88,8 +89,8 @@ impl CopyState {
 pub struct Pair {
     /// Of each.
     pub copies: [CopyState; 2],
-    /// Whether all sectors of both are as they were written, if in several writes: the next write is a rewrite. Otherwise
-    /// the other copy has to be made whole first.
+    /// Whether all sectors of both are as they were written, if in several writes: the next write is a rewrite.
+    /// Otherwise the other copy has to be made whole first.
     pub is_written: bool,
 }
 

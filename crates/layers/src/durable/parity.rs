@@ -26,21 +26,27 @@ pub const AT: usize = PAGE - SECTOR;
 pub const PAGES_AT: usize = 68;
 
 /// The exclusive or of sectors.
-struct Sum([u8; SECTOR]);
+struct Sum([u64; SECTOR / 8]);
 
 impl Sum {
     fn of(bytes: &[u8]) -> Sum {
-        let mut sum = Sum([0; SECTOR]);
+        let mut sum = Sum([0; SECTOR / 8]);
         sum.add(bytes);
         sum
+    }
+
+    fn bytes(&self) -> [u8; SECTOR] {
+        let mut bytes = [0; SECTOR];
+        let words = bytes.chunks_exact_mut(8).zip(&self.0);
+        words.for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+        bytes
     }
 
     /// Adds whole sectors.
     fn add(&mut self, bytes: &[u8]) {
         for sector in bytes.chunks(SECTOR) {
-            for (sum, word) in self.0.chunks_exact_mut(8).zip(sector.chunks_exact(8)) {
-                let both = u64_at(sum, 0) ^ u64_at(word, 0);
-                sum.copy_from_slice(&both.to_le_bytes());
+            for (sum, word) in self.0.iter_mut().zip(sector.chunks_exact(8)) {
+                *sum ^= u64_at(word, 0);
             }
         }
     }
@@ -48,7 +54,7 @@ impl Sum {
     /// The page with one of its sectors changed by this.
     fn applied(&self, page: &[u8], sector: usize) -> Vec<u8> {
         let mut page = page.to_vec();
-        page[sector * SECTOR..][..SECTOR].iter_mut().zip(&self.0).for_each(|(byte, sum)| *byte ^= sum);
+        page[sector * SECTOR..][..SECTOR].iter_mut().zip(self.bytes()).for_each(|(byte, sum)| *byte ^= sum);
         page
     }
 }
@@ -63,7 +69,7 @@ pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
     for page in pages.into_iter().filter(|page| !page.is_hollow()) {
         page.look(|bytes| sum.add(bytes));
     }
-    head[AT..].copy_from_slice(&sum.0);
+    head[AT..].copy_from_slice(&sum.bytes());
 }
 
 /// Decodes the head of the record that begins `bytes` and ends at most where they do: the result of `decode`, and the
@@ -81,8 +87,9 @@ pub fn head<T>(
     let mut damaged = Sum::of(head);
     for (pages, behind) in bytes[PAGE..].chunks(PAGE).map(Some).chain([None]).enumerate() {
         // For each number of pages, one sector may be damaged: another one of the head, or its first.
-        let begins = head.iter().zip(&damaged.0).map(|(byte, damaged)| byte ^ damaged).take(8).eq(magic);
-        let counts = u32_at(head, PAGES_AT) ^ u32_at(&damaged.0, PAGES_AT) == pages as u32;
+        let begins = u64_at(head, 0) ^ damaged.0[0] == u64::from_le_bytes(magic);
+        let word = damaged.0[PAGES_AT / 8] >> (8 * (PAGES_AT % 8));
+        let counts = u32_at(head, PAGES_AT) ^ word as u32 == pages as u32;
         let first = (begins && counts).then_some(0);
         let others = (1..AT / SECTOR).filter(|_| claimed == Some(pages));
         for sector in first.into_iter().chain(others) {

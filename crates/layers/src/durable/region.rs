@@ -28,8 +28,8 @@ pub fn are_lost(bytes: &[u8]) -> bool {
     sectors.filter(|sector| sector.iter().all(|byte| *byte == UNREADABLE)).count() > 1
 }
 
-/// As [`read`], but sectors that cannot be read count as rotten: a structure with two copies, or with parity, is repaired
-/// from what is left, and a drive replaces such a sector when it is written. Also returns the first error.
+/// As [`read`], but sectors that cannot be read count as rotten: a structure with two copies, or with parity, is
+/// repaired from what is left, and a drive replaces such a sector when it is written. Also returns the first error.
 pub async fn read_damaged(
     device: &dyn BlockDevice,
     at: Extent,

@@ -17,8 +17,11 @@ const SEAL: usize = 16;
 /// Bytes of a sector available for data.
 pub const ROOM: usize = BYTES - SEAL;
 
-/// Limit of generations: at a million a second it would take 100,000 years to reach.
-pub const LAST: u64 = 1 << 62;
+/// Limit of generations that are sealed: at a million a second it would take 100,000 years to reach.
+const SEALED: u64 = 1 << 62;
+/// Limit of generations and other numbers that are read: a larger one is damage, since what is counted from there could
+/// reach the limit of those that are sealed.
+pub const LAST: u64 = SEALED - (1 << 35);
 
 /// The flag of a rewrite.
 const REWRITE: u32 = 1;
@@ -72,8 +75,8 @@ impl Part {
     /// Seals sectors, the first of which lies at `at`: the last 16 bytes of each are overwritten.
     pub fn seal(self, at: Lba, generation: u64, sectors: &mut [u8]) {
         let generation =
-            if mutant::is("durable: a sector is sealed in no generation") { LAST } else { generation };
-        invariant!("a sealed sector is of a generation", generation < LAST);
+            if mutant::is("durable: a sector is sealed in no generation") { SEALED } else { generation };
+        invariant!("a sealed sector is of a generation", generation < SEALED);
         for (sector, number) in sectors.chunks_exact_mut(BYTES).zip(0..) {
             put(sector, ROOM, &generation.to_le_bytes());
             put(sector, ROOM + 8, &self.flags.to_le_bytes());
@@ -136,6 +139,8 @@ mod tests {
             first[damage.0] ^= 1 << damage.1;
             prop_assert_eq!(part.look(Lba(at), first), Sector::Rotten);
             prop_assert_eq!(part.look(Lba(at), &[0; BYTES]), Sector::Blank);
+            part.seal(Lba(at), LAST + generation % (SEALED - LAST), first);
+            prop_assert_eq!(part.look(Lba(at), first), Sector::Rotten, "what follows it could not be sealed");
         }
 
         #[test]

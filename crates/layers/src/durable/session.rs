@@ -1,11 +1,11 @@
-//! Numbers of sessions, on each of two devices of a volume, so that a copy of either from before a session, or the device
-//! that was replaced, is not taken for it.
+//! Numbers of sessions, on each of two devices of a volume, so that a copy of either from before a session, or the
+//! device that was replaced, is not taken for it.
 //!
-//! A session begins before its first change, with two numbers, each of which is durable on both devices before the next: so
-//! a crash leaves the devices one number apart at most, and a device that lacks a session is two behind.
+//! A session begins before its first change, with two numbers, each of which is durable on both devices before the
+//! next: so a crash leaves the devices one number apart at most, and a device that lacks a session is two behind.
 //!
-//! On a device the numbers may lie in a page that has something else in its first four sectors: the others have the last
-//! two numbers, each in two sectors, of which any one may rot.
+//! On a device the numbers may lie in a page that has something else in its first four sectors: the others have the
+//! last two numbers, each in two sectors, of which any one may rot.
 
 use std::cell::Cell;
 
@@ -109,7 +109,8 @@ impl Session {
         self.number.get()
     }
 
-    /// Begins it, unless it has begun: `write` makes its present number durable on both devices, first on the first one.
+    /// Begins it, unless it has begun: `write` makes its present number durable on both devices, first on the first
+    /// one.
     ///
     /// # Errors
     /// Those of `write`; then the next change tries again.

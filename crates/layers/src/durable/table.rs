@@ -1,9 +1,9 @@
 //! A table of numbers in sealed sectors, each of which has two copies and counts by itself.
 //!
 //! A change of an entry changes one sector, which a device writes whole or not at all; so any mixture of old and new
-//! sectors is a table, and no log is needed. Invariants: both copies of a sector are written and durable before anything
-//! relies on them, so if one rots the other is as new. Of a sector the newer whole copy counts, and is written over the
-//! other one when the table is opened; if neither is whole, that is an error that names it.
+//! sectors is a table, and no log is needed. Invariants: both copies of a sector are written and durable before
+//! anything relies on them, so if one rots the other is as new. Of a sector the newer whole copy counts, and is written
+//! over the other one when the table is opened; if neither is whole, that is an error that names it.
 
 use std::collections::BTreeSet;
 
@@ -83,8 +83,8 @@ impl Table {
         Ok(Table { site, values, generation, changed: BTreeSet::new(), written: 0 })
     }
 
-    /// Reads a table, and makes the copies of its sectors the same. What was read may not be durable, if the process that
-    /// wrote it ended before it was flushed: that is up to the caller.
+    /// Reads a table, and makes the copies of its sectors the same. What was read may not be durable, if the process
+    /// that wrote it ended before it was flushed: that is up to the caller.
     pub async fn open(device: &dyn BlockDevice, site: Site) -> Result<Table, IoError> {
         let read = async |copy| region::read_damaged(device, site.copy(copy)).await;
         let bytes = [read(0).await?.0, read(1).await?.0];
@@ -195,8 +195,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
 
-        /// Any of the changed sectors may be written, of either copy, and then any one sector rots: of each sector the last
-        /// durable values are found or later ones, whole, and both copies hold them.
+        /// Any of the changed sectors may be written, of either copy, and then any one sector rots: of each sector the
+        /// last durable values are found or later ones, whole, and both copies hold them.
         #[test]
         fn each_sector_is_found_as_it_was_written_last(
             entries in 1..400_usize,

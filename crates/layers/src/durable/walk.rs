@@ -1,9 +1,10 @@
 //! Walking along a log of records, from its anchor to its end.
 //!
-//! A log lies in segments of equal size. A record is a head page and the pages that it describes, one after the other; the
-//! next record follows it in its segment, or begins the segment that the head names when there is no room for a head and a
-//! page. Or records lie anywhere in their segment, and the next one is there or in the segment that the head names. Numbers of records are consecutive. A head also says which records were durable when it was written: those count
-//! whatever their pages hold now, and of the later ones the first whose pages are not as written ends the log.
+//! A log lies in segments of equal size. A record is a head page and the pages that it describes, one after the other;
+//! the next record follows it in its segment, or begins the segment that the head names when there is no room for a
+//! head and a page. Or records lie anywhere in their segment, and the next one is there or in the segment that the head
+//! names. Numbers of records are consecutive. A head also says which records were durable when it was written: those
+//! count whatever their pages hold now, and of the later ones the first whose pages are not as written ends the log.
 //!
 //! A walk ends, whatever the heads say: it enters no segment twice, and records have different numbers.
 
@@ -59,8 +60,8 @@ impl<R: Record> Walk<R> {
     }
 }
 
-/// Finds the records from `anchor` on, in segments of `pages`, the first of which has the number `first`. `find` looks for
-/// the record of a number at a place, or in its whole segment.
+/// Finds the records from `anchor` on, in segments of `pages`, the first of which has the number `first`. `find` looks
+/// for the record of a number at a place, or in its whole segment.
 pub async fn walk<R: Record>(
     pages: u32,
     fill: Fill,
@@ -166,7 +167,8 @@ mod tests {
             prop_assert_eq!(walk.records.len() + usize::from(walk.end.is_some()), asked.len());
         }
 
-        /// Records lie in three segments, some of which name another; all that follow each other are found, and no more.
+        /// Records lie in three segments, some of which name another; all that follow each other are found, and no
+        /// more.
         #[test]
         fn records_that_lie_anywhere_are_found_in_order(
             made in prop::collection::vec((0..3_u32, prop::option::of(0..3_u32)), 0..20),

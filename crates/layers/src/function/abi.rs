@@ -1,8 +1,8 @@
 //! What passes between the layer and a function: requests one way, actions the other, and their bytes in the memory of
 //! a module. Numbers are little-endian; decision 52 has the tables.
 //!
-//! Fault model: the bytes of an action may be anything. Each is checked against the volume before it is carried out, and
-//! the first one that is wrong is an error that says where, what was found and what was expected.
+//! Fault model: the bytes of an action may be anything. Each is checked against the volume before it is carried out,
+//! and the first one that is wrong is an error that says where, what was found and what was expected.
 
 use seekless_core::{Class, Extent, Hints, Nanos, Op, Origin};
 

@@ -4,10 +4,10 @@
 //! `abi` is what passes between both, [`Function`] what a function does; [`crate::dispatcher`] fetches, into a
 //! [`crate::cache`].
 //!
-//! Invariants: what clients read is what the cache and the device below return, whatever the function does; actions only
-//! fill the cache, or drop clean pages of it. Every action is checked before it is carried out. Fault model: a function
-//! that fails, or answers what it may not, is turned off, and the volume goes on without it. A fetch that fails is
-//! skipped. Nothing is dirty, and nothing is on disk.
+//! Invariants: what clients read is what the cache and the device below return, whatever the function does; actions
+//! only fill the cache, or drop clean pages of it. Every action is checked before it is carried out. Fault model: a
+//! function that fails, or answers what it may not, is turned off, and the volume goes on without it. A fetch that
+//! fails is skipped. Nothing is dirty, and nothing is on disk.
 
 pub mod abi;
 mod failure;

@@ -1,9 +1,9 @@
 //! A function as a WebAssembly module: compiled, started, and called for each request.
 //!
-//! A module has no imports: it sees what the layer writes into its memory, and nothing else. Each call has its fuel, its
-//! memory has a limit, and NaNs have one representation, so that the same requests give the same actions everywhere.
-//! Fault model: a module may do anything. An invalid file is an error at the start. A call ends with a trap, at the latest
-//! when its fuel is used up, or with actions, each of which is checked before it is carried out.
+//! A module has no imports: it sees what the layer writes into its memory, and nothing else. Each call has its fuel,
+//! its memory has a limit, and NaNs have one representation, so that the same requests give the same actions
+//! everywhere. Fault model: a module may do anything. An invalid file is an error at the start. A call ends with a
+//! trap, at the latest when its fuel is used up, or with actions, each of which is checked before it is carried out.
 //!
 //! Invariant: its two buffers lie within its memory, which never shrinks.
 

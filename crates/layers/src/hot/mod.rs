@@ -1,5 +1,6 @@
 //! Hot-data clustering (section 2.2 of the IOLab paper): the parts of a volume that are accessed most are moved next to
-//! each other, into a zone of the disk. It is a volume of `placed` on one device, whose fast slots are those of the zone.
+//! each other, into a zone of the disk. It is a volume of `placed` on one device, whose fast slots are those of the
+//! zone.
 
 mod options;
 

@@ -1,4 +1,5 @@
-//! The volume and its zone: what is where, what moves when, and what is refused. Crashes are explored in `tests/promises`.
+//! The volume and its zone: what is where, what moves when, and what is refused. Crashes are explored in
+//! `tests/promises`.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The hybrid drive (section 6.4 of the IOLab paper): one volume on a fast device and another one, each part of it on one
-//! of them, by its address or by how often it is accessed. It is a volume of `placed`, whose fast slots are on the fast
-//! device.
+//! The hybrid drive (section 6.4 of the IOLab paper): one volume on a fast device and another one, each part of it on
+//! one of them, by its address or by how often it is accessed. It is a volume of `placed`, whose fast slots are on the
+//! fast device.
 
 mod options;
 

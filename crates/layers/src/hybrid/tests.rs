@@ -185,8 +185,8 @@ async fn copy_of(device: &Rc<dyn BlockDevice>, number: u32) -> Rc<dyn BlockDevic
     copied(device, self::device(number, device.geometry().sectors / PAGE_SECTORS)).await
 }
 
-/// A copy of either device from before a session is refused, also if it was the first one or was cut short, and a session
-/// that only read changes nothing.
+/// A copy of either device from before a session is refused, also if it was the first one or was cut short, and a
+/// session that only read changes nothing.
 #[test]
 fn a_device_from_before_a_session_is_refused() {
     for (sessions, stops, rots) in

@@ -1,13 +1,13 @@
 //! Sequences kept over restarts, in an area that the volume file names: two copies, written in turn
 //! ([`blob`]).
 //!
-//! A copy: features, the sectors of the volume, and up to 16 pages that belong to sequences with their checksums; then the
-//! sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time depends on them.
+//! A copy: features, the sectors of the volume, and up to 16 pages that belong to sequences with their checksums; then
+//! the sequences (see [`crate::pattern`]). Sequences are guesses: nothing but time depends on them.
 //!
-//! Fault model: a copy that is torn, rotten or cannot be read is ignored, and the other one, which may be older, is used; without one,
-//! learning begins anew. The same if none of the pages is as it was: then the area belongs to another volume of this
-//! size, or every program was replaced. An area of a volume of another size, or with other contents at either end, is refused. A write
-//! of the area that fails is repeated with the next ones.
+//! Fault model: a copy that is torn, rotten or cannot be read is ignored, and the other one, which may be older, is
+//! used; without one, learning begins anew. The same if none of the pages is as it was: then the area belongs to
+//! another volume of this size, or every program was replaced. An area of a volume of another size, or with other
+//! contents at either end, is refused. A write of the area that fails is repeated with the next ones.
 
 use std::rc::Rc;
 
@@ -53,7 +53,8 @@ fn part() -> Part {
 }
 
 impl Kept {
-    /// The area, and the sequences of the volume `of` that it holds; the second is `None` if it holds none that can be used.
+    /// The area, and the sequences of the volume `of` that it holds; the second is `None` if it holds none that can be
+    /// used.
     ///
     /// # Errors
     /// `Invalid` for an area of another volume or of something else, and the devices' errors.
@@ -136,7 +137,8 @@ impl Kept {
         blob::room(self.copy_sectors) - HEADER as u64
     }
 
-    /// Writes the sequences, encoded, of the volume `of` over the older copy. `witnesses` are pages that belong to them.
+    /// Writes the sequences, encoded, of the volume `of` over the older copy. `witnesses` are pages that belong to
+    /// them.
     ///
     /// # Errors
     /// Those of the devices.

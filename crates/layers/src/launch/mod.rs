@@ -4,9 +4,10 @@
 //! `start` is the start that is going on, and what is done for it; [`crate::pattern`] learns, [`crate::dispatcher`]
 //! fetches, into a [`crate::cache`] that drops a page when it is read. Layer `cdp` is the same with another [`Manner`].
 //!
-//! Invariants: what clients read is what the cache and the device below return; fetches only fill the cache. A read waits
-//! for a fetch of its pages only while that is in flight or queued, and then reads them itself if it failed. Fault
-//! model: a fetch that fails is skipped. Nothing is dirty, and of what was learned only guesses are on disk (`kept`).
+//! Invariants: what clients read is what the cache and the device below return; fetches only fill the cache. A read
+//! waits for a fetch of its pages only while that is in flight or queued, and then reads them itself if it failed.
+//! Fault model: a fetch that fails is skipped. Nothing is dirty, and of what was learned only guesses are on disk
+//! (`kept`).
 
 mod kept;
 mod options;

@@ -26,8 +26,8 @@ pub struct Options {
     pub learned: Bytes,
     /// Class of the fetches. By default as the layer has it.
     pub class: Option<FetchClass>,
-    /// Size of a sweep: so much at a time is fetched in the order of addresses, and the sweeps in the order in which the
-    /// program reads. By default as the layer has it.
+    /// Size of a sweep: so much at a time is fetched in the order of addresses, and the sweeps in the order in which
+    /// the program reads. By default as the layer has it.
     pub sweep: Option<Bytes>,
     /// Pages between two that are fetched, up to this size, are fetched with them.
     pub gap: Bytes,

@@ -111,8 +111,8 @@ impl State {
         self.unkept
     }
 
-    /// What was learned, encoded in at most `most` bytes, and pages that belong to it; until more is learned it counts as
-    /// kept.
+    /// What was learned, encoded in at most `most` bytes, and pages that belong to it; until more is learned it counts
+    /// as kept.
     pub fn keep(&mut self, most: u64, witnesses: usize) -> (Vec<u8>, Vec<u64>) {
         self.unkept = false;
         (self.sequences.encode(most), self.sequences.sample(witnesses))

@@ -14,13 +14,12 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECT
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 use super::sealed;
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use crate::durable::sector::LAST;
 use crate::durable::{self, region};
 
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;
 const SUM: usize = 8;
-/// Limit of generations, epochs and sequences: at a million a second it would take 100,000 years to reach.
-const LAST: u64 = 1 << 62;
 
 /// A place in the log where the next record will be written: the segment, and the block in it.
 pub type Place = (u32, u32);

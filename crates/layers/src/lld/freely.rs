@@ -194,8 +194,8 @@ impl Lld {
         loop {
             let admitted = {
                 let state = &mut *self.state.borrow_mut();
-                // The last free segments are for blocks of segments that the other cleaner has chosen: it has room for all
-                // of these, and for no others.
+                // The last free segments are for blocks of segments that the other cleaner has chosen: it has room for
+                // all of these, and for no others.
                 if aborted(how) && (self.cleaning.is_empty() || state.resting > 0) {
                     return Ok(None);
                 }

@@ -4,9 +4,9 @@
 //! `Free` when the head passes. The open record then lists it as a block that was moved: so recovery treats it as one,
 //! and until then its old copy counts. A flush puts what is still staged into the log.
 //!
-//! Invariants: a hole has no block, and its death is behind the durable checkpoint, so that no recovery reads it; no read
-//! or cleaning of its segment is in flight when it is chosen, and its segment is neither freed nor cleaned before the
-//! write has ended. After that write nothing waits: the block is recorded at once, or stays staged.
+//! Invariants: a hole has no block, and its death is behind the durable checkpoint, so that no recovery reads it; no
+//! read or cleaning of its segment is in flight when it is chosen, and its segment is neither freed nor cleaned before
+//! the write has ended. After that write nothing waits: the block is recorded at once, or stays staged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -173,7 +173,8 @@ impl State {
         self.holes.most > 0 && self.live >= half && self.holes.failures < FAILURES
     }
 
-    /// Stages a client's block, if holes are in use; false if it has to join the log, and an earlier one is to be unstaged.
+    /// Stages a client's block, if holes are in use; false if it has to join the log, and an earlier one is to be
+    /// unstaged.
     pub fn stage(&mut self, block: Block, data: &Buffer) -> bool {
         let in_use = self.uses_holes();
         let holes = &mut self.holes;
@@ -237,8 +238,8 @@ impl State {
         Some(Plug { block, hole, data, ticket })
     }
 
-    /// A write to a hole has ended: the open record gets the block, if it is unchanged and clients may write; false if it
-    /// does not.
+    /// A write to a hole has ended: the open record gets the block, if it is unchanged and clients may write; false if
+    /// it does not.
     pub fn plugged(&mut self, plug: Plug, written: bool, failed: bool, threshold: u32) -> bool {
         let Plug { block, hole, data, .. } = plug;
         self.holes.plugs.remove(&hole);

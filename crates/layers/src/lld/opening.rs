@@ -210,8 +210,8 @@ async fn summary_at(
     Ok(Some(summary))
 }
 
-/// Part of the log, and the error of what cannot be read of it. In the first format that is not told from what was never
-/// written.
+/// Part of the log, and the error of what cannot be read of it. In the first format that is not told from what was
+/// never written.
 async fn read(
     below: &dyn BlockDevice,
     layout: &Layout,

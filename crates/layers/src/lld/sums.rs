@@ -1,6 +1,6 @@
-//! Checksums of slots. A slot is written once until its segment is free again, so its checksum stays valid, and all reads
-//! are verified: of a part of a block, the whole block is read. There is no other copy: a client gets an error that names the block, and a cleaner
-//! leaves it where it is.
+//! Checksums of slots. A slot is written once until its segment is free again, so its checksum stays valid, and all
+//! reads are verified: of a part of a block, the whole block is read. There is no other copy: a client gets an error
+//! that names the block, and a cleaner leaves it where it is.
 //!
 //! Checksums of blocks written, or replayed, since opening are known. For any other segment the summaries are read
 //! before its first read, from its first block on; a summary of its earlier contents is recognised by its sequence: the

@@ -1,5 +1,5 @@
-//! The most recently read pages in a small area: LRU, which chooses at reconfigurations. Writes go to the copies in place;
-//! no others are absorbed.
+//! The most recently read pages in a small area: LRU, which chooses at reconfigurations. Writes go to the copies in
+//! place; no others are absorbed.
 
 use crate::baseline::{self, Baseline};
 use crate::borg::{COMMANDS, Options, PlannerName};

@@ -26,8 +26,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Reads the current map, and its format; new ones are sealed. Last, whether the map is on disk as it is: one that is
-    /// not has to be written in a later generation before anything else.
+    /// Reads the current map, and its format; new ones are sealed. Last, whether the map is on disk as it is: one that
+    /// is not has to be written in a later generation before anything else.
     pub async fn read(
         below: &dyn BlockDevice,
         options: &Options,

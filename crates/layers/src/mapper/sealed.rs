@@ -2,9 +2,9 @@
 //!
 //! A copy is a head (magic, incompatible and compatible features, number of pages, identity, reserve), and an entry of
 //! four bytes for each page, none across sectors. Zeroes are a map of generation 0. For which copy is current, and what
-//! is refused, see [`crate::durable::pair`]. Opening writes a copy again of which sectors are blank or rotten, and nothing
-//! else: the next map has a higher generation than any sector found, so that a torn map does not become whole by another
-//! write.
+//! is refused, see [`crate::durable::pair`]. Opening writes a copy again of which sectors are blank or rotten, and
+//! nothing else: the next map has a higher generation than any sector found, so that a torn map does not become whole
+//! by another write.
 
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{

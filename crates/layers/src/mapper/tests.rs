@@ -300,7 +300,8 @@ fn a_creation_that_was_cut_short_is_completed_before_the_next_map() {
     });
 }
 
-/// A copy that is not whole is written when the volume is opened; on a device that is not written it is read all the same.
+/// A copy that is not whole is written when the volume is opened; on a device that is not written it is read all the
+/// same.
 #[test]
 fn a_volume_that_lacks_a_copy_is_read_on_a_read_only_device() {
     world(async || {

@@ -1,17 +1,18 @@
-//! The label of a member: which mirror it is of, which member it is, who is out of service, and where copies may differ.
+//! The label of a member: which mirror it is of, which member it is, who is out of service, and where copies may
+//! differ.
 //!
-//! One sealed sector. A member has four of them, each at the beginning of one of its first pages: two slots, used in turn,
-//! of two copies each. A label is written to both copies of its slot, so that one rotten sector costs nothing, and the
-//! label before it stays until the next one is there.
+//! One sealed sector. A member has four of them, each at the beginning of one of its first pages: two slots, used in
+//! turn, of two copies each. A label is written to both copies of its slot, so that one rotten sector costs nothing,
+//! and the label before it stays until the next one is there.
 //!
-//! On disk: magic, version (four bytes), member, members, members out of service as bits, state (two each), features (four
-//! bytes), identity (sixteen), pages of data, pages of a region, events (eight each), for each of four members the event
-//! of its introduction (eight each) and that of its return into service (eight each), the event that all members in service
-//! had reached before this one (eight), and a bit for each of 2,816 regions. Programs that do not know the last number
-//! leave it zero.
+//! On disk: magic, version (four bytes), member, members, members out of service as bits, state (two each), features
+//! (four bytes), identity (sixteen), pages of data, pages of a region, events (eight each), for each of four members
+//! the event of its introduction (eight each) and that of its return into service (eight each), the event that all
+//! members in service had reached before this one (eight), and a bit for each of 2,816 regions. Programs that do not
+//! know the last number leave it zero.
 //!
-//! Every change is an *event*, recorded on all members in service: the newest label of any member counts. Fault model: a
-//! crash between two members leaves some of them one event behind; any one sector rots.
+//! Every change is an *event*, recorded on all members in service: the newest label of any member counts. Fault model:
+//! a crash between two members leaves some of them one event behind; any one sector rots.
 
 use std::fmt;
 
@@ -117,8 +118,8 @@ pub struct Label {
     pub joined: [u64; MOST],
     /// For each member, the event with which it came back into service, or with which it left.
     pub served: [u64; MOST],
-    /// The event that all members in service had recorded before this one: one that has not is a device from before. Zero
-    /// if that is unknown.
+    /// The event that all members in service had recorded before this one: one that has not is a device from before.
+    /// Zero if that is unknown.
     pub reached: u64,
     /// Regions of which copies may differ: they are being written, or a member out of service lacks something of them.
     pub differ: Bits,

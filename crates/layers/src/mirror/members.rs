@@ -1,14 +1,17 @@
-//! The members of a mirror: which of them are in service, what their labels record, and which regions are being written.
+//! The members of a mirror: which of them are in service, what their labels record, and which regions are being
+//! written.
 //!
-//! A member that fails is put out of service, unless no other would be left; that is recorded durably in the labels of the
-//! others before anything that it lacks is answered. So after a crash it is not taken for one that has everything.
+//! A member that fails is put out of service, unless no other would be left; that is recorded durably in the labels of
+//! the others before anything that it lacks is answered. So after a crash it is not taken for one that has everything.
 //!
-//! Before a region is written, its bit is durable in the labels: copies of it may differ. The bit stays until the region was
-//! not written for a while and all members were flushed, and as long as a member is out of service, which lacks what is
-//! written meanwhile. So the bits are all that a member has to catch up with, and all that is compared after a crash.
+//! Before a region is written, its bit is durable in the labels: copies of it may differ. The bit stays until the
+//! region was not written for a while and all members were flushed, and as long as a member is out of service, which
+//! lacks what is written meanwhile. So the bits are all that a member has to catch up with, and all that is compared
+//! after a crash.
 //!
-//! Invariants: `recorded` is what the labels of all members in service hold durably, at least; `unsure` if writing the next
-//! label failed, and it may be on some of them or appear later: then nothing is answered until another one is written.
+//! Invariants: `recorded` is what the labels of all members in service hold durably, at least; `unsure` if writing the
+//! next label failed, and it may be on some of them or appear later: then nothing is answered until another one is
+//! written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -75,8 +78,8 @@ impl Drop for Active {
 }
 
 impl Members {
-    /// The members of a mirror with this label, and the events that they have recorded; those out of service may be more
-    /// than it says.
+    /// The members of a mirror with this label, and the events that they have recorded; those out of service may be
+    /// more than it says.
     pub fn new(
         devices: Vec<Rc<dyn BlockDevice>>,
         recorded: &Label,
@@ -145,8 +148,8 @@ impl Members {
         (0..self.count()).filter(|member| !self.is_out(*member)).collect()
     }
 
-    /// As `serving`, first those that had recorded most when the mirror was opened: in one that had recorded less nothing
-    /// was written since, or it is a device from before.
+    /// As `serving`, first those that had recorded most when the mirror was opened: in one that had recorded less
+    /// nothing was written since, or it is a device from before.
     pub fn newest_first(&self) -> Vec<usize> {
         let mut members = self.serving();
         members.sort_by_key(|member| std::cmp::Reverse(self.events_at_start[*member]));
@@ -220,7 +223,8 @@ impl Members {
         self.turn.exclusive(Extent::new(0, 1), &Hints::default()).await
     }
 
-    /// Writes the next label, with a change, to all members in service and the one being rebuilt; the caller has the turn.
+    /// Writes the next label, with a change, to all members in service and the one being rebuilt; the caller has the
+    /// turn.
     async fn record(&self, change: impl Fn(&mut Label)) -> Result<(), IoError> {
         loop {
             let mut next = self.recorded.get();
@@ -306,8 +310,8 @@ impl Members {
         self.recorded.get().differ == Bits::NONE
     }
 
-    /// Records that copies of regions are the same, those that were not written since the `before`th write; `unsettled` says
-    /// of a region that its copies differ.
+    /// Records that copies of regions are the same, those that were not written since the `before`th write; `unsettled`
+    /// says of a region that its copies differ.
     pub async fn clean(&self, before: u64, unsettled: impl Fn(Extent) -> bool) -> Result<(), IoError> {
         let label = self.recorded.get();
         let mut clean = Bits::NONE;

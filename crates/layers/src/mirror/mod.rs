@@ -1,17 +1,17 @@
 //! A mirror: two to four members, each of which has everything (RAID-1).
 //!
-//! A read goes to the member that answers first; what that cannot read comes from another one, and is written to it again.
-//! A write goes to all. A member that fails is out of service, and catches up when it is back.
+//! A read goes to the member that answers first; what that cannot read comes from another one, and is written to it
+//! again. A write goes to all. A member that fails is out of service, and catches up when it is back.
 //!
 //! Invariants: all members in service read the same, and will after a crash: where copies may differ, they are made the
 //! same, durably, before any of them is read. A member that lacks something is recorded on the others as being out of
 //! service before that is answered.
 //!
-//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive. Any member but one may fail,
-//! now or later, be gone at the start, or carry out a failed write late; of each page all copies but one may be
+//! Fault model: power may fail at any time, and any subset of unflushed sectors may survive. Any member but one may
+//! fail, now or later, be gone at the start, or carry out a failed write late; of each page all copies but one may be
 //! unreadable, or rotten if the member says so. A sector of a label may rot. Members that lose or misdirect writes
-//! silently are found only by a read that verifies, and most members are believed, of two the first one. Callers do not drop requests before
-//! they complete.
+//! silently are found only by a read that verifies, and most members are believed, of two the first one. Callers do not
+//! drop requests before they complete.
 
 mod label;
 mod members;

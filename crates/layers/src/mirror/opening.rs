@@ -1,13 +1,13 @@
 //! Opening a mirror, and creating one.
 //!
-//! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A member
-//! that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that has not
-//! recorded what all had reached before the newest label: its contents are old. It gets everything. Refused are members
-//! of another mirror or at another place; members out of service alone, which lack what was written since; and members of
-//! which each says that the other one is out of service, since both were written without the other.
+//! The labels say which mirror the members are of, and which of them are out of service: the newest one counts. A
+//! member that is blank or unreadable is missing, and that is recorded before anything else. So is one in service that
+//! has not recorded what all had reached before the newest label: its contents are old. It gets everything. Refused are
+//! members of another mirror or at another place; members out of service alone, which lack what was written since; and
+//! members of which each says that the other one is out of service, since both were written without the other.
 //!
-//! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and formed. So
-//! blank members beside others of a mirror are missing, and never new.
+//! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and formed.
+//! So blank members beside others of a mirror are missing, and never new.
 
 use std::rc::Rc;
 
@@ -30,9 +30,9 @@ fn refused(found: &str, expected: &str) -> IoError {
     arrays::refused(NAME, found, expected)
 }
 
-/// Events that a member in service may be behind where the newest label does not say which one all had reached, as it was
-/// written by an older program, and that a member may be behind which left. A crash between two labels costs one, and
-/// more crashes each time before the next label is on all members a few.
+/// Events that a member in service may be behind where the newest label does not say which one all had reached, as it
+/// was written by an older program, and that a member may be behind which left. A crash between two labels costs one,
+/// and more crashes each time before the next label is on all members a few.
 const BEHIND: u64 = 16;
 
 /// What the labels say of a mirror.
@@ -183,8 +183,8 @@ fn is_confirmed(label: &Label, members: &[(usize, usize, Label)]) -> bool {
     members.iter().all(|(number, _, of)| label.is_out(*number) || follows(of))
 }
 
-/// Refuses members that were used apart: each says that it is in service and the other one is not, and neither came back
-/// since.
+/// Refuses members that were used apart: each says that it is in service and the other one is not, and neither came
+/// back since.
 fn check_apart(members: &[(usize, usize, Label)]) -> Result<(), IoError> {
     for (one, _, of) in members {
         for (other, _, by) in members {

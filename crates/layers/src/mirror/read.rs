@@ -74,8 +74,8 @@ impl Mirror {
         self.members.serving().into_iter().min_by_key(cost)
     }
 
-    /// Reads each page from the first member that can, and repairs it on those that cannot. If a read verifies, it compares
-    /// all members, and repairs those that have something else than most, or than the first one.
+    /// Reads each page from the first member that can, and repairs it on those that cannot. If a read verifies, it
+    /// compares all members, and repairs those that have something else than most, or than the first one.
     async fn mend(&self, at: Extent, into: Buffer, how: &Hints) -> Result<Buffer, IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), how).await;
         if self.is_unsettled(at) {
@@ -141,8 +141,8 @@ impl Mirror {
         let _ = self.members.confirm().await;
     }
 
-    /// Compares all members, on the medium, and repairs those that cannot be read or have something else. What cannot be
-    /// repaired fails when it is read.
+    /// Compares all members, on the medium, and repairs those that cannot be read or have something else. What cannot
+    /// be repaired fails when it is read.
     pub(super) async fn verify(&self, at: Extent, how: &Hints) {
         let reads = self.members.serving().into_iter();
         let reads = reads.map(|member| self.read_member(member, at, self.buffer(at), how));

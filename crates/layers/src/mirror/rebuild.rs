@@ -1,9 +1,9 @@
 //! Rebuild: a member out of service gets what it lacks, region by region, while clients continue.
 //!
-//! From its beginning on, all that is written goes to that member too; reads do not, until it has everything. What it lacks
-//! are the regions of which the labels say that copies may differ: all, if the device is another one. A region that it has
-//! is clean again like any other once nothing writes to it, so a rebuild goes on after a restart where it was. Requests of
-//! it take only time that costs clients nothing, for a while; then they are background work.
+//! From its beginning on, all that is written goes to that member too; reads do not, until it has everything. What it
+//! lacks are the regions of which the labels say that copies may differ: all, if the device is another one. A region
+//! that it has is clean again like any other once nothing writes to it, so a rebuild goes on after a restart where it
+//! was. Requests of it take only time that costs clients nothing, for a while; then they are background work.
 //!
 //! Fault model: a member that fails again stays out of service, and lacks what the labels say.
 

@@ -1,8 +1,8 @@
 //! A member is replaced by another device while the mirror is in use: put out of service, exchanged, and rebuilt later.
 //!
 //! Invariants: the members that stay have recorded durably that it is another device, before that can be taken for the
-//! old one. Nothing is under way that chose the old device. Fault model: power may fail at any time; the mirror then opens
-//! without that member, whichever of the two devices is in its place.
+//! old one. Nothing is under way that chose the old device. Fault model: power may fail at any time; the mirror then
+//! opens without that member, whichever of the two devices is in its place.
 
 use std::rc::Rc;
 

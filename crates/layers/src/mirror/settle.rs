@@ -1,5 +1,6 @@
-//! Copies that may differ are made the same before any of them is read: after a crash those of the regions that were being
-//! written, and those of pages of which a write failed on all members, which may still carry it out, each its part.
+//! Copies that may differ are made the same before any of them is read: after a crash those of the regions that were
+//! being written, and those of pages of which a write failed on all members, which may still carry it out, each its
+//! part.
 //!
 //! Invariant: the choice is durable on all members in service before any of it is read. Otherwise the next crash could
 //! keep a part of it, and the next choice be another one, after clients had read that.
@@ -65,8 +66,8 @@ impl Mirror {
         !self.unsettled.within(at.pages()).is_empty() || self.failed.any_of(at)
     }
 
-    /// Makes copies of whole pages the same. The caller holds their lock, exclusively. With `always` also if there is only
-    /// one copy: it may change later, after it was copied.
+    /// Makes copies of whole pages the same. The caller holds their lock, exclusively. With `always` also if there is
+    /// only one copy: it may change later, after it was copied.
     pub(super) async fn settle_held(&self, at: Extent, always: bool, how: &Hints) -> Result<(), IoError> {
         let how = Hints { fua: !mutant::is("mirror: a resync without FUA"), verify: false, ..how.clone() };
         for range in self.unsettled.within(at.pages()) {

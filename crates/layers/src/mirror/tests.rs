@@ -1,5 +1,5 @@
-//! The mirror against a register for each sector: with any member failing, missing, damaged, stale or replaced; and what is
-//! refused.
+//! The mirror against a register for each sector: with any member failing, missing, damaged, stale or replaced; and
+//! what is refused.
 
 mod old;
 mod refused;
@@ -136,8 +136,8 @@ fn writes(most: usize) -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Writes, flushes and reads with a member that fails at some request: all reads are right; so they are after a restart,
-    /// once that member has caught up, and without any other.
+    /// Writes, flushes and reads with a member that fails at some request: all reads are right; so they are after a
+    /// restart, once that member has caught up, and without any other.
     #[test]
     fn a_member_that_fails_costs_nothing(
         steps in writes(24), members in 2..4_usize, failing in 0..4_usize, nth in 1..60_u64,
@@ -169,8 +169,8 @@ proptest! {
         });
     }
 
-    /// A page cannot be read on a member, and another one not on another member, or it has other data on a later member: all
-    /// is read as it was written, and repaired.
+    /// A page cannot be read on a member, and another one not on another member, or it has other data on a later
+    /// member: all is read as it was written, and repaired.
     #[test]
     fn what_cannot_be_read_is_repaired(pages in prop::collection::vec((0..12_u64, 0..3_usize), 1..5), rots: bool, verify: bool) {
         world(async || {

@@ -1,7 +1,7 @@
 //! Writes, zeroes and discards, on all members that are written.
 //!
-//! Invariant: all members in service have each write that was answered; one that lacks it was recorded before as being out
-//! of service.
+//! Invariant: all members in service have each write that was answered; one that lacks it was recorded before as being
+//! out of service.
 
 use std::rc::Rc;
 
@@ -52,7 +52,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// What members made of the same change: those that failed are put out of service, if another one in service did not.
+    /// What members made of the same change: those that failed are put out of service, if another one in service did
+    /// not.
     ///
     /// # Errors
     /// None in service carried it out, or it was aborted: then the copies may differ.

@@ -8,9 +8,9 @@
 //!
 //! Reads that touch the same pages again and again are no start: what a program has read is in its host's memory.
 //!
-//! Invariants: at most 64 sequences, a bit each; at most `pages` pages, and triggers, of all of them. When there are more,
-//! the sequences that were seen longest ago are forgotten, first those that were not seen often enough to be used: these
-//! take at most half of the bounds from the others.
+//! Invariants: at most 64 sequences, a bit each; at most `pages` pages, and triggers, of all of them. When there are
+//! more, the sequences that were seen longest ago are forgotten, first those that were not seen often enough to be
+//! used: these take at most half of the bounds from the others.
 
 mod encoding;
 
@@ -267,8 +267,8 @@ impl Sequences {
         self.known[number].as_ref().map_or(0, |sequence| sequence.pages.len().max(triggers) as u64)
     }
 
-    /// Forgets sequences until the bound holds; the one that was just learned if it alone is too large, or others are used
-    /// and it is not yet and takes more than half.
+    /// Forgets sequences until the bound holds; the one that was just learned if it alone is too large, or others are
+    /// used and it is not yet and takes more than half.
     fn bound(&mut self, number: usize) {
         while self.size().1.max(self.size().2) > self.bounds.pages {
             let learned = self.known.get(number).and_then(Option::as_ref);

@@ -1,9 +1,9 @@
 //! On-disk format: a super page, a map, and slots.
 //!
 //! First two copies of the super page and two of the map ([`table`]), then slots. If the fast slots are on a device of
-//! their own, these are on that one, and the other device has a page with a label, and then slots. A sector of the map has
-//! the slots of consecutive units. Since the move of a unit changes one entry, no move needs two sectors to be written
-//! together, and a power failure that tears a copy of the map leaves a valid one.
+//! their own, these are on that one, and the other device has a page with a label, and then slots. A sector of the map
+//! has the slots of consecutive units. Since the move of a unit changes one entry, no move needs two sectors to be
+//! written together, and a power failure that tears a copy of the map leaves a valid one.
 //!
 //! Invariant: the super page is written when the label and the map are durable, once.
 
@@ -32,14 +32,15 @@ pub struct Shape {
     pub fast: u32,
     /// Other slots.
     pub slow: u32,
-    /// Fast slots that are kept free, so that units can move there at once. Of two devices the other one has as many, and
-    /// all others hold units at first; on one device all fast slots are free at first, and of the others none.
+    /// Fast slots that are kept free, so that units can move there at once. Of two devices the other one has as many,
+    /// and all others hold units at first; on one device all fast slots are free at first, and of the others none.
     pub spare: u32,
     /// Pages of a copy of the map.
     pub map_pages: u64,
     /// On one device, how many of the other slots lie before the fast ones; `None` with a device for each.
     pub before: Option<u32>,
-    /// On one device, the fast slots are in bands of as many each: how many, and how many of the other slots lie between two.
+    /// On one device, the fast slots are in bands of as many each: how many, and how many of the other slots lie
+    /// between two.
     pub bands: u32,
     pub apart: u32,
 }
@@ -57,8 +58,8 @@ pub fn check_unit(unit: Bytes) -> Result<(), Refused> {
 }
 
 impl Shape {
-    /// Shape of a volume with units of `unit` pages on devices of these sectors; `None` if there is no room for a unit on
-    /// each, or there are too many.
+    /// Shape of a volume with units of `unit` pages on devices of these sectors; `None` if there is no room for a unit
+    /// on each, or there are too many.
     pub fn new(unit: u64, fast: u64, slow: u64) -> Option<Shape> {
         let (fast, slow) = (fast / PAGE_SECTORS, slow / PAGE_SECTORS);
         let map_pages = ((fast + slow) / unit).div_ceil(ENTRIES as u64 * PAGE_SECTORS).max(1);
@@ -70,8 +71,8 @@ impl Shape {
         fits.then_some(Shape { unit, fast, slow, spare, map_pages, before: None, bands: 1, apart: 0 })
     }
 
-    /// Shape of a volume on one device of these sectors, with a zone of `zone` sectors behind the part `behind` of the other
-    /// slots, in 1/1000; `None` if there is no room, or there are too many units.
+    /// Shape of a volume on one device of these sectors, with a zone of `zone` sectors behind the part `behind` of the
+    /// other slots, in 1/1000; `None` if there is no room, or there are too many units.
     pub fn within(unit: u64, sectors: u64, zone: u64, behind: u32) -> Option<Shape> {
         let pages = sectors / PAGE_SECTORS;
         let map_pages = (pages / unit).div_ceil(ENTRIES as u64 * PAGE_SECTORS).max(1);
@@ -84,8 +85,8 @@ impl Shape {
         fits.then_some(Shape { unit, fast, slow, spare, map_pages, before, bands: 1, apart: 0 })
     }
 
-    /// Such a shape whose zone is in bands, of as many slots each: spread over the device, or one behind the other where the
-    /// zone is. `None` if there are not two slots for each.
+    /// Such a shape whose zone is in bands, of as many slots each: spread over the device, or one behind the other
+    /// where the zone is. `None` if there are not two slots for each.
     pub fn in_bands(self, bands: u32, spread: bool) -> Option<Shape> {
         let each = self.fast.checked_div(bands).filter(|each| *each > 1)?;
         let shape = Shape { fast: each * bands, slow: self.slow + self.fast % bands, bands, ..self };
@@ -284,7 +285,8 @@ mod tests {
             }
         }
 
-        /// No two slots overlap, and units that follow each other do so on the device, but for the gaps that are kept free.
+        /// No two slots overlap, and units that follow each other do so on the device, but for the gaps that are kept
+        /// free.
         #[test]
         fn units_are_in_slots_of_their_own_in_order(two: bool, fast in 0..4_000_u64, slow in 0..20_000_u64, behind in 0..1_001_u32) {
             let (_, Some(shape)) = shape(two, 2, fast, slow, behind) else { return Ok(()) };

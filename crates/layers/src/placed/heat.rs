@@ -1,8 +1,8 @@
 //! How often units were accessed lately, and which of them should be in another slot.
 //!
-//! A count for each unit, up to [`MOST`]; all are halved from time to time, so that old accesses weigh less. Invariants: the
-//! units in fast slots that are not pinned are ranked by their counts, and of the others the hottest ones, as many as
-//! there are slots; so memory is bounded by the sizes of the devices.
+//! A count for each unit, up to [`MOST`]; all are halved from time to time, so that old accesses weigh less.
+//! Invariants: the units in fast slots that are not pinned are ranked by their counts, and of the others the hottest
+//! ones, as many as there are slots; so memory is bounded by the sizes of the devices.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -72,8 +72,8 @@ impl Heat {
         self.set(unit, self.of(unit), is_fast);
     }
 
-    /// A unit could not be moved: it is not tried again before it is accessed from a fast slot, or hot again from another
-    /// one, or before the next opening if it is pinned.
+    /// A unit could not be moved: it is not tried again before it is accessed from a fast slot, or hot again from
+    /// another one, or before the next opening if it is pinned.
     pub fn cool(&mut self, unit: u32, is_fast: bool) {
         let count = self.of(unit);
         if count == PINNED {
@@ -104,8 +104,8 @@ impl Heat {
         self.hot.iter().rev().nth(nth).map(|(count, Reverse(unit))| (*count, *unit))
     }
 
-    /// The next unit to move to one of the `free` fast slots. As many of the hottest as there are such slots follow each
-    /// other in the order of the volume, so that they lie in it.
+    /// The next unit to move to one of the `free` fast slots. As many of the hottest as there are such slots follow
+    /// each other in the order of the volume, so that they lie in it.
     pub fn next_in_order(&mut self, free: usize) -> Option<u32> {
         if free == 0 {
             return None;
@@ -151,8 +151,8 @@ mod tests {
     const SLOTS: u32 = 6;
 
     proptest! {
-        /// However units are accessed, exchanging the hottest with colder ones ends, and no unit that stays is much colder
-        /// than one that is not there.
+        /// However units are accessed, exchanging the hottest with colder ones ends, and no unit that stays is much
+        /// colder than one that is not there.
         #[test]
         fn exchanges_end_with_the_hottest_and_the_pinned_on_the_fast_device(
             touched in proptest::collection::vec(0..UNITS, 0..400),
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    /// Where no unit can leave, as the other device fails, tries end, though a pinned unit has to come; an access begins
-    /// them anew.
+    /// Where no unit can leave, as the other device fails, tries end, though a pinned unit has to come; an access
+    /// begins them anew.
     #[test]
     fn units_that_cannot_leave_are_tried_once() {
         let mut heat = Heat::new(8, 3, 1, &[7], |unit| unit < 3);

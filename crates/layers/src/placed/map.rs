@@ -61,8 +61,8 @@ impl Map {
         self.table.sectors_written()
     }
 
-    /// Takes a free slot for a unit: a fast one next to a neighbour of the unit, or the first one; of the others the one
-    /// nearest to where the unit was at first, or on one device no other than that.
+    /// Takes a free slot for a unit: a fast one next to a neighbour of the unit, or the first one; of the others the
+    /// one nearest to where the unit was at first, or on one device no other than that.
     pub fn take(&mut self, unit: u32, on_fast: bool) -> Option<u32> {
         let (which, first) = (usize::from(!on_fast), self.shape.first_slot(unit));
         let slot = match (on_fast, self.shape.before) {

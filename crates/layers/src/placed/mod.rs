@@ -1,11 +1,11 @@
-//! A volume of units, each in a slot, of which the hottest are moved to the fast slots: what `hybrid` and `hot` share, the
-//! device mapper of the IOLab paper (5.5).
+//! A volume of units, each in a slot, of which the hottest are moved to the fast slots: what `hybrid` and `hot` share,
+//! the device mapper of the IOLab paper (5.5).
 //!
-//! A request goes to where its units are (`map`); a write overwrites them in place, so only moves change the map. `mover`
-//! moves units by their `heat`. Invariants: those of `map`; a unit is in one slot, and a request finds it there while it
-//! holds the unit's lock. Fault model: power may fail at any time, and any subset of unflushed sectors may survive; one
-//! copy of a sector of the map may rot. A move that fails leaves its unit where it is. Of a write that fails any parts may
-//! have been carried out, then or later. After a failed flush every later one fails.
+//! A request goes to where its units are (`map`); a write overwrites them in place, so only moves change the map.
+//! `mover` moves units by their `heat`. Invariants: those of `map`; a unit is in one slot, and a request finds it there
+//! while it holds the unit's lock. Fault model: power may fail at any time, and any subset of unflushed sectors may
+//! survive; one copy of a sector of the map may rot. A move that fails leaves its unit where it is. Of a write that
+//! fails any parts may have been carried out, then or later. After a failed flush every later one fails.
 
 mod clients;
 mod format;
@@ -95,7 +95,8 @@ pub const CANARIES_OF_ONE: &[&str] = if cfg!(feature = "canaries") {
     &[]
 };
 
-/// The devices of a volume: the one with the map and the fast slots, and the one with all others, unless it is the same.
+/// The devices of a volume: the one with the map and the fast slots, and the one with all others, unless it is the
+/// same.
 pub struct Devices {
     pub first: Rc<dyn BlockDevice>,
     pub second: Option<Rc<dyn BlockDevice>>,
@@ -291,8 +292,8 @@ impl Placed {
         pieces
     }
 
-    /// Notes a request of a client, and has units moved if that changes which are hot. It is in flight until the result is
-    /// dropped.
+    /// Notes a request of a client, and has units moved if that changes which are hot. It is in flight until the result
+    /// is dropped.
     fn arrived(&self, at: Extent, how: &Hints) -> InFlight<'_> {
         if self.clients.access(at, how) == Access::Counts
             && let Some(heat) = self.heat.borrow_mut().as_mut()

@@ -1,8 +1,8 @@
 //! Moves units, one at a time: the hottest of the others to a fast slot, and from there the coldest.
 //!
-//! A unit is locked while it is copied, so that no write is missed and no read finds a slot that is about to be released; a
-//! request that waits for it promotes the copy to its own class. The new slot counts at once, and becomes durable with the
-//! next flush, of clients or of the mover. Invariant: after each wait, what to move is chosen anew.
+//! A unit is locked while it is copied, so that no write is missed and no read finds a slot that is about to be
+//! released; a request that waits for it promotes the copy to its own class. The new slot counts at once, and becomes
+//! durable with the next flush, of clients or of the mover. Invariant: after each wait, what to move is chosen anew.
 
 use std::rc::Weak;
 
@@ -29,8 +29,8 @@ pub enum Left {
     Nothing,
 }
 
-/// Does steps one after the other, as long as its owner is there and something is left to do; then `end`s. Waits in which
-/// the owner may go.
+/// Does steps one after the other, as long as its owner is there and something is left to do; then `end`s. Waits in
+/// which the owner may go.
 pub fn in_steps<T: 'static>(
     me: Weak<T>,
     step: impl AsyncFn(&T) -> Result<Left, IoError> + 'static,

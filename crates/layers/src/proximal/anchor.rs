@@ -1,10 +1,10 @@
 //! The anchor, on the data device behind the label: which copies of the map and of records count, and the regions whose
 //! newest contents may be in flash alone.
 //!
-//! It has two slots, which are written in turn, each a page of sealed sectors: the super page as of the copies, and in the first
-//! sector the fields of this file, in place of the session. Copies are in two areas, of which the anchor names the current one, and the
-//! other is written next. Every page that has changed since an area was written is written there, so that the current area
-//! is whole.
+//! It has two slots, which are written in turn, each a page of sealed sectors: the super page as of the copies, and in
+//! the first sector the fields of this file, in place of the session. Copies are in two areas, of which the anchor
+//! names the current one, and the other is written next. Every page that has changed since an area was written is
+//! written there, so that the current area is whole.
 //!
 //! Invariants: an anchor is written after the copies that it names are durable.
 
@@ -47,8 +47,8 @@ impl Anchor {
         Anchor { page: Super { committed: generation, session: 0, ..page }, area: 0, covers, marks }
     }
 
-    /// The anchor of a volume whose copies are unknown: everything may be in flash alone. `newest` is the newest generation
-    /// on flash, which no copy had: each came after a commit.
+    /// The anchor of a volume whose copies are unknown: everything may be in flash alone. `newest` is the newest
+    /// generation on flash, which no copy had: each came after a commit.
     pub fn unknown(page: Super, newest: u64) -> Anchor {
         let mut marks = Regions::new(&page.shape);
         marks.add_all(Extent::of_pages(0, page.shape.pages));
@@ -76,7 +76,8 @@ impl Anchor {
         Ok(Anchor { page, area, covers, marks })
     }
 
-    /// Finds the current one in the bytes of both slots, or says what was found, with the newest generation of any sector.
+    /// Finds the current one in the bytes of both slots, or says what was found, with the newest generation of any
+    /// sector.
     pub fn find(slots: [&[u8]; 2]) -> Result<CurrentAnchor, (String, u64)> {
         let at = |slot: usize| (format::anchor_at(slot), slots[slot]);
         let pair = Pair::of(part(), [at(0), at(1)]);

@@ -1,8 +1,8 @@
 //! Clones: writable versions of what a snapshot sees, its base (section 3.2). They begin without a copy of data.
 //!
-//! A clone is written in an epoch of its own, which nothing else sees. A page that was written there, and destaged, has a
-//! record with its number; any other is seen as the base sees it. So the block of a record is its clone's alone, and a block
-//! of the base is never written over. A clone of the volume's present state has a base without a name.
+//! A clone is written in an epoch of its own, which nothing else sees. A page that was written there, and destaged, has
+//! a record with its number; any other is seen as the base sees it. So the block of a record is its clone's alone, and
+//! a block of the base is never written over. A clone of the volume's present state has a base without a name.
 //!
 //! Invariants: the base stays in the list as long as there are clones over it, with or without a name, and its records
 //! are not merged; the number of a clone is given once, so that what is staged for a deleted one belongs to nothing.
@@ -20,8 +20,8 @@ use crate::canary::Canary;
 pub const NOW: &str = "now";
 
 impl State {
-    /// The block in which a page is seen by the snapshot that ended this epoch, by the clone that is written in it, or by
-    /// the volume.
+    /// The block in which a page is seen by the snapshot that ended this epoch, by the clone that is written in it, or
+    /// by the volume.
     pub fn block_in(&self, page: u64, epoch: u32) -> u32 {
         let number = page as u32;
         let mut seen = epoch;
@@ -129,8 +129,8 @@ impl Placed {
         self.commit(how, |_| true).await
     }
 
-    /// Deletes a clone, durably: its view is gone, and its own blocks are free. Returns its base, if that has no name and
-    /// no other clone.
+    /// Deletes a clone, durably: its view is gone, and its own blocks are free. Returns its base, if that has no name
+    /// and no other clone.
     pub async fn forget_clone(&self, number: u32, how: &Hints) -> Result<Option<u32>, IoError> {
         let left = {
             // No read of a block that is released is under way.

@@ -1,8 +1,8 @@
 //! Commits: what was written becomes durable, with the map that names it.
 //!
-//! The blocks first, then the changed pages of the map and of records, each in the older of its two copies. Where records
-//! or snapshots have changed, all of these pages count once the super page says so: it is written last, in the older of
-//! its copies. Then the blocks that no page names any more are free.
+//! The blocks first, then the changed pages of the map and of records, each in the older of its two copies. Where
+//! records or snapshots have changed, all of these pages count once the super page says so: it is written last, in the
+//! older of its copies. Then the blocks that no page names any more are free.
 //!
 //! Invariant: after a failed commit a copy may be torn, so no page is written any more: every later commit fails.
 
@@ -87,8 +87,8 @@ impl Placed {
         self.commit_and(how, needed, None).await.map(drop)
     }
 
-    /// As [`Placed::commit`]; returns a copy of what is durable then, unless the last one is as new. `still` tells which
-    /// regions have pages staged, if it is known.
+    /// As [`Placed::commit`]; returns a copy of what is durable then, unless the last one is as new. `still` tells
+    /// which regions have pages staged, if it is known.
     pub(super) async fn commit_copy(
         &self,
         how: &Hints,

@@ -1,16 +1,16 @@
-//! Copies of the map on the data device, so that a volume without its flash loses what was staged, names it, and no more
-//! (section 4.2).
+//! Copies of the map on the data device, so that a volume without its flash loses what was staged, names it, and no
+//! more (section 4.2).
 //!
-//! A copy has what the map, its records and the list of snapshots were at an instant: a commit on flash makes them durable
-//! there, then the pages that have changed go to the other area of the data device, in order, then the anchor that names
-//! it. Blocks that the map no longer names are free after both. A destage ends with a copy. Before a flush is answered, the
-//! regions of all that was written since the last copy are marked in the anchor, or were before.
+//! A copy has what the map, its records and the list of snapshots were at an instant: a commit on flash makes them
+//! durable there, then the pages that have changed go to the other area of the data device, in order, then the anchor
+//! that names it. Blocks that the map no longer names are free after both. A destage ends with a copy. Before a flush
+//! is answered, the regions of all that was written since the last copy are marked in the anchor, or were before.
 //!
 //! Invariants: what the anchor names is durable, and none of its blocks is written; an unmarked region is on the data
 //! device as it was when a flush was answered last; no copy is newer than the map on flash.
 //!
-//! Fault model: as of `placed`; the flash may be lost at any time. After an anchor or copy that could not be written, every
-//! later flush fails.
+//! Fault model: as of `placed`; the flash may be lost at any time. After an anchor or copy that could not be written,
+//! every later flush fails.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +37,8 @@ pub struct Copies {
     newest: u64,
     /// Regions that were written since the last copy.
     pub touched: Regions,
-    /// Regions that were written before it, since the one before: when the first region is marked after a copy, so are these,
-    /// as they are likely to be written again.
+    /// Regions that were written before it, since the one before: when the first region is marked after a copy, so are
+    /// these, as they are likely to be written again.
     likely: Regions,
     /// Pages of metadata that have changed since each area was written.
     changed: [BTreeSet<u64>; 2],
@@ -84,8 +84,8 @@ impl Copies {
 }
 
 impl State {
-    /// Takes a copy of what a commit makes durable, unless the last one is as new. Marks of regions are cleared, but for
-    /// those that are staged `still`, if it is known.
+    /// Takes a copy of what a commit makes durable, unless the last one is as new. Marks of regions are cleared, but
+    /// for those that are staged `still`, if it is known.
     pub fn take_copy(&mut self, placed: &Placed, generation: u64, still: Option<Regions>) -> Option<Copy> {
         let copies = self.copies.as_mut()?;
         let is_new = copies.uncopied().is_empty() && self.snapshots == copies.anchor.page.snapshots;
@@ -219,8 +219,8 @@ impl Placed {
         written
     }
 
-    /// Makes everything durable, and a copy of the map on the data device. `still` tells in which regions pages are staged,
-    /// if it is known: only these stay marked.
+    /// Makes everything durable, and a copy of the map on the data device. `still` tells in which regions pages are
+    /// staged, if it is known: only these stay marked.
     pub async fn copy(&self, how: &Hints, still: impl Fn() -> Option<Regions>) -> Result<(), IoError> {
         if self.state.borrow().copies.is_none() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! The flash of a volume: one device, or a mirror of several ([`mirror`](crate::mirror)), since it is the only home of what
-//! is staged and of the map.
+//! The flash of a volume: one device, or a mirror of several ([`mirror`](crate::mirror)), since it is the only home of
+//! what is staged and of the map.
 //!
-//! Older versions joined several devices one after the other: such a volume begins with its own super page, and not with a
-//! label of a mirror, and is opened as it was created.
+//! Older versions joined several devices one after the other: such a volume begins with its own super page, and not
+//! with a label of a mirror, and is opened as it was created.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,10 +1,11 @@
-//! On-disk format: a super page, the map and the records of snapshots on the flash device, and a label on the data device.
+//! On-disk format: a super page, the map and the records of snapshots on the flash device, and a label on the data
+//! device.
 //!
-//! Flash: two copies of the super page ([`super::super_page`]); two copies of each map page, beside each other; the same
-//! of each page of records; then the staging area. All are in sealed sectors (see [`crate::durable`]). An entry of a map
-//! page is the number of a block plus one, or 0 for a page without a block, so that zeroes are a map page without blocks.
-//! A record is a page, the number of the last snapshot that sees it in this block or of the clone that does, plus one, and
-//! the block, as in the map.
+//! Flash: two copies of the super page ([`super::super_page`]); two copies of each map page, beside each other; the
+//! same of each page of records; then the staging area. All are in sealed sectors (see [`crate::durable`]). An entry of
+//! a map page is the number of a block plus one, or 0 for a page without a block, so that zeroes are a map page without
+//! blocks. A record is a page, the number of the last snapshot that sees it in this block or of the clone that does,
+//! plus one, and the block, as in the map.
 //! Data: the first page has the label, which is written once; blocks are numbered from the start of the device.
 //!
 //! Invariants: the super page is written after the label is durable; a map page after the blocks that it names are.

@@ -1,7 +1,7 @@
 //! Opening a volume, and creating one.
 //!
-//! Faults: a creation that ends early leaves the mark of that on flash, or a blank super page, and is done again; the map is read
-//! whole, and a page of which both copies are unusable is an error that names the sector.
+//! Faults: a creation that ends early leaves the mark of that on flash, or a blank super page, and is done again; the
+//! map is read whole, and a page of which both copies are unusable is an error that names the sector.
 
 use std::rc::Rc;
 
@@ -286,7 +286,8 @@ async fn new_anchor(
     Ok((0, first_number(), anchor))
 }
 
-/// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a volume.
+/// Writes the super page of a new volume in both copies, the one in place of the mark last: from now on there is a
+/// volume.
 pub async fn write_super(flash: &dyn BlockDevice, page: &Super) -> Result<(), IoError> {
     let how = Hints::default();
     for copy in [1, 0] {

@@ -16,22 +16,25 @@ pub const LEAST_SPARE: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Share of the data device kept free, above 0 and below 1, in every allocation range: the room for updates. Used at
-    /// creation.
+    /// Share of the data device kept free, above 0 and below 1, in every allocation range: the room for updates. Used
+    /// at creation.
     pub reserve: f64,
     /// Size of an allocation range (section 4.3), 64KiB to 1GiB in steps of 4KiB: about a track. Over `raid4` a unit
     /// without its checksum blocks. Used at creation.
     pub range: Bytes,
-    /// Ranges on either side that are tried when the range of a page's neighbours is full, before any other (section 4.3).
+    /// Ranges on either side that are tried when the range of a page's neighbours is full, before any other (section
+    /// 4.3).
     pub span: u64,
-    /// Writes of this size and larger go to the data device directly (section 4.3), unless one of their pages is staged.
+    /// Writes of this size and larger go to the data device directly (section 4.3), unless one of their pages is
+    /// staged.
     pub direct: Bytes,
     /// A read continues through up to this many bytes of other data, instead of being divided.
     pub read_gap: Bytes,
     /// Whether large writes to free ranges leave free blocks between pages, for updates near them; otherwise all free
     /// blocks of a range are at its end at first.
     pub spread: bool,
-    /// Whether the data device gets copies of the map, so that the volume can be opened without its flash. Used at creation.
+    /// Whether the data device gets copies of the map, so that the volume can be opened without its flash. Used at
+    /// creation.
     pub copies: bool,
     /// The staging area is destaged when less than this share of it is free, 0 to 1.
     pub destage_below: f64,

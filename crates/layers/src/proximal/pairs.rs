@@ -1,7 +1,7 @@
 //! Pages of metadata in two copies, of which the older one is overwritten: generations, and what has changed.
 //!
-//! Generations count commits, two for each. A page of a commit that counts by itself has an even generation. The pages of
-//! a commit that count together or not at all have an odd one, and count once the super page names it.
+//! Generations count commits, two for each. A page of a commit that counts by itself has an even generation. The pages
+//! of a commit that count together or not at all have an odd one, and count once the super page names it.
 
 use std::collections::BTreeSet;
 
@@ -46,16 +46,16 @@ pub struct PageWrite {
 }
 
 impl Pairs {
-    /// A number of pages without changes, of which both copies were written in this generation, as far as [`Pairs::found`]
-    /// does not say otherwise.
+    /// A number of pages without changes, of which both copies were written in this generation, as far as
+    /// [`Pairs::found`] does not say otherwise.
     pub fn new(pages: u64, generation: u64) -> Pairs {
         let new = Current { copy: 0, generation };
         let (changed, single) = (BTreeSet::new(), BTreeSet::new());
         Pairs { pages: vec![new; pages as usize], changed, single, newest: generation, is_written: true }
     }
 
-    /// Notes that commits up to this generation count: a later one has a higher generation, although no page may be left of
-    /// the last.
+    /// Notes that commits up to this generation count: a later one has a higher generation, although no page may be
+    /// left of the last.
     pub fn counted_up_to(&mut self, committed: u64) {
         self.newest = self.newest.max(committed);
     }

@@ -3,9 +3,9 @@
 //! A write goes to free blocks in the range of its pages, in ascending order, never over a page, nor over one that a
 //! snapshot sees. A flush makes the map durable ([`super::commit`]).
 //!
-//! Addresses are those of versions: an epoch, and a page in it. What was written in an epoch is read in this one and all
-//! later ones, until it is written again. Each snapshot ends an epoch. The last epoch is the volume's. A clone has an epoch
-//! of its own ([`super::clones`]).
+//! Addresses are those of versions: an epoch, and a page in it. What was written in an epoch is read in this one and
+//! all later ones, until it is written again. Each snapshot ends an epoch. The last epoch is the volume's. A clone has
+//! an epoch of its own ([`super::clones`]).
 //!
 //! Invariants: a map page is written only after the blocks that it names are durable; a block is free only after map
 //! pages that do not name it are durable.
@@ -276,8 +276,8 @@ impl Placed {
         if fits { Ok(()) } else { Err(no_room(at)) }
     }
 
-    /// Takes blocks for the pages of a large write, with free ones between them; the blocks between which, and after how
-    /// many pages.
+    /// Takes blocks for the pages of a large write, with free ones between them; the blocks between which, and after
+    /// how many pages.
     fn take_spread(&self, at: Extent) -> Option<(Run, u64)> {
         let (every, pages) = (self.spread?, at.page_count());
         let state = &mut *self.state.borrow_mut();
@@ -336,8 +336,8 @@ impl Placed {
         self.write_pages(whole, epoch, old.with_sectors(at.start.0 - whole.start.0, from), how).await
     }
 
-    /// Takes free blocks for contiguous pages of one range when no other write has any that are not mapped yet, after a commit
-    /// that frees those released: these and the free ones are the whole reserve, but for what snapshots hold.
+    /// Takes free blocks for contiguous pages of one range when no other write has any that are not mapped yet, after a
+    /// commit that frees those released: these and the free ones are the whole reserve, but for what snapshots hold.
     async fn take_alone(&self, at: Extent, how: &Hints) -> Result<(Vec<Run>, GateGuard<'_>), IoError> {
         edge("blocks ran out: a flush frees some");
         let blocks = at.page_count();

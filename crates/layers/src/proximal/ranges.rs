@@ -87,8 +87,8 @@ impl Ranges {
         Some((runs, true))
     }
 
-    /// Takes contiguous blocks for contiguous pages with a free one after each `every`, which stay near them for updates:
-    /// the first is `near`. `None` if not all of them are free, or they are not in one range.
+    /// Takes contiguous blocks for contiguous pages with a free one after each `every`, which stay near them for
+    /// updates: the first is `near`. `None` if not all of them are free, or they are not in one range.
     pub fn choose_spread(&mut self, near: u64, blocks: u64, every: u64) -> Option<Run> {
         let end = near + blocks + blocks / every;
         let fits = near / self.range == (end - 1) / self.range;
@@ -174,7 +174,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is taken and freed: blocks are taken once, in ascending runs, near their home as long as that has room.
+        /// Whatever is taken and freed: blocks are taken once, in ascending runs, near their home as long as that has
+        /// room.
         #[test]
         fn blocks_are_taken_once_and_near(
             steps in proptest::collection::vec((0..6_u64, 1..100_u64, any::<bool>()), 1..60),

@@ -1,8 +1,8 @@
 //! Records: blocks that snapshots see and the volume does not, as it has written their pages since (section 3.2).
 //!
-//! A record says up to which snapshot a page is seen in a block: the first record of a page whose `last` is not before a
-//! snapshot is what that one sees; without one, it sees the volume's. So a write adds one record at most, however many
-//! snapshots there are, and the block of a record belongs to it alone.
+//! A record says up to which snapshot a page is seen in a block: the first record of a page whose `last` is not before
+//! a snapshot is what that one sees; without one, it sees the volume's. So a write adds one record at most, however
+//! many snapshots there are, and the block of a record belongs to it alone.
 //!
 //! A page that was written in a clone has a record too, with the clone's number: only that one sees it.
 //!
@@ -66,8 +66,8 @@ impl Records {
         self.blocks
     }
 
-    /// What the snapshot that ended the first of these epochs sees of a page, if that is in a record: its last snapshot,
-    /// which is one of them, and the block.
+    /// What the snapshot that ended the first of these epochs sees of a page, if that is in a record: its last
+    /// snapshot, which is one of them, and the block.
     pub fn holder(&self, page: u32, epochs: Range<u32>) -> Option<(u32, u32)> {
         let (&(_, last), place) = self.all.range((page, epochs.start)..(page, epochs.end)).next()?;
         Some((last, place.block))

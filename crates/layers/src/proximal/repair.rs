@@ -1,11 +1,11 @@
 //! A volume without its flash: another flash is made from the copies on the data device, which is only read
 //! ([`super::copies`]).
 //!
-//! Everything that was there at the last copy is there again, snapshots and clones included. In the marked regions newer
-//! contents may have been in flash alone: they are named, and hold what they held at the last copy.
+//! Everything that was there at the last copy is there again, snapshots and clones included. In the marked regions
+//! newer contents may have been in flash alone: they are named, and hold what they held at the last copy.
 //!
-//! Faults: a repair that ends early leaves the mark of an unfinished creation, and is done again. A copy that is not as it
-//! was written is an error.
+//! Faults: a repair that ends early leaves the mark of an unfinished creation, and is done again. A copy that is not as
+//! it was written is an error.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! Sessions: which flash and which data device belong together ([`crate::durable::session`]). An old copy of either, or the
-//! device that was replaced, has whole metadata of the right identity, and is not taken for it.
+//! Sessions: which flash and which data device belong together ([`crate::durable::session`]). An old copy of either, or
+//! the device that was replaced, has whole metadata of the right identity, and is not taken for it.
 //!
-//! The number of a session is in the super page on flash, and in sectors of the label's page on the data device that older
-//! programs do not look at.
+//! The number of a session is in the super page on flash, and in sectors of the label's page on the data device that
+//! older programs do not look at.
 //!
 //! Fault model: as of `placed`; a volume that was never written in such a session has no number, and is accepted.
 

@@ -1,7 +1,8 @@
 //! Snapshots in the map: created and forgotten by changes of the super page and of records, without a copy of data.
 //!
-//! A snapshot ends an epoch. One that is deleted stays in the list, unseen, while pages of its epoch are staged: a record
-//! that ends with it says that a page was written later, so that the staged version is only for the snapshots before.
+//! A snapshot ends an epoch. One that is deleted stays in the list, unseen, while pages of its epoch are staged: a
+//! record that ends with it says that a page was written later, so that the staged version is only for the snapshots
+//! before.
 
 use std::collections::BTreeSet;
 

@@ -3,8 +3,9 @@
 //! It has two copies on flash, which are written in turn. A volume from before there were snapshots has no pages of
 //! records, and its super page is written once.
 //!
-//! Invariants: at most [`MOST`] snapshots and clones, with names of their own; snapshots in ascending order of their numbers,
-//! each below the number of the epoch; clones in descending order of theirs, each above it, and over a snapshot of the list.
+//! Invariants: at most [`MOST`] snapshots and clones, with names of their own; snapshots in ascending order of their
+//! numbers, each below the number of the epoch; clones in descending order of theirs, each above it, and over a
+//! snapshot of the list.
 
 use seekless_core::{PAGE_BYTES, SECTOR_BYTES};
 
@@ -18,11 +19,11 @@ const MAGIC: &[u8; 8] = b"SKLPROX1";
 const SNAPSHOTS: u32 = 1;
 /// Feature word of a volume that has or had clones: programs without them refuse it.
 const CLONES: u32 = 2;
-/// Feature word of a volume with copies of its map on the data device: programs without them refuse it, since they would
-/// write over blocks that the copies name.
+/// Feature word of a volume with copies of its map on the data device: programs without them refuse it, since they
+/// would write over blocks that the copies name.
 const COPIES: u32 = 4;
-/// Bytes of a snapshot: its name, the length of that, flags, and its number. Of a clone, which come after all snapshots,
-/// the place of its base in the list comes after the flags.
+/// Bytes of a snapshot: its name, the length of that, flags, and its number. Of a clone, which come after all
+/// snapshots, the place of its base in the list comes after the flags.
 const ENTRY: usize = 48;
 /// Bytes of the longest name.
 pub const LONGEST_NAME: usize = 40;

@@ -1,13 +1,13 @@
-//! The volume and its snapshots over the staging area: each version of a page has an address, which is its epoch and its
-//! page. So a staged page of a snapshot is not overwritten in the staging area, and is destaged for the snapshot.
+//! The volume and its snapshots over the staging area: each version of a page has an address, which is its epoch and
+//! its page. So a staged page of a snapshot is not overwritten in the staging area, and is destaged for the snapshot.
 //!
-//! The volume is written in the current epoch, a clone in one of its own. A page is read in the newest epoch in which it
-//! was written and is staged; but in its own epoch if it is on the data device in a newer version: there, what was written
-//! in earlier epochs is found.
+//! The volume is written in the current epoch, a clone in one of its own. A page is read in the newest epoch in which
+//! it was written and is staged; but in its own epoch if it is on the data device in a newer version: there, what was
+//! written in earlier epochs is found.
 //! A page of a clone is read as its base reads it, unless it was written in the clone.
 //!
-//! Invariants: epochs before the current one are not written, except those of clones, which nothing else sees; those with
-//! staged pages are known.
+//! Invariants: epochs before the current one are not written, except those of clones, which nothing else sees; those
+//! with staged pages are known.
 //!
 //! Fault model: as of `placed` and of BORG's store.
 
@@ -191,8 +191,8 @@ impl Versions {
         }
     }
 
-    /// Writes in the current epoch, or in a clone. Part of a page that is staged in an earlier epoch is joined with the rest
-    /// of it.
+    /// Writes in the current epoch, or in a clone. Part of a page that is staged in an earlier epoch is joined with the
+    /// rest of it.
     async fn write_in(
         &self,
         clone: Option<u32>,
@@ -307,8 +307,8 @@ impl Versions {
         self.taken(self.placed.begin_clone(name, from, how).await)
     }
 
-    /// Makes durable what was written in the epoch that ends. Writes that failed are not carried out later, so that a page
-    /// does not change after it was read to be joined.
+    /// Makes durable what was written in the epoch that ends. Writes that failed are not carried out later, so that a
+    /// page does not change after it was read to be joined.
     async fn end_writes(&self, how: &Hints) -> Result<(), IoError> {
         self.staging.rewrite_failed_copies(how).await?;
         self.flush_marked(how).await

@@ -1,8 +1,8 @@
 //! Where blocks lie: stripes, units, rows and groups.
 //!
-//! A member begins with its superblock; stripe units follow, one of each stripe. A unit consists of *groups*: a checksum
-//! block, and up to 63 blocks behind it. The blocks at the same place on all members are a *row*: one of them is parity.
-//! Groups are numbered from the first stripe on, alike on all members. All places are in blocks of 4 KiB.
+//! A member begins with its superblock; stripe units follow, one of each stripe. A unit consists of *groups*: a
+//! checksum block, and up to 63 blocks behind it. The blocks at the same place on all members are a *row*: one of them
+//! is parity. Groups are numbered from the first stripe on, alike on all members. All places are in blocks of 4 KiB.
 
 use seekless_core::{Extent, PAGE_SECTORS};
 

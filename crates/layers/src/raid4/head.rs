@@ -1,12 +1,13 @@
 //! The header of the log: which array it is of, and the last session in which that was written
-//! ([`session`](crate::durable::session)), so that an old copy of the log is not replayed, nor this one over old members.
+//! ([`session`](crate::durable::session)), so that an old copy of the log is not replayed, nor this one over old
+//! members.
 //!
-//! Two pages, each with the identity in its first sector and the numbers of sessions behind it. A log that a repair made
-//! in the place of a lost one has another magic number until the array is clean: its rows may be inconsistent, and follow
-//! from no record.
+//! Two pages, each with the identity in its first sector and the numbers of sessions behind it. A log that a repair
+//! made in the place of a lost one has another magic number until the array is clean: its rows may be inconsistent, and
+//! follow from no record.
 //!
-//! Invariant: a session's number is durable here before it is in a superblock. Fault model: of each page any sector may be
-//! torn or rot; either page may be unreadable.
+//! Invariant: a session's number is durable here before it is in a superblock. Fault model: of each page any sector may
+//! be torn or rot; either page may be unreadable.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -3,12 +3,13 @@
 //! Before anything is written in place, the new data of a row and its parity are durable here. After a crash they are
 //! written again, in order: then all rows are consistent. Records that come together are written with one request.
 //!
-//! The device begins with a header ([`super::head`]); the rest are two halves, used in turn. Each use is an *epoch*. An epoch begins once all that the half held before is durable in place:
-//! its writes have ended, and the members were flushed. Its first record names the epoch before and how many records that
-//! has; if the other half has fewer, they are being overwritten, and none of them is needed.
+//! The device begins with a header ([`super::head`]); the rest are two halves, used in turn. Each use is an *epoch*. An
+//! epoch begins once all that the half held before is durable in place: its writes have ended, and the members were
+//! flushed. Its first record names the epoch before and how many records that has; if the other half has fewer, they
+//! are being overwritten, and none of them is needed.
 //!
-//! Invariants: records become durable in the order of their numbers; a half is overwritten only when everything in it is
-//! durable in place. Fault model: a request to the log fails: then the array refuses writes.
+//! Invariants: records become durable in the order of their numbers; a half is overwritten only when everything in it
+//! is durable in place. Fault model: a request to the log fails: then the array refuses writes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -188,8 +189,8 @@ impl Journal {
         Ok((0..2).filter(|half| halves.get() & 1 << half != 0).map(logged).collect())
     }
 
-    /// Begins anew: none of the records so far is replayed any more. For a member that is rebuilt: they may have blocks of
-    /// it from before it was out of service, and its newer contents are not in any record. After
+    /// Begins anew: none of the records so far is replayed any more. For a member that is rebuilt: they may have blocks
+    /// of it from before it was out of service, and its newer contents are not in any record. After
     /// [`Members::begin`]; the caller holds no lock of a group.
     pub async fn renew(self: &Rc<Self>, members: &Rc<Members>, how: &Hints) -> Result<(), IoError> {
         let (done, halves) = (Rc::default(), Rc::default());

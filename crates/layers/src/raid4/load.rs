@@ -1,8 +1,8 @@
 //! Blocks of a group with their checksums: reading them, comparing them, and repairing what does not match from the
 //! rest of its row.
 //!
-//! A repair writes what was there, with the same generation, durably before it counts. The caller holds the group's lock
-//! wherever something is written, or computed from several members.
+//! A repair writes what was there, with the same generation, durably before it counts. The caller holds the group's
+//! lock wherever something is written, or computed from several members.
 
 use std::collections::{BTreeMap, BTreeSet};
 

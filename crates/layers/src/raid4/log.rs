@@ -1,13 +1,13 @@
-//! The device of the log: which one is accepted at the start, its exchange while the array is in use, and a new one in the
-//! place of one that was lost.
+//! The device of the log: which one is accepted at the start, its exchange while the array is in use, and a new one in
+//! the place of one that was lost.
 //!
 //! A clean array needs no record: a blank log, or an old copy of the right one, is then as good as any. Of a dirty one
-//! records may be missing that were answered, so that takes the log of the array's last session, or a repair: its log says
-//! that records were lost, and all rows are made consistent as without a log. Members that are older than the log are
-//! refused, since its records do not belong to them.
+//! records may be missing that were answered, so that takes the log of the array's last session, or a repair: its log
+//! says that records were lost, and all rows are made consistent as without a log. Members that are older than the log
+//! are refused, since its records do not belong to them.
 //!
-//! Invariant: when another log is named, everything is durable in place that the old one had. Fault model: power may fail
-//! at any time.
+//! Invariant: when another log is named, everything is durable in place that the old one had. Fault model: power may
+//! fail at any time.
 
 use std::rc::Rc;
 

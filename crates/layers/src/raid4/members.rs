@@ -1,14 +1,15 @@
 //! The members of an array: which of them are in service, and what their superblocks record.
 //!
-//! A member that fails is put out of service, and that is recorded durably on the others before any write that it lacks is
-//! answered: so after a crash it is not taken for one that has everything. Without a log that only happens to a member
-//! that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other error the
-//! array refuses writes until it is started again. So it does when more members fail than parity makes up for.
+//! A member that fails is put out of service, and that is recorded durably on the others before any write that it lacks
+//! is answered: so after a crash it is not taken for one that has everything. Without a log that only happens to a
+//! member that is gone: rows that are inconsistent after a crash could not be repaired without it, so after any other
+//! error the array refuses writes until it is started again. So it does when more members fail than parity makes up
+//! for.
 //!
 //! An event begins once the one before is durable on all members in service: the first one after a start writes that of
-//! before again, which may be on some of them only, or in caches. What changes which data they have, beginning and end of
-//! writes and of a rebuild, is recorded as two events. So a crash leaves a member in service one event behind at most, and
-//! one that was away meanwhile, or is a copy from before, is two behind at least.
+//! before again, which may be on some of them only, or in caches. What changes which data they have, beginning and end
+//! of writes and of a rebuild, is recorded as two events. So a crash leaves a member in service one event behind at
+//! most, and one that was away meanwhile, or is a copy from before, is two behind at least.
 //!
 //! Generations of writes are reserved in the superblocks, many at a time, and never used twice.
 
@@ -185,8 +186,8 @@ impl Members {
         self.refuse_for(error.clone())
     }
 
-    /// Has another log take the place of the journal's; the caller has seen to it that nothing is written in place. What
-    /// the old one has is durable there before `commit`.
+    /// Has another log take the place of the journal's; the caller has seen to it that nothing is written in place.
+    /// What the old one has is durable there before `commit`.
     pub async fn replace_log(
         &self,
         journal: &Journal,

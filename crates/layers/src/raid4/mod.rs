@@ -5,14 +5,14 @@
 //! lost is found when it is read, and follows from the rest of its row. A client's write of one block reads and writes
 //! it, its parity, and the checksum block of each: eight commands.
 //!
-//! Invariants: what the locks of a group order is written whole rows at a time, so the entry of a row's parity names the
-//! generations of its data; nothing is computed from a row for which that does not hold. With a log all rows are
+//! Invariants: what the locks of a group order is written whole rows at a time, so the entry of a row's parity names
+//! the generations of its data; nothing is computed from a row for which that does not hold. With a log all rows are
 //! consistent after a crash, since what was being written is written again; without one, each row is made consistent
 //! before it is used, which needs all members.
 //!
 //! Fault model: power may fail at any time, and any subset of unflushed sectors may survive. Any one member may fail,
-//! lose, tear or misdirect writes, or rot, in each row; one may be missing, also at the start after a crash if there is a
-//! log. A sector of the log may rot. More than that yields errors. Callers do not drop requests before they complete.
+//! lose, tear or misdirect writes, or rot, in each row; one may be missing, also at the start after a crash if there is
+//! a log. A sector of the log may rot. More than that yields errors. Callers do not drop requests before they complete.
 
 mod blocks;
 mod done;

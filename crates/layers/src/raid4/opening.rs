@@ -1,13 +1,13 @@
 //! Opening an array, and creating one.
 //!
 //! The superblocks say which array the members are of, and which of them is out of service: the newest one counts. A
-//! member that is blank or unreadable is missing. So is one that is more than one event behind, which no crash explains:
-//! its contents are old, a copy from before or those of a device that was replaced. Refused are members of another array
-//! or at another place, more than one missing, and without a log an array that is dirty with one missing: then a row that
-//! a crash cut short could not be recorded from others.
+//! member that is blank or unreadable is missing. So is one that is more than one event behind, which no crash
+//! explains: its contents are old, a copy from before or those of a device that was replaced. Refused are members of
+//! another array or at another place, more than one missing, and without a log an array that is dirty with one missing:
+//! then a row that a crash cut short could not be recorded from others.
 //!
-//! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and clean. So
-//! blank members beside others of an array are missing, and never new.
+//! Creating has two steps, each durable on all members: *forming*, which a crash leaves to be begun again, and clean.
+//! So blank members beside others of an array are missing, and never new.
 
 use std::rc::Rc;
 
@@ -111,8 +111,8 @@ async fn assemble(
     Ok(Ok(array))
 }
 
-/// Which members are in service. Of each that is there, `most` has how many events it may have: a crash and a lost copy of
-/// its superblock together do not make its contents old.
+/// Which members are in service. Of each that is there, `most` has how many events it may have: a crash and a lost copy
+/// of its superblock together do not make its contents old.
 fn in_service(
     members: &[(usize, (usize, Superblock))],
     recorded: &Superblock,

@@ -1,9 +1,9 @@
 //! Rebuild: a member that was replaced gets what follows from the others, group by group, while clients continue.
 //!
 //! A group is in service on the member from the moment that it was written: under the group's lock, so that no write
-//! comes between. How far it got is recorded now and then, and it goes on there after a restart. Requests of it take only
-//! time that costs clients nothing, for a while; then they are background work. What it writes is in no record of the
-//! journal, so none from before is replayed over it. Fault model: a member that fails again is
+//! comes between. How far it got is recorded now and then, and it goes on there after a restart. Requests of it take
+//! only time that costs clients nothing, for a while; then they are background work. What it writes is in no record of
+//! the journal, so none from before is replayed over it. Fault model: a member that fails again is
 //! out of service, with all of its groups.
 
 use seekless_core::runtime::edge;

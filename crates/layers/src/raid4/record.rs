@@ -137,7 +137,8 @@ mod tests {
     }
 
     proptest! {
-        /// A record is read as it was written, also with one rotten sector; with two damaged ones it is none, or the same.
+        /// A record is read as it was written, also with one rotten sector; with two damaged ones it is none, or the
+        /// same.
         #[test]
         fn a_record_is_whole_or_none(
             fills in prop::collection::vec(any::<u8>(), 1..=MOST),

@@ -2,8 +2,8 @@
 //!
 //! Invariants: the members that stay have recorded durably that it is out of service before the new device can be taken
 //! for it, since blocks of zeroes there are valid, as never written. Nothing is under way that chose the old device.
-//! Fault model: power may fail at any time; the array then opens without that member, whichever of the two devices is in
-//! its place.
+//! Fault model: power may fail at any time; the array then opens without that member, whichever of the two devices is
+//! in its place.
 
 use std::rc::Rc;
 

@@ -1,16 +1,16 @@
-//! Resync: after a crash of an array without a log, each row is made consistent before anything of it is used, and all of
-//! them in the background.
+//! Resync: after a crash of an array without a log, each row is made consistent before anything of it is used, and all
+//! of them in the background.
 //!
 //! A write that a crash cut short may have reached any of the sectors of its block, its checksum block and its parity.
 //! So in a row of a dirty array a block that does not match is what its checksum says, if that follows from the parity;
-//! otherwise what lies there, of which each sector is from some write that was not flushed. Then parity is computed anew.
-//! That needs all members: a row of a dirty array with a member missing may be beyond repair.
+//! otherwise what lies there, of which each sector is from some write that was not flushed. Then parity is computed
+//! anew. That needs all members: a row of a dirty array with a member missing may be beyond repair.
 //!
-//! Invariant: what a resync chose is durable before any of it is read. Otherwise the next crash could keep a part of its
-//! writes, and the next resync choose what the first one had not, after clients had read that.
+//! Invariant: what a resync chose is durable before any of it is read. Otherwise the next crash could keep a part of
+//! its writes, and the next resync choose what the first one had not, after clients had read that.
 //!
-//! A group of which a write failed, without a log, is made consistent in the same way before anything more of it is read,
-//! with all of its blocks written anew: its members may carry out the failed write later, each its part of it.
+//! A group of which a write failed, without a log, is made consistent in the same way before anything more of it is
+//! read, with all of its blocks written anew: its members may carry out the failed write later, each its part of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,9 @@
 //! Rows as they are found, and what they should hold: one damaged block follows from all the others.
 //!
-//! A block is damaged if it cannot be read, does not match its checksum, or is older than its row: then the parity, which
-//! is written with every block, covers another generation than it has. Invariant: nothing is computed from a row unless
-//! the parity covers the generations of all blocks that it is computed from; so a row that a crash left inconsistent
-//! yields an error, and not what was never written.
+//! A block is damaged if it cannot be read, does not match its checksum, or is older than its row: then the parity,
+//! which is written with every block, covers another generation than it has. Invariant: nothing is computed from a row
+//! unless the parity covers the generations of all blocks that it is computed from; so a row that a crash left
+//! inconsistent yields an error, and not what was never written.
 
 use seekless_core::{Buffer, PAGE_BYTES, mutant};
 

@@ -5,8 +5,8 @@
 //! data that it covers, by column (40). The checksum is over the identity of the array, the entry behind the checksum
 //! itself, and the block. An entry of zeroes is that of a block of zeroes, which was never written.
 //!
-//! So it is found on reading that a block is torn or rotten, that its last write was lost, and that the write of another
-//! block went there; and beside the parity, that a block was lost together with its entry.
+//! So it is found on reading that a block is torn or rotten, that its last write was lost, and that the write of
+//! another block went there; and beside the parity, that a block was lost together with its entry.
 
 use seekless_core::{Buffer, PAGE_BYTES, checksum};
 

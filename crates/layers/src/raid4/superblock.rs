@@ -2,8 +2,8 @@
 //!
 //! One sealed sector, in two copies, each at the beginning of a block; the copies are written in turn. On disk: magic,
 //! version (four bytes), member, members with data (two each), unit, features (four each), identity (sixteen), stripes,
-//! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none), session
-//! (eight; 0 before sessions were numbered).
+//! events, generations, rebuilt groups (eight each), state and member out of service (two each; 65,535 for none),
+//! session (eight; 0 before sessions were numbered).
 //!
 //! Every change of an array's state is an *event*, recorded on all members in service: the newest superblock of any
 //! member counts. Fault model: a crash between two members leaves some of them one event behind, and never more.
@@ -131,8 +131,8 @@ impl Superblock {
 pub enum Probed {
     /// Zeroes.
     Blank,
-    /// The newest superblock there: the member that it is of, and how many events it may have had: one more, if the other
-    /// copy is lost. With an error, that cannot be read.
+    /// The newest superblock there: the member that it is of, and how many events it may have had: one more, if the
+    /// other copy is lost. With an error, that cannot be read.
     Member(usize, Superblock, u64, Option<IoError>),
     /// Something else.
     Other,

@@ -1,5 +1,5 @@
-//! The array against a register for each sector: with any member missing, any block damaged, power cuts at every request;
-//! and what is refused.
+//! The array against a register for each sector: with any member missing, any block damaged, power cuts at every
+//! request; and what is refused.
 
 mod failed_writes;
 mod log;
@@ -157,8 +157,8 @@ fn what_is_out_of_service_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Writes, flushes and reads with a member missing from the start, or failing at some request: all reads are right, and
-    /// so they are after a restart, without that member and, once it is rebuilt, without any other.
+    /// Writes, flushes and reads with a member missing from the start, or failing at some request: all reads are right,
+    /// and so they are after a restart, without that member and, once it is rebuilt, without any other.
     #[test]
     fn one_failed_member_costs_nothing(
         steps in writes(24), failing in 0..3_usize, nth in 1..60_u64, log: bool, rotates: bool,

@@ -2,8 +2,8 @@
 //!
 //! Writes to one group take turns, since they share checksum blocks; those that come meanwhile, or in one instant, go
 //! together, and each checksum block is read and written once. Parity follows by *subtraction* of the old contents of
-//! the written blocks, or by *addition* of the others, whichever reads from fewer disks; if a member is missing, whichever
-//! is possible.
+//! the written blocks, or by *addition* of the others, whichever reads from fewer disks; if a member is missing,
+//! whichever is possible.
 //!
 //! Invariants: with a log, blocks are durable there before any of them is written in place. A row is written with
 //! its parity, whose entry names the generations of all its data.

@@ -1,7 +1,7 @@
 //! Makes copies of units, one unit at a time, and has the map on the device void or written.
 //!
-//! A unit is locked while it is read, not while its copies are written: clients do not wait for those. A write that comes
-//! meanwhile is noted, and then the copies do not count. Invariant: after each wait, what to copy is chosen anew.
+//! A unit is locked while it is read, not while its copies are written: clients do not wait for those. A write that
+//! comes meanwhile is noted, and then the copies do not count. Invariant: after each wait, what to copy is chosen anew.
 
 use seekless_core::runtime::{edge, now};
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Reconfigured, Stage, Ticket};
@@ -203,8 +203,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// Flushes the disk. If that fails, all later flushes fail, and there are no copies any more: what was written to them
-    /// may be lost.
+    /// Flushes the disk. If that fails, all later flushes fail, and there are no copies any more: what was written to
+    /// them may be lost.
     pub(super) async fn flush_below(&self, how: &Hints) -> Result<(), IoError> {
         let flushed = self.below.flush(how.clone()).await;
         if let Err(error) = &flushed {

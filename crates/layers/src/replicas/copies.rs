@@ -1,10 +1,10 @@
 //! Which units have copies and where, in memory and on the device.
 //!
-//! The zone has bands of as many slots each. A unit has one *place*, a number within a band, and its copies are in the slots
-//! of that number, one in each band. Invariants: a copy has what the unit's own place has, for reads that hold the unit's
-//! lock; a place that is left is not taken while requests use its slots. On the device the map is void, that is, it names no
-//! copies, before a write is issued to the units or to the slots; it names copies that were durable before it was written.
-//! So a crash leaves a void map, or one from which nothing has changed since.
+//! The zone has bands of as many slots each. A unit has one *place*, a number within a band, and its copies are in the
+//! slots of that number, one in each band. Invariants: a copy has what the unit's own place has, for reads that hold
+//! the unit's lock; a place that is left is not taken while requests use its slots. On the device the map is void, that
+//! is, it names no copies, before a write is issued to the units or to the slots; it names copies that were durable
+//! before it was written. So a crash leaves a void map, or one from which nothing has changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 

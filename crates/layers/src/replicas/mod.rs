@@ -1,12 +1,12 @@
-//! Replication (sections 2.2 and 5.5 of the IOLab paper): parts of a volume that are read often have further copies on the
-//! same disk, and a read goes to the one that the head reaches first.
+//! Replication (sections 2.2 and 5.5 of the IOLab paper): parts of a volume that are read often have further copies on
+//! the same disk, and a read goes to the one that the head reaches first.
 //!
-//! A volume of `placed` whose fast slots have copies. `path` is the path of requests, `copies` which copies there are, and
-//! `copier` makes them. Invariants: a unit's own place has what was written last, always; those of `copies`. Fault model:
-//! power may fail at any time, and any subset of unflushed sectors may survive: copies count again after a stop, and are
-//! made anew after a crash. One copy of a sector of the map may rot. A copy that cannot be read or written is used no more.
-//! A write that failed may be carried out later: its units have no copies until the next opening. After a failed flush
-//! every later one fails, and there are no copies.
+//! A volume of `placed` whose fast slots have copies. `path` is the path of requests, `copies` which copies there are,
+//! and `copier` makes them. Invariants: a unit's own place has what was written last, always; those of `copies`. Fault
+//! model: power may fail at any time, and any subset of unflushed sectors may survive: copies count again after a stop,
+//! and are made anew after a crash. One copy of a sector of the map may rot. A copy that cannot be read or written is
+//! used no more. A write that failed may be carried out later: its units have no copies until the next opening. After a
+//! failed flush every later one fails, and there are no copies.
 
 mod copier;
 mod copies;

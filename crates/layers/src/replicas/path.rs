@@ -1,5 +1,5 @@
-//! The path of requests. A read goes to the unit's own place or to a copy, whichever the head reaches first; a write goes to
-//! the unit's own place, and its copies count no more or are written too.
+//! The path of requests. A read goes to the unit's own place or to a copy, whichever the head reaches first; a write
+//! goes to the unit's own place, and its copies count no more or are written too.
 
 use std::ops::Range;
 
@@ -53,7 +53,8 @@ impl Replicas {
         units(&self.copies.borrow().shape, at)
     }
 
-    /// A sequence of reads goes on here. If it leaves a unit, a copy of that helps it little: from there it has to return.
+    /// A sequence of reads goes on here. If it leaves a unit, a copy of that helps it little: from there it has to
+    /// return.
     fn leaves(&self, at: Extent) {
         let units = self.units(Extent::new(at.start.0.saturating_sub(1), at.sectors + 1));
         let left = units.start;
@@ -84,8 +85,8 @@ impl Replicas {
         pieces
     }
 
-    /// Notes a request of a client, and has units copied if that changes which are hot. It is in flight until the result is
-    /// dropped.
+    /// Notes a request of a client, and has units copied if that changes which are hot. It is in flight until the
+    /// result is dropped.
     fn arrived(&self, at: Extent, how: &Hints, reads: bool) -> InFlight<'_> {
         match self.clients.access(at, how) {
             Access::Counts if reads => {
@@ -127,7 +128,8 @@ impl Replicas {
         nearest.map_or(Nearest::Own, |(_, (nearest, _))| *nearest)
     }
 
-    /// Reads from the nearest place; if that fails, from another one: a unit's own place that fails is repaired from a copy.
+    /// Reads from the nearest place; if that fails, from another one: a unit's own place that fails is repaired from a
+    /// copy.
     async fn read_nearest(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let (mut failed, mut own_error) = (0, None);
         loop {
@@ -211,7 +213,8 @@ impl Replicas {
         }
     }
 
-    /// The copies of these units count no more. Copies of units that are often written do not pay: each write halves a count.
+    /// The copies of these units count no more. Copies of units that are often written do not pay: each write halves a
+    /// count.
     fn remove(&self, at: Extent) {
         for unit in self.units(at) {
             if self.canary.is("stale copy") && unit % 2 == 0 {
@@ -261,8 +264,8 @@ impl Replicas {
         InUse { of: self, run }
     }
 
-    /// A request that changes data: `each` issues a part of it. If it is a write that is to update copies, `updates` has its
-    /// data.
+    /// A request that changes data: `each` issues a part of it. If it is a write that is to update copies, `updates`
+    /// has its data.
     async fn modify<'a>(
         &'a self,
         at: Extent,

@@ -1,5 +1,5 @@
-//! Which copies there are, which of them is read, and what writes, errors, stops and damage do to them. Crashes are explored
-//! in `tests/promises`.
+//! Which copies there are, which of them is read, and what writes, errors, stops and damage do to them. Crashes are
+//! explored in `tests/promises`.
 
 use proptest::prelude::*;
 use seekless_core::runtime::{Runtime, sleep};

@@ -1,5 +1,5 @@
-//! Spin-down: writes are collected on a cache device, and written to the disk all at once when it has to work anyway, so
-//! that it may rest for long in between (IOLab, Table 1: write caching, after Bisson, Brandt and Long 2006).
+//! Spin-down: writes are collected on a cache device, and written to the disk all at once when it has to work anyway,
+//! so that it may rest for long in between (IOLab, Table 1: write caching, after Bisson, Brandt and Long 2006).
 //!
 //! Two devices: the cache device is the log of BORG's write buffer over all of it, which says what is kept where, and
 //! survives crashes. Below it lies the disk, which is left alone (`resting`): a flush goes there only if something was

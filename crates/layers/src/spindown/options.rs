@@ -89,8 +89,8 @@ impl Options {
         Canary::default()
     }
 
-    /// BORG's options: its write buffer over all of the cache, which is left as it is in idle time, since that would wake
-    /// the disk.
+    /// BORG's options: its write buffer over all of the cache, which is left as it is in idle time, since that would
+    /// wake the disk.
     pub(super) fn borg(&self) -> borg::Options {
         borg::Options {
             write_buffer: 1.0,

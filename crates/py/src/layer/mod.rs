@@ -1,12 +1,12 @@
 //! Layers in Python, in the laboratory: a class with `read`, `write` and `flush` over devices below.
 //!
-//! `class` makes an entry of the registry of a class, `task` follows a method from one request below to the next, `request`
-//! carries out those requests, `data` is what they carry. This file is the device that others see.
+//! `class` makes an entry of the registry of a class, `task` follows a method from one request below to the next,
+//! `request` carries out those requests, `data` is what they carry. This file is the device that others see.
 //!
-//! Requests of overlapping pages are ordered here, with range locks, so a method has its pages to itself. Invariants: the
-//! interpreter's lock is held for a call only, never over an await. Fault model: a class may raise, return nonsense or
-//! never answer: the first mistake ends the work with an exception that names the request, and from then on every request
-//! of the layer fails.
+//! Requests of overlapping pages are ordered here, with range locks, so a method has its pages to itself. Invariants:
+//! the interpreter's lock is held for a call only, never over an await. Fault model: a class may raise, return nonsense
+//! or never answer: the first mistake ends the work with an exception that names the request, and from then on every
+//! request of the layer fails.
 
 mod class;
 mod data;

@@ -60,7 +60,8 @@ pub fn contender(
     Ok(contender)
 }
 
-/// Serves a volume by `program`: its name, which names its files too, its top, and the text of its file without exports.
+/// Serves a volume by `program`: its name, which names its files too, its top, and the text of its file without
+/// exports.
 pub fn served(
     program: &Path,
     folder: &Path,

@@ -9,11 +9,9 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use seekless_core::device::{ExtentState, Mark, Place, io};
+use seekless_core::device::{ExtentState, Mark, io};
 use seekless_core::runtime::sleep;
-use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Op, Zeroes,
-};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, IoFuture, Nanos, Zeroes};
 
 /// See the file's header.
 pub struct TimedComponent {
@@ -44,8 +42,8 @@ impl TimedComponent {
 }
 
 impl BlockDevice for TimedComponent {
-    fn geometry(&self) -> Geometry {
-        self.device.geometry()
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.device)
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
@@ -79,13 +77,5 @@ impl BlockDevice for TimedComponent {
 
     fn mark(&self) -> IoFuture<'_, Option<Mark>> {
         io(self.in_time(None, self.device.mark()))
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.device.places(at, each);
-    }
-
-    fn estimate(&self, op: Op, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.device.estimate(op, at, how)
     }
 }

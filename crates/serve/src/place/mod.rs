@@ -1,5 +1,5 @@
-//! The place of a file or block device on its disk, as the kernel reports it: a partition by sysfs, a file by the extents
-//! that its file system lists, a loop device by its file.
+//! The place of a file or block device on its disk, as the kernel reports it: a partition by sysfs, a file by the
+//! extents that its file system lists, a loop device by its file.
 //!
 //! Invariant: sectors have a place only where that of each is known. Fault model: sysfs may lack any file, or have any
 //! text; a file system may list any extents. What cannot be found out is a reason in words, not an error.

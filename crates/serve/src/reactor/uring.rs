@@ -92,8 +92,8 @@ impl Uring {
 
     /// Puts a job into the submission queue, if that has room.
     fn push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it completes;
-        // a reactor that is dropped before that leaks them.
+        // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it
+        // completes; a reactor that is dropped before that leaks them.
         #[allow(unsafe_code)]
         unsafe {
             self.ring.submission().push(entry).is_ok()
@@ -110,8 +110,8 @@ impl Uring {
         }
     }
 
-    /// Submits the queue, waits for a completion, and reports all that are there. Does not wait while jobs wait for room
-    /// in the queue.
+    /// Submits the queue, waits for a completion, and reports all that are there. Does not wait while jobs wait for
+    /// room in the queue.
     pub fn turn(&mut self, wait: Option<Duration>, mut completed: impl FnMut(usize, io::Result<usize>)) {
         self.fill();
         let limit = wait.map(|wait| Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos()));

@@ -1,8 +1,8 @@
 //! Limits on clients at once, in all and per peer, and separate limits on handshakes.
 //!
 //! Invariants: no peer takes more than its share of the slots, so others always find some. A refused client
-//! gets the reason. A handshake always gets a slot: if there are too many, the oldest of the same peer ends, otherwise the oldest
-//! of all.
+//! gets the reason. A handshake always gets a slot: if there are too many, the oldest of the same peer ends, otherwise
+//! the oldest of all.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

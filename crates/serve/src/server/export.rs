@@ -78,8 +78,8 @@ impl Export {
         Export { info, ..self.clone() }
     }
 
-    /// The snapshots and clones of its device as exports of their own, NAME@SNAPSHOT; only clones can be written, and only
-    /// if it can be.
+    /// The snapshots and clones of its device as exports of their own, NAME@SNAPSHOT; only clones can be written, and
+    /// only if it can be.
     pub fn snapshots(&self) -> Vec<Export> {
         let snapshot = |(view, device): (View, Rc<ByteAdapter>)| {
             let (name, line) = (format!("{}@{}", self.info.name, view.name), &self.info.description);

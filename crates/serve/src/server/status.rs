@@ -2,8 +2,8 @@
 //!
 //! `seekless:place` says on which component a read of the bytes goes: the component's index in the lowest eight bits
 //! (components sorted by name, from 0; 255 for the 256th and later), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
-//! the origin, on the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0
-//! is never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for
+//! the origin, on the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale:
+//! 0 is never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for
 //! bytes that a scrub could not read and that were not written since.
 
 use seekless_core::device::{Content, Place};

@@ -1,9 +1,9 @@
 //! vhost-user, the protocol by which a virtual machine's process hands a device to another process: its messages, and
 //! the rings in shared memory that requests travel in. No socket, no clock, no task: those are in [`crate::server`].
 //!
-//! Invariants: nothing is read or written outside of the memory that the peer has shared, every walk through a ring or a
-//! chain is bounded, and anything malformed is an error that states what was found and what was expected. Fault model:
-//! the guest, and the process of the virtual machine, may put anything anywhere, and change it at any time.
+//! Invariants: nothing is read or written outside of the memory that the peer has shared, every walk through a ring or
+//! a chain is bounded, and anything malformed is an error that states what was found and what was expected. Fault
+//! model: the guest, and the process of the virtual machine, may put anything anywhere, and change it at any time.
 
 pub mod block;
 pub mod chain;

@@ -5,8 +5,8 @@
 //! milliseconds from the driver to completion, `QUE` those in the queue before. A request arrives that much before its
 //! completion; since the first may have arrived before the clock starts, the clock is set to [`BEFORE`]. `T` is R or W,
 //! in libbpf-tools all letters of RWBS. Unknown columns are ignored, unless they precede the command, which may contain
-//! blanks: columns after it are counted from the right. The process may be unknown (`?`), and the disk left blank. A command
-//! passed through to a disk has the sector 2^64 - 1 and is left out. Faults: any text.
+//! blanks: columns after it are counted from the right. The process may be unknown (`?`), and the disk left blank. A
+//! command passed through to a disk has the sector 2^64 - 1 and is left out. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op, ProcessId};
 

@@ -2,8 +2,8 @@
 //!
 //! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the binary format a
 //! queue event (Q) is a request, a completion (C) gives its latency, a remap (A) shows how devices are layered, issues
-//! (D) count where nothing was queued, and other events are ignored. A process's name may contain blanks and slashes: it extends from the first bracket to the
-//! last. The summary of a text is left out; another text may follow.
+//! (D) count where nothing was queued, and other events are ignored. A process's name may contain blanks and slashes:
+//! it extends from the first bracket to the last. The summary of a text is left out; another text may follow.
 //!
 //! A remap does not give the partition that it goes to; the next remap, from there, does. Faults: any text.
 

@@ -5,8 +5,8 @@
 //!
 //! - `time`, `latency`: `s`, `ms`, `us`, `ns` or `100ns`;
 //! - `offset`, `size`: `bytes`, `sectors`, `pages` (of 4 KiB), or a block size such as `8KiB`;
-//! - `op`: a word or letter (`read`, `W`, `TRIM`, RWBS); `op:0=read` or `op:1=read`: a number, of which the other means a
-//!   write; `op:scsi`: a code;
+//! - `op`: a word or letter (`read`, `W`, `TRIM`, RWBS); `op:0=read` or `op:1=read`: a number, of which the other means
+//!   a write; `op:scsi`: a code;
 //! - `device`, `volume`: the name of the volume; with both, their names joined;
 //! - `process`: its number, or its name;
 //! - `-`: ignored.

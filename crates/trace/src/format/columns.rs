@@ -1,11 +1,11 @@
 //! Text of any separator, given its columns: `time:s,op,offset:bytes,size:bytes`.
 //!
-//! The specification's own separator is that of the text: a comma, semicolon or other character, or blanks, any number of
-//! them. Columns are those of [`column`](super::column). A last `*` stands for any number of further ones, which are
+//! The specification's own separator is that of the text: a comma, semicolon or other character, or blanks, any number
+//! of them. Columns are those of [`column`](super::column). A last `*` stands for any number of further ones, which are
 //! ignored; without it a line has exactly these columns. A specification with a `%` is the one given to `blkparse -f`.
 //!
-//! Lines that start with `#` are comments; a line `*` alone, with which some lists end, is left out. A first line without
-//! a number where the columns have numbers names the columns. Faults: any specification, any text.
+//! Lines that start with `#` are comments; a line `*` alone, with which some lists end, is left out. A first line
+//! without a number where the columns have numbers names the columns. Faults: any specification, any text.
 
 use std::str::FromStr;
 

@@ -142,16 +142,16 @@ impl Clock {
         }
     }
 
-    /// Extends the time of these requests, the first of which came at `first`, to that of a trace with others around them:
-    /// from its first request to its last one.
+    /// Extends the time of these requests, the first of which came at `first`, to that of a trace with others around
+    /// them: from its first request to its last one.
     pub fn extend(&mut self, first: u64, (from, to): (u64, u64)) {
         self.note_idle(Nanos(first.saturating_sub(from)));
         self.note_idle(Nanos(to.saturating_sub(self.busy_until)));
         self.latest = self.latest.max(Some(to));
     }
 
-    /// Statistics of arrivals, of which those of single seconds count the seconds of the clock; `time` is that of all of
-    /// them, in seconds.
+    /// Statistics of arrivals, of which those of single seconds count the seconds of the clock; `time` is that of all
+    /// of them, in seconds.
     pub fn arrivals(&self, time: f64) -> Arrivals {
         let (peak_per_s, squares_per_s) = self.seconds.total();
         if self.requests == 0 {

@@ -1,11 +1,12 @@
 //! Statistics of each volume of a fleet, and their distribution over the volumes.
 //!
-//! Definitions: times are those of the whole trace, so that rates of all volumes are over the same time, and a volume is
-//! idle before its first request and after its last one, as long as the trace has others. A percentile of the fleet is the value of the volume at that rank (nearest rank), each volume counting once, whatever its requests.
+//! Definitions: times are those of the whole trace, so that rates of all volumes are over the same time, and a volume
+//! is idle before its first request and after its last one, as long as the trace has others. A percentile of the fleet
+//! is the value of the volume at that rank (nearest rank), each volume counting once, whatever its requests.
 //!
 //! Invariants: there is a row for each volume with a request; the busiest is the first. All volumes share the
-//! memory: when it is full, the largest tables of pages and of pairs are halved, and the rows of these volumes give the error.
-//! About 24 KiB for each volume are taken in any case.
+//! memory: when it is full, the largest tables of pages and of pairs are halved, and the rows of these volumes give the
+//! error. About 24 KiB for each volume are taken in any case.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,8 @@ pub struct VolumeStats {
     pub burstiness: f64,
     /// Share of the time in idle periods of 100 ms or longer.
     pub idle_pct: f64,
-    /// Median latency in microseconds, where the trace has any; to 0.4 %, or to 3 % if there are many volumes for the memory.
+    /// Median latency in microseconds, where the trace has any; to 0.4 %, or to 3 % if there are many volumes for the
+    /// memory.
     pub latency_us: Option<f64>,
     /// Data read.
     pub read_gib: f64,
@@ -57,8 +59,8 @@ pub struct VolumeStats {
     pub nonsequential_pct: f64,
     /// Share of these jumps that occur at least twice.
     pub partial_determinism_pct: f64,
-    /// Share of page accesses that an LRU cache of a tenth of its pages misses, of at least one page; from 64 pages on the
-    /// cache is up to 3 % smaller.
+    /// Share of page accesses that an LRU cache of a tenth of its pages misses, of at least one page; from 64 pages on
+    /// the cache is up to 3 % smaller.
     pub miss_tenth_pct: f64,
     /// Error of numbers of its pages in per cent, at 95 % confidence; zero if exact.
     pub error_pct: f64,
@@ -353,7 +355,8 @@ mod tests {
             let found = fleet(&records);
             (found.volumes[0].miss_tenth_pct * 1e6).round() as u64
         };
-        // In millionths of a per cent. Each of 100 pages five times in a row; each once; each of five pages twice in a row.
+        // In millionths of a per cent. Each of 100 pages five times in a row; each once; each of five pages twice in a
+        // row.
         assert_eq!(volume((0..500).map(|at| at / 5).collect()), 20_000_000);
         assert_eq!(volume((0..100).collect()), 100_000_000);
         assert_eq!(volume((0..10).map(|at| at / 2).collect()), 50_000_000);

@@ -125,7 +125,8 @@ pub struct Stats {
     pub top20_write_share_pct: f64,
     /// Share of pairs of consecutive requests whose second does not start where the first ends.
     pub nonsequential_pct: f64,
-    /// Median distance from the end of the first request of such a pair to the start of the second, on one volume; to 3 %.
+    /// Median distance from the end of the first request of such a pair to the start of the second, on one volume; to 3
+    /// %.
     pub jump_median_gib: f64,
     /// Share of those pairs whose (start sector, start sector) occurs at least twice.
     pub partial_determinism_pct: f64,

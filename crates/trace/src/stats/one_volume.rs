@@ -1,7 +1,7 @@
 //! One volume of a fleet in progress: what its row needs, and no more, since there may be thousands.
 //!
-//! Bound: its histograms take at most [`FIXED`] or [`FIXED_COARSE`] bytes. Its tables, of pages and of pairs of requests,
-//! grow until they are halved, which makes samples of them (see `sample`).
+//! Bound: its histograms take at most [`FIXED`] or [`FIXED_COARSE`] bytes. Its tables, of pages and of pairs of
+//! requests, grow until they are halved, which makes samples of them (see `sample`).
 
 use seekless_core::{Buckets, Nanos, Op, Record};
 
@@ -88,8 +88,8 @@ impl OneVolume {
         }
     }
 
-    /// Its figures, and the miss ratio of a cache of a tenth of its pages; `whole` are the times of the first request of the
-    /// whole trace and of the last, in nanoseconds. Other statistics are not filled in.
+    /// Its figures, and the miss ratio of a cache of a tenth of its pages; `whole` are the times of the first request
+    /// of the whole trace and of the last, in nanoseconds. Other statistics are not filled in.
     pub fn finish(mut self, whole: (u64, u64)) -> (Stats, f64) {
         self.pages.settle();
         let mut stats = Stats::default();

@@ -236,7 +236,8 @@ impl Pages {
         self.reuse.curve(self.accesses, self.sample.halvings())
     }
 
-    /// Miss ratio of an LRU cache of a tenth of the pages, rounded down to whole pages but at least one; for settled accesses.
+    /// Miss ratio of an LRU cache of a tenth of the pages, rounded down to whole pages but at least one; for settled
+    /// accesses.
     pub fn miss_ratio_of_a_tenth(&self) -> f64 {
         let pages = self.sample.scaled(self.sample.table.len() as u64);
         self.reuse.miss_ratio(self.accesses, (pages / 10).max(1))

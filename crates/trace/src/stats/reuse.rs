@@ -5,11 +5,11 @@
 //! pages misses. At the sizes listed the curve of an unsampled trace is exact.
 //!
 //! For a sample, distances and counts are scaled by the sampling rate, and the difference between the expected and the
-//! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated from two parts.
-//! The share of accesses that miss depends on which pages were chosen: the sample consists of eight samples, of different
-//! pages, whose curves deviate. And a size of the cache is itself a scaled number of pages: of `c` pages one of N is chosen
-//! as a coin falls, so that it is off by sqrt(c (N - 1)), and by as much as the curve falls over that distance, its height
-//! is. Caches of fewer pages than one in the sample stands for are not on the curve.
+//! actual accesses in the sample counts as hits of the smallest cache (SHARDS-adj). The error is estimated from two
+//! parts. The share of accesses that miss depends on which pages were chosen: the sample consists of eight samples, of
+//! different pages, whose curves deviate. And a size of the cache is itself a scaled number of pages: of `c` pages one
+//! of N is chosen as a coin falls, so that it is off by sqrt(c (N - 1)), and by as much as the curve falls over that
+//! distance, its height is. Caches of fewer pages than one in the sample stands for are not on the curve.
 
 use schemars::JsonSchema;
 use seekless_core::{Buckets, Nanos, PAGE_BYTES};
@@ -43,8 +43,8 @@ pub struct MissRatioCurve {
     pub points: Vec<MissPoint>,
     /// Whether it is exact, rather than estimated from a sample.
     pub exact: bool,
-    /// Largest standard deviation of its points, in units of the miss ratio; zero if exact. Where the curve falls steeply, it
-    /// is that of the place of the fall.
+    /// Largest standard deviation of its points, in units of the miss ratio; zero if exact. Where the curve falls
+    /// steeply, it is that of the place of the fall.
     pub error: f64,
 }
 
@@ -95,8 +95,8 @@ impl Reuse {
         self.group(hash).distances.add(u64::from(distance) << halvings, 1 << halvings);
     }
 
-    /// Adds the distances of the accesses that follow. First accesses there of pages that were accessed here are not among
-    /// them: see [`not_first`](Reuse::not_first).
+    /// Adds the distances of the accesses that follow. First accesses there of pages that were accessed here are not
+    /// among them: see [`not_first`](Reuse::not_first).
     pub fn merge(&mut self, next: &Reuse) {
         for (here, next) in self.groups.iter_mut().zip(&next.groups) {
             here.distances.merge(&next.distances);
@@ -161,8 +161,8 @@ impl Reuse {
         MissRatioCurve { points: sizes.iter().zip(ratios).map(point).collect(), exact, error }
     }
 
-    /// The miss ratio of a cache of `pages` pages, 0 to 1, among `accesses` accesses: for the nearest size of a bucket that
-    /// is not larger, which is at most 3 % smaller.
+    /// The miss ratio of a cache of `pages` pages, 0 to 1, among `accesses` accesses: for the nearest size of a bucket
+    /// that is not larger, which is at most 3 % smaller.
     pub fn miss_ratio(&self, accesses: u64, pages: u64) -> f64 {
         let all = self.merged();
         let first: u64 = self.groups.iter().map(|group| group.first).sum();

@@ -37,8 +37,8 @@ pub struct Sampling {
     pub keys: u64,
     /// Error of a count of keys in per cent, at 95 % confidence.
     pub error_pct: f64,
-    /// Error of shares of accesses, or of occurrences, in percentage points at 95 % confidence: of the top 20 % of pages, and
-    /// of partial determinism.
+    /// Error of shares of accesses, or of occurrences, in percentage points at 95 % confidence: of the top 20 % of
+    /// pages, and of partial determinism.
     pub share_error_pct: f64,
 }
 

@@ -1,10 +1,10 @@
 //! Sequences of requests: how often the head has to move, and how often such moves repeat.
 //!
-//! A pair of consecutive requests is *non-sequential* if the second does not start where the first ends, on its volume. It is
-//! *partially deterministic* (section 2.3 of the BORG paper) if the same pair of start sectors occurs at least twice in
-//! the trace. Interleaving hides the behaviour of single processes, and common behaviour is not that of one process:
-//! hence both measures, by time over all processes, and with the predecessor of the same process. The pairs themselves
-//! count across processes: a restarted program is another process.
+//! A pair of consecutive requests is *non-sequential* if the second does not start where the first ends, on its volume.
+//! It is *partially deterministic* (section 2.3 of the BORG paper) if the same pair of start sectors occurs at least
+//! twice in the trace. Interleaving hides the behaviour of single processes, and common behaviour is not that of one
+//! process: hence both measures, by time over all processes, and with the predecessor of the same process. The pairs
+//! themselves count across processes: a restarted program is another process.
 //!
 //! A pair is a hash of 64 bits: among a hundred million pairs, two different ones collide in 3 of 10,000 traces. Above
 //! their memory limit, pairs are sampled by that hash (see `sample`).

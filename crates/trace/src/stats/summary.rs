@@ -1,5 +1,5 @@
-//! The five lines that matter of a workload: how much is moved, how busy the device is, how random the requests are, how
-//! much comes again, and who causes it. Each is made of figures that [`Stats`] has too.
+//! The five lines that matter of a workload: how much is moved, how busy the device is, how random the requests are,
+//! how much comes again, and who causes it. Each is made of figures that [`Stats`] has too.
 //!
 //! What a trace does not hold is said to be unknown.
 

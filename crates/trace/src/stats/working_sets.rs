@@ -51,8 +51,8 @@ pub const MAX_INTERVALS: u32 = 1_000;
 pub enum Intervals {
     /// Into `n` intervals of equal request count.
     Count(u32),
-    /// Into intervals of this time; those without requests are left out. What comes after [`MAX_INTERVALS`] with requests is
-    /// one more: see [`StatsOptions::check`](super::StatsOptions::check).
+    /// Into intervals of this time; those without requests are left out. What comes after [`MAX_INTERVALS`] with
+    /// requests is one more: see [`StatsOptions::check`](super::StatsOptions::check).
     Every(Nanos),
 }
 

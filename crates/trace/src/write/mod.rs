@@ -1,8 +1,8 @@
 //! Writing traces: the records of a [`Reader`](crate::Reader), one at a time, in formats of other programs.
 //!
-//! A target declares what it can represent of a record ([`Capabilities`]); the rest is dropped and counted ([`Losses`]), never
-//! silently. To add a target: a file here with a type that implements [`Encoder`] and a constant that describes it, and
-//! a line in [`TARGETS`].
+//! A target declares what it can represent of a record ([`Capabilities`]); the rest is dropped and counted
+//! ([`Losses`]), never silently. To add a target: a file here with a type that implements [`Encoder`] and a constant
+//! that describes it, and a line in [`TARGETS`].
 //!
 //! Invariants: reading the output back gives exactly what was kept, with times from the first record kept; memory does
 //! not grow with the trace. Faults: those of the [`Output`].

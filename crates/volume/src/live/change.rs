@@ -177,8 +177,8 @@ impl Running {
         prepared.at(|| self.file.display())
     }
 
-    /// Replaces the volume file, unless it was edited meanwhile. If that fails half-way, the old text is put back as far
-    /// as possible.
+    /// Replaces the volume file, unless it was edited meanwhile. If that fails half-way, the old text is put back as
+    /// far as possible.
     pub(super) fn commit(&self, replacement: &Replacement) -> Result<(), IoError> {
         let file = || self.file.display().to_string();
         let invalid = |why| IoError::new(ErrorKind::Invalid, file(), None, why);
@@ -335,8 +335,8 @@ enum Contents {
     Nothing,
     /// Its metadata, which holds no page: as an interrupted attaching leaves it.
     Empty,
-    /// Metadata that this host knows as that of the device below, without newer pages, as an interrupted detaching leaves
-    /// it: nothing is lost with it.
+    /// Metadata that this host knows as that of the device below, without newer pages, as an interrupted detaching
+    /// leaves it: nothing is lost with it.
     LeftBehind,
     /// Its metadata, with pages.
     Pages,

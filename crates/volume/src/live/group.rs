@@ -1,7 +1,8 @@
 //! The volumes that one program serves, each in a thread of its own.
 //!
-//! A service manager sees one service: it is ready once all volumes are, alive while all of them are, and its state is a
-//! line of all. No volume is opened before all files were read, and one that cannot be served stops the others, clean.
+//! A service manager sees one service: it is ready once all volumes are, alive while all of them are, and its state is
+//! a line of all. No volume is opened before all files were read, and one that cannot be served stops the others,
+//! clean.
 //!
 //! Fault model: as for one volume ([`super::server`]); a thread that panics counts as a volume that failed.
 
@@ -69,8 +70,8 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all volumes to stop; once only, since a second signal ends the program at once. If a file could not be read,
-    /// none is served, and there may be nothing that handles a signal.
+    /// Asks all volumes to stop; once only, since a second signal ends the program at once. If a file could not be
+    /// read, none is served, and there may be nothing that handles a signal.
     fn stop(&self) {
         let state = &mut *self.state();
         let all_read = state.volumes.iter().all(|volume| volume.addresses.is_some_and(|read| read.is_ok()));
@@ -79,8 +80,8 @@ impl Group {
         }
     }
 
-    /// Reports that a volume file was read, and waits for the others; returns the volume's share of the sockets that were
-    /// passed to the process, in the order of the files and their addresses. `None` if a file could not be read.
+    /// Reports that a volume file was read, and waits for the others; returns the volume's share of the sockets that
+    /// were passed to the process, in the order of the files and their addresses. `None` if a file could not be read.
     fn wait_for_all(
         &self,
         number: usize,

@@ -10,8 +10,8 @@ use crate::description::Description;
 /// The sockets of virtual machines, each with the index of its export; `others` are the addresses for NBD clients.
 ///
 /// # Errors
-/// An address that is no socket in the file system, or that something else of the volume has; and any in a build without
-/// the feature `vhost`.
+/// An address that is no socket in the file system, or that something else of the volume has; and any in a build
+/// without the feature `vhost`.
 pub fn sockets(
     description: &Description<Live>,
     others: &[(Address, Vec<usize>)],

@@ -1,9 +1,9 @@
 //! Models of served components: which drive layers take one for, and where it lies there.
 //!
-//! A drive that the volume file names goes before what the disk reports of itself. Invariant: a component has a model only
-//! if the place of each of its sectors is known, on a drive that is large enough; components on one disk that are taken
-//! for one drive share its twin. Nothing here reads the system: what was found there is recorded, so that a replay chooses
-//! the same.
+//! A drive that the volume file names goes before what the disk reports of itself. Invariant: a component has a model
+//! only if the place of each of its sectors is known, on a drive that is large enough; components on one disk that are
+//! taken for one drive share its twin. Nothing here reads the system: what was found there is recorded, so that a
+//! replay chooses the same.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Identification of a file or device regardless of its path: a file by its inode, a device by its serial number, a
-//! partition by its UUID too. A partition is a part of its disk, so both are considered. Where udev knows neither, sysfs
-//! may: a serial number, a world-wide name, the UUID of a mapped device or an array, the file of a loop device. A device
-//! without any of these is known by its path alone.
+//! partition by its UUID too. A partition is a part of its disk, so both are considered. Where udev knows neither,
+//! sysfs may: a serial number, a world-wide name, the UUID of a mapped device or an array, the file of a loop device. A
+//! device without any of these is known by its path alone.
 
 use std::fs::{Metadata, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

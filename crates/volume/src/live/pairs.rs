@@ -3,9 +3,9 @@
 //!
 //! A record is written before a layer that may hold newer pages, such as BORG, is served, and states from then on that
 //! there may be newer pages, until a stop leaves nothing in the BOPT alone. So it does after a crash, and after a stop
-//! that keeps pages. Records are in a folder of the host ([`folders`]), and those of others that are known are obeyed, and
-//! kept up to date. Fault model: there is no warning if a disk is moved to another host, or the folder is lost; if a record
-//! cannot be written, that is reported, and the volume is served.
+//! that keeps pages. Records are in a folder of the host ([`folders`]), and those of others that are known are obeyed,
+//! and kept up to date. Fault model: there is no warning if a disk is moved to another host, or the folder is lost; if
+//! a record cannot be written, that is reported, and the volume is served.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind::{NotFound, PermissionDenied};
@@ -77,8 +77,9 @@ pub struct Pairs {
 /// Folder of the records of root's servers, as the packaged unit has it.
 const OF_HOST: &str = "/var/lib/seekless";
 
-/// Folders of records; new ones are written to the first. `$STATE_DIRECTORY`, as systemd sets it; of root, that of the host;
-/// of another user, the state folder. So what a unit served is known in root's shell too, and the other way round.
+/// Folders of records; new ones are written to the first. `$STATE_DIRECTORY`, as systemd sets it; of root, that of the
+/// host; of another user, the state folder. So what a unit served is known in root's shell too, and the other way
+/// round.
 fn folders() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // systemd passes several, separated by colons.
@@ -146,7 +147,8 @@ pub fn of(volume: &Path, description: &Description<Live>) -> Result<Pairs, LiveE
     Ok(all)
 }
 
-/// Refuses two layers of which each may have newer pages of one device, one above the other: there is one record for it.
+/// Refuses two layers of which each may have newer pages of one device, one above the other: there is one record for
+/// it.
 fn check_stacked<C: Leaf>(description: &Description<C>, name: &str) -> Result<(), LiveError> {
     let part_of = |name: &str| {
         let layer = description.layers.get(name).filter(|layer| layer.entry.holds_newer)?;

@@ -48,7 +48,8 @@ impl Replacement {
         let replacement = Replacement { new: file.with_file_name(format!(".{name}.new")), file };
         let mut new = File::create(&replacement.new)?;
         let old = fs::metadata(&replacement.file)?;
-        // Before the permissions, of which a new owner clears some. Not each user may do this, nor does each file system.
+        // Before the permissions, of which a new owner clears some. Not each user may do this, nor does each file
+        // system.
         let _ = fchown(&new, Some(old.uid()), Some(old.gid()));
         new.set_permissions(old.permissions())?;
         new.write_all(text.as_bytes())?;

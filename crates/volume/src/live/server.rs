@@ -163,8 +163,8 @@ fn metrics_address(description: &Description<Live>) -> Result<Option<Address>, L
 /// Addresses to listen at, each with the indices of its exports.
 ///
 /// # Errors
-/// An export without an address and without a socket for a virtual machine, an address that other machines reach without
-/// encryption unless `plain`, or two exports of one name at one address.
+/// An export without an address and without a socket for a virtual machine, an address that other machines reach
+/// without encryption unless `plain`, or two exports of one name at one address.
 pub fn addresses(
     description: &Description<Live>,
     plain: bool,
@@ -337,8 +337,8 @@ fn place_without_layers(description: &Description<Live>, top: &str) -> Option<Or
     Some(OriginPlace { component: number as u32, start })
 }
 
-/// Tells the service manager that the volume's thread is alive and what it does, as often as the manager wants to hear it,
-/// until it is dropped.
+/// Tells the service manager that the volume's thread is alive and what it does, as often as the manager wants to hear
+/// it, until it is dropped.
 fn watchdog(reactor: &Rc<Reactor>, environment: Environment, answerer: &Rc<Answerer>) -> Option<Task<()>> {
     let wanted = || notify::watchdog().map_or(0, |interval| interval.as_nanos() as u64);
     let wanted = reactor.observe(|| wanted().to_le_bytes().to_vec());

@@ -40,7 +40,8 @@ pub struct KindStats {
     pub p999_ms: f64,
     /// The longest response time, in milliseconds.
     pub longest_ms: f64,
-    /// Response times: the least of each bucket in nanoseconds, with the number of requests; empty buckets are left out.
+    /// Response times: the least of each bucket in nanoseconds, with the number of requests; empty buckets are left
+    /// out.
     pub histogram: Vec<(u64, u64)>,
 }
 

@@ -1,7 +1,8 @@
-//! Tools for the layers of a volume that is not being served: each opens the components of a volume file, which locks them.
+//! Tools for the layers of a volume that is not being served: each opens the components of a volume file, which locks
+//! them.
 //!
-//! Invariants: `check`, `dump` and `repair` do not write to the volume's components. Fault model: a tool may be killed at
-//! any time, and is given again.
+//! Invariants: `check`, `dump` and `repair` do not write to the volume's components. Fault model: a tool may be killed
+//! at any time, and is given again.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -271,7 +272,8 @@ pub fn parse_dump(text: &str) -> Result<toml::Table, LiveError> {
     Ok(dump)
 }
 
-/// Writes the metadata of a layer from a dump; the pages that were not compared, since the dump has no checksums of them.
+/// Writes the metadata of a layer from a dump; the pages that were not compared, since the dump has no checksums of
+/// them.
 ///
 /// # Errors
 /// A dump of another volume, or of other data than is there.
@@ -341,8 +343,8 @@ pub fn damage(
     })
 }
 
-/// Writes everything that only layers hold to the devices below them. What a layer in its own order has is copied to the
-/// file or device `to`.
+/// Writes everything that only layers hold to the devices below them. What a layer in its own order has is copied to
+/// the file or device `to`.
 pub fn rescue(
     volume: &Path,
     description: &Description<Live>,

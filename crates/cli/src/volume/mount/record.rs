@@ -1,7 +1,8 @@
-//! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot empties.
+//! What was mounted on a folder, for `umount`: a file in `$RUNTIME_DIRECTORY` or `/run/seekless`, which a reboot
+//! empties.
 //!
-//! It is written before the first step, and what the steps made is found by its names, so that of a mount that was killed
-//! in the middle nothing stays. One command at a time works on a folder, and on a volume.
+//! It is written before the first step, and what the steps made is found by its names, so that of a mount that was
+//! killed in the middle nothing stays. One command at a time works on a folder, and on a volume.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -69,7 +70,8 @@ pub fn name(folder: &Path) -> String {
     folder.display().to_string().chars().map(encoded).collect()
 }
 
-/// A name that leaves room for a socket's path, of which the kernel takes 107 bytes: of a long one only the end is kept.
+/// A name that leaves room for a socket's path, of which the kernel takes 107 bytes: of a long one only the end is
+/// kept.
 fn short(name: String) -> String {
     const LONGEST: usize = 48;
     const KEPT: usize = 24;

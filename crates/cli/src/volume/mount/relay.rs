@@ -1,5 +1,5 @@
-//! The relay between nbdfuse, which does not reconnect, and the volume's server: a server of ours, of that server's export.
-//! It waits for the volume's server when that is gone, and sends it again what was not flushed.
+//! The relay between nbdfuse, which does not reconnect, and the volume's server: a server of ours, of that server's
+//! export. It waits for the volume's server when that is gone, and sends it again what was not flushed.
 
 use std::path::{Path, PathBuf};
 

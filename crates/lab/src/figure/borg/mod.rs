@@ -1,9 +1,10 @@
-//! Figures and tables of the BORG paper (Bhadkamkar et al., FAST 2009, sections 2 and 6), from recordings and the workload
-//! *postmark*, and two of what the paper leaves open: the size of segments and the place of the BOPT.
+//! Figures and tables of the BORG paper (Bhadkamkar et al., FAST 2009, sections 2 and 6), from recordings and the
+//! workload *postmark*, and two of what the paper leaves open: the size of segments and the place of the BOPT.
 //!
 //! Its layer: every plan is carried out (`rehearse = false`), pages are placed as planned, copies are overwritten in
 //! place, and the log is written in order. Four reconfigurations after equal numbers of requests, during which the
-//! recording waits: the paper replayed it 168 times as fast, but not during reconfigurations, in which clients did little.
+//! recording waits: the paper replayed it 168 times as fast, but not during reconfigurations, in which clients did
+//! little.
 
 mod guests;
 mod stages;

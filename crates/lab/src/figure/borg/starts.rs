@@ -52,12 +52,12 @@ pub const TABLE_4: Entry = Entry {
     )
 };
 
-/// Programs that the layer does not learn: one that shares its files with others, as the paper's oaimpress does, and one
-/// that does so less, as gimp.
+/// Programs that the layer does not learn: one that shares its files with others, as the paper's oaimpress does, and
+/// one that does so less, as gimp.
 const UNLEARNED: [&str; 2] = ["python-scipy", "inkscape"];
 
-/// Parts of a guest's image that are left out where nothing of them is asked for: the recorded image lies scattered on a
-/// disk that is larger than a guest's.
+/// Parts of a guest's image that are left out where nothing of them is asked for: the recorded image lies scattered on
+/// a disk that is larger than a guest's.
 const PART: u64 = (64 << 20) / SECTOR_BYTES;
 
 const COLUMNS: [Column; 11] = [

@@ -1,9 +1,9 @@
 //! Figures and tables of the IOLab paper (Joo et al., IEEE Transactions on Computers 2014, section 6), from recorded
 //! starts of programs and recorded boots: cold, warm, and with each function.
 //!
-//! Each read follows its predecessor's answer by the recorded gap, times a factor with which warm takes the share of cold
-//! that it has in the paper. A function learns from all starts as they go; the last one of each program is judged. What no
-//! recording has is said in a note.
+//! Each read follows its predecessor's answer by the recorded gap, times a factor with which warm takes the share of
+//! cold that it has in the paper. A function learns from all starts as they go; the last one of each program is judged.
+//! What no recording has is said in a note.
 
 mod boots;
 mod hybrid;

@@ -39,8 +39,8 @@ pub(super) use shared::Movers;
 use shared::Moving;
 
 /// Pages drained together: 256 MiB. Larger rounds read and write more contiguously: draining a write buffer of 560 MiB
-/// takes 31 s in one round, 40 s in rounds of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`). A drain
-/// that is killed begins its round anew.
+/// takes 31 s in one round, 40 s in rounds of 256 MiB, and 55 s in those of 64 MiB (recording `mail`, `wd2500aaks`). A
+/// drain that is killed begins its round anew.
 /// Tests cross many rounds.
 pub(super) const ROUND: usize = if cfg!(test) { 7 } else { 65_536 };
 

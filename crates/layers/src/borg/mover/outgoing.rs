@@ -32,8 +32,8 @@ impl Mover<'_> {
         failed.into_iter().next().map_or(Ok(removed), Err)
     }
 
-    /// Writes dirty pages that clients read to the origin, with the data that they read, and unmaps them; returns false if
-    /// the origin is in doubt, or the mover should end.
+    /// Writes dirty pages that clients read to the origin, with the data that they read, and unmaps them; returns false
+    /// if the origin is in doubt, or the mover should end.
     pub async fn return_read(&self) -> Result<bool, IoError> {
         let borg = self.borg;
         if !self.compare_if_doubtful().await? {

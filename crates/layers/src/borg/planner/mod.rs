@@ -71,8 +71,8 @@ pub enum PlannerName {
     OrganPipe,
     /// Sequences of requests that came again, then the other pages, the hottest first.
     Runs,
-    /// A queue in levels, up which pages move with each request; with `full_plan_every` above 1 it goes on from the last
-    /// plan.
+    /// A queue in levels, up which pages move with each request; with `full_plan_every` above 1 it goes on from the
+    /// last plan.
     Smq,
 }
 

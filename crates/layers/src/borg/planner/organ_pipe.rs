@@ -3,7 +3,8 @@
 //! other does not count.
 //!
 //! The heat of a page is the number of reads. As in the paper the steps of the arrangement are cylinders, not single
-//! pages: within a step pages are in order of address, so that sequential reads are not divided between both sides. The hottest step is in the middle, the next one in front of it. Ties: the lower address is hotter.
+//! pages: within a step pages are in order of address, so that sequential reads are not divided between both sides. The
+//! hottest step is in the middle, the next one in front of it. Ties: the lower address is hotter.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
-//! Paths along the heaviest edges: edges are taken from the heaviest to the lightest, each if it leads from the end of a
-//! path to the start of another. Every path starts where the accesses are, not where a group happens to grow, so a vertex
-//! that is tied to the middle of a path starts one of its own. The paths are placed in the order in which the workload
-//! first touched them.
+//! Paths along the heaviest edges: edges are taken from the heaviest to the lightest, each if it leads from the end of
+//! a path to the start of another. Every path starts where the accesses are, not where a group happens to grow, so a
+//! vertex that is tied to the middle of a path starts one of its own. The paths are placed in the order in which the
+//! workload first touched them.
 //!
 //! Ties: the edge of the lower address. Edges are sorted once, and paths are joined by a union-find.
 

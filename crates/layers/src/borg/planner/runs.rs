@@ -1,10 +1,10 @@
-//! Run clustering and heat clustering, as in ALIS (Hsu, Smith and Young, *The Automatic Improvement of Locality in Storage
-//! Systems*, 2005): sequences of requests that came again (runs) are kept together, then follow the other pages, the
-//! hottest first.
+//! Run clustering and heat clustering, as in ALIS (Hsu, Smith and Young, *The Automatic Improvement of Locality in
+//! Storage Systems*, 2005): sequences of requests that came again (runs) are kept together, then follow the other
+//! pages, the hottest first.
 //!
-//! A run starts with the heaviest edge between two ranges that are in no run, and grows at the end that the heavier edge
-//! leads on from, as long as there is one of at least the threshold. Unlike in ALIS a page has one copy, so it is in one
-//! run at most. Runs are placed the hottest first, by reads per page. Ranges that were never read take no part.
+//! A run starts with the heaviest edge between two ranges that are in no run, and grows at the end that the heavier
+//! edge leads on from, as long as there is one of at least the threshold. Unlike in ALIS a page has one copy, so it is
+//! in one run at most. Runs are placed the hottest first, by reads per page. Ranges that were never read take no part.
 //!
 //! Ties: the lower address, then the end of a run before its start.
 

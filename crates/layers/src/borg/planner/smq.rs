@@ -1,8 +1,8 @@
 //! A queue in levels, after the stochastic multi-queue policy of Linux' dm-cache (SMQ).
 //!
-//! The plan is the queue, from the lowest to the highest level, and its equal parts are the levels. Each read since the last
-//! plan moves the pages that it touches up by one level; new pages begin in the lowest one. What does not fit leaves at the
-//! front. Within a level pages that were touched are behind those that were not. Only reads count.
+//! The plan is the queue, from the lowest to the highest level, and its equal parts are the levels. Each read since the
+//! last plan moves the pages that it touches up by one level; new pages begin in the lowest one. What does not fit
+//! leaves at the front. Within a level pages that were touched are behind those that were not. Only reads count.
 
 use super::super::analyzer::Vertex;
 use super::{Plan, Planned, Planner, Scene, parts_outside};

@@ -173,8 +173,8 @@ fn what_is_read_most_per_page_stays_in_its_order() {
 }
 
 proptest! {
-    /// Each range that was read is planned once; and each edge that joins no two neighbours has an end that a heavier or
-    /// equal one joins.
+    /// Each range that was read is planned once; and each edge that joins no two neighbours has an end that a heavier
+    /// or equal one joins.
     #[test]
     fn paths_cover_what_was_read_along_the_heaviest_edges(
         read in prop::collection::vec(any::<bool>(), 1..30),

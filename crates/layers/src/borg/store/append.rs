@@ -73,8 +73,8 @@ impl Store {
         table.sums.set(slot, None);
     }
 
-    /// Writes appended pages, and returns when their entries are valid. Must not be dropped before: the batch counts its
-    /// writes, and later batches wait for it.
+    /// Writes appended pages, and returns when their entries are valid. Must not be dropped before: the batch counts
+    /// its writes, and later batches wait for it.
     pub async fn write_appended(&self, pages: &Appended, how: &Hints) -> Result<(), IoError> {
         let data = async {
             // Issued after the header, which precedes the data on disk: an idle drive starts with whichever request

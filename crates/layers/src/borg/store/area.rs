@@ -7,7 +7,8 @@ use seekless_core::{Extent, PAGE_SECTORS};
 use super::layout::Layout;
 use crate::durable::blob;
 
-/// A write buffer of fewer segments has no area, and neither has one without a read cache, in which a plan could place pages.
+/// A write buffer of fewer segments has no area, and neither has one without a read cache, in which a plan could place
+/// pages.
 const FEWEST_SEGMENTS: u32 = 10;
 /// The area takes this part of the write buffer, at least a segment.
 const PART: u32 = 32;

@@ -1,8 +1,8 @@
 //! Eager writing: a batch of the log is placed where the head arrives first.
 //!
-//! A write that waits for its answer before the next one is issued comes when the head has passed the end of the log, and
-//! would wait for most of a revolution. So a batch may begin anywhere in the segment that is being filled; the pages
-//! passed over are filled later. Recovery looks for each batch in the whole segment.
+//! A write that waits for its answer before the next one is issued comes when the head has passed the end of the log,
+//! and would wait for most of a revolution. So a batch may begin anywhere in the segment that is being filled; the
+//! pages passed over are filled later. Recovery looks for each batch in the whole segment.
 //!
 //! Only for a write that arrives while no other is outstanding: a busy device serves others first, and by then the head
 //! is elsewhere. Where the device below does not know where its head is, batches follow each other.

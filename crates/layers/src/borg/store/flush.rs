@@ -11,8 +11,8 @@ use super::table::Table;
 
 impl Store {
     /// Makes everything completed durable. Absorbed writes completed with the headers of their batches, so only pending
-    /// metadata and the devices' own flushes remain. With `spares_bopt`, the BOPT may fail while it holds nothing newer than
-    /// the origin.
+    /// metadata and the devices' own flushes remain. With `spares_bopt`, the BOPT may fail while it holds nothing newer
+    /// than the origin.
     pub async fn flush(&self, spares_bopt: bool, how: &Hints) -> Result<(), IoError> {
         let ended = self.table.borrow().log.ended;
         let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;

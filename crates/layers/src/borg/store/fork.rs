@@ -1,7 +1,7 @@
 //! Forks: copies of the store's state, to try a change on devices that keep no data.
 //!
-//! A fork has no device until it is opened over others than its original's. Its log begins in a free segment, as after a
-//! clean stop.
+//! A fork has no device until it is opened over others than its original's. Its log begins in a free segment, as after
+//! a clean stop.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

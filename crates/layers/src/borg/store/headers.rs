@@ -103,8 +103,8 @@ impl Store {
 }
 
 /// The pages that the headers in a segment describe, of batches from `first` on, which may lie in any order: headers of
-/// earlier batches were left by the last use of the segment. A session fills segments from their beginning, so the first
-/// header names the session of all; others lost batches whose numbers were given again. Without it none counts.
+/// earlier batches were left by the last use of the segment. A session fills segments from their beginning, so the
+/// first header names the session of all; others lost batches whose numbers were given again. Without it none counts.
 fn appended(bytes: &[u8], start: Slot, layout: Layout, identity: u128, first: u64) -> Vec<AppendedPage> {
     let earlier = mutant::is("borg: headers of the last use of a segment count");
     let least = if earlier { 0 } else { first };

@@ -1,13 +1,14 @@
 //! The area of a BOPT for what was learned of the workload: two copies, written in turn, the newer whole one counts.
 //!
-//! It takes the last segments of the write buffer out of the log, at the beginning of a session in which they are free: so
-//! nothing else moves, and a BOPT of before gets an area too. A program that knows none takes these segments for free, and
-//! writes a super page without an area.
+//! It takes the last segments of the write buffer out of the log, at the beginning of a session in which they are free:
+//! so nothing else moves, and a BOPT of before gets an area too. A program that knows none takes these segments for
+//! free, and writes a super page without an area.
 //!
-//! A copy has bytes that only the layer understands ([`blob`]). It is written outside of sessions, under a lock of its own.
+//! A copy has bytes that only the layer understands ([`blob`]). It is written outside of sessions, under a lock of its
+//! own.
 //!
-//! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the BOPT
-//! was given up. Faults: if no copy is whole, nothing was learned.
+//! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the
+//! BOPT was given up. Faults: if no copy is whole, nothing was learned.
 
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, Mode, mutant};
@@ -64,8 +65,8 @@ impl Store {
         self.disk.borrow().learned.bytes
     }
 
-    /// The copies with a whole head, the newest first: generation, copy, and length; and whether a copy is there that has
-    /// none.
+    /// The copies with a whole head, the newest first: generation, copy, and length; and whether a copy is there that
+    /// has none.
     async fn heads(&self, area: Area, identity: u128) -> Result<(Vec<(u64, u64, u64)>, bool), IoError> {
         let (mut heads, mut damaged) = (Vec::new(), false);
         for copy in 0..2 {
@@ -113,8 +114,8 @@ impl Store {
         (page.learned.filter(|_| page.identity != 0), page.identity)
     }
 
-    /// Writes these bytes over the copy that does not count, durably; they fit ([`Store::learned_room`]). One task does at
-    /// a time.
+    /// Writes these bytes over the copy that does not count, durably; they fit ([`Store::learned_room`]). One task does
+    /// at a time.
     pub async fn write_learned(&self, bytes: &[u8], how: &Hints) -> Result<(), IoError> {
         let (area, identity) = self.area_and_identity();
         let Some(area) = area else { return Ok(()) };

@@ -41,12 +41,14 @@ impl Store {
         self.table.borrow().map.page_at(slot)
     }
 
-    /// The pages whose copies `wanted` accepts, in slot order.
+    /// The pages whose copies `wanted` accepts, in the order of their addresses.
     pub fn pages_where(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<u64> {
         let table = self.table.borrow();
         let entry = |slot| Entry { slot, dirty: table.map.is_dirty(slot), proven: !table.unproven.has(slot) };
         let accepted = table.map.mapped_slots().filter(|slot| wanted(&entry(*slot)));
-        accepted.filter_map(|slot| table.map.page_at(slot)).collect()
+        let mut pages: Vec<u64> = accepted.filter_map(|slot| table.map.page_at(slot)).collect();
+        pages.sort_unstable();
+        pages
     }
 
     /// Number of pages that have a copy.
@@ -113,7 +115,8 @@ impl Store {
         table.map.mapped() == 0 && table.log.is_quiet()
     }
 
-    /// Whether a start could find other data of one of these pages, in a batch that failed and that may be whole on disk.
+    /// Whether a start could find other data of one of these pages, in a batch that failed and that may be whole on
+    /// disk.
     pub fn is_uncertain(&self, at: Extent) -> bool {
         let uncertain = &self.table.borrow().uncertain;
         !uncertain.is_empty() && uncertain.range(at.pages()).next().is_some()
@@ -124,8 +127,8 @@ impl Store {
         self.table.borrow().uncertain.len()
     }
 
-    /// Whether a start after a crash would find no dirty page. The caller holds the metadata lock: an update that is not
-    /// durable yet may be undone.
+    /// Whether a start after a crash would find no dirty page. The caller holds the metadata lock: an update that is
+    /// not durable yet may be undone.
     pub fn will_find_nothing_dirty(&self) -> bool {
         let table = self.table.borrow();
         table.map.dirty() == 0 && table.log.is_quiet() && table.uncertain.is_empty()

@@ -214,8 +214,8 @@ impl BorgMap {
         self.dirty
     }
 
-    /// The slots that hold a page, in their order. Cheaper by far than looking for their pages; 64 slots without one are
-    /// skipped at once.
+    /// The slots that hold a page, in their order. Cheaper by far than looking for their pages; 64 slots without one
+    /// are skipped at once.
     pub fn mapped_slots(&self) -> impl Iterator<Item = Slot> {
         let bits = self.shape.backward_bits;
         let mut empty = vec![0; 1 + bits as usize];

@@ -51,8 +51,8 @@ pub struct Segments {
     each: Vec<Segment>,
     /// Slots of the read cache that are empty, but named by an entry on disk (pending free).
     pending_free: BTreeSet<Slot>,
-    /// Batches whose copies are not mapped durably, so that they must not be overwritten in place: first slot to end, and
-    /// sequence number.
+    /// Batches whose copies are not mapped durably, so that they must not be overwritten in place: first slot to end,
+    /// and sequence number.
     unstable: BTreeMap<Slot, (Slot, u64)>,
     /// Generation of the map page written last.
     pub generation: u64,
@@ -141,7 +141,8 @@ impl Segments {
         self.get_mut(self.layout.segment_of(slot).0).flag_changes += 1;
     }
 
-    /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page. Copies in the log are always dirty.
+    /// Whether a dirty copy is dirty on disk, in its batch or its segment's map page. Copies in the log are always
+    /// dirty.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.layout.is_logged(slot) || self.get(self.layout.segment_of(slot).0).flag_changes == 0
     }

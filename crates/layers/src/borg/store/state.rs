@@ -1,7 +1,7 @@
 //! The contents of a BOPT's metadata as values, for tools: read from an open store, written to a device.
 //!
-//! Written metadata is that of a clean stop, and valid only when complete: an interrupted writing leaves a BOPT without a
-//! super page.
+//! Written metadata is that of a clean stop, and valid only when complete: an interrupted writing leaves a BOPT without
+//! a super page.
 
 use std::collections::BTreeSet;
 

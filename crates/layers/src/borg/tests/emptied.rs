@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use super::*;
 
-/// Clients write pages that were never written, faster than pages are drained: the drain ends all the same, and afterwards
-/// writes are absorbed as before.
+/// Clients write pages that were never written, faster than pages are drained: the drain ends all the same, and
+/// afterwards writes are absorbed as before.
 #[test]
 fn a_drain_ends_while_clients_go_on_writing() {
     run(1, async {

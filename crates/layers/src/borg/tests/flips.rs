@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use seekless_core::runtime::rng;
 
-use super::super::store::format::{OLD, PAGE, SEALED};
+use super::super::store::format::{OLD, PAGE, SEALED, SUPER_2};
 use super::versions::old_one;
 use super::*;
+use crate::durable::sector::{self, Part};
 use crate::fault::powercut::{self, Keep, PowerCut};
 
 const PAGES: u64 = 120;
@@ -170,6 +171,32 @@ fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
     assert!(counts.silent > 0, "{counts:?}");
 }
 
+/// Super pages of a generation that too few can follow are damage: the volume would end with the first write.
+#[test]
+fn a_generation_that_too_few_can_follow_is_refused() {
+    for (generation, opens) in [(sector::LAST - 2, true), (sector::LAST, false)] {
+        run(1, async {
+            let World { borg, disk } = world(Options::default(), 400).await;
+            borg.stop().await.unwrap();
+            drop(borg);
+            let (origin, bopt) = (slice(&disk, 0, ORIGIN), slice(&disk, ORIGIN, 400 * 8));
+            for page in 0..2 {
+                let mut bytes = read(&*bopt, at(page)).await;
+                Part::of(SUPER_2, 0).seal(at(page).start, generation + page, &mut bytes);
+                bopt.write(at(page), Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            }
+            match Borg::open(origin, bopt, Options::default(), false).await {
+                Ok(borg) => {
+                    write(&*borg, at(5), 1).await;
+                    borg.flush(Hints::default()).await.unwrap();
+                    assert!(opens);
+                }
+                Err(error) => assert!(!opens && error.kind() == ErrorKind::Corrupt, "{error}"),
+            }
+        });
+    }
+}
+
 /// A bit of a dirty copy rots while it is served: the copy goes neither to a client nor to the origin.
 #[test]
 fn a_dirty_copy_that_rots_is_an_error_and_stays() {
@@ -230,8 +257,8 @@ impl Fault for BadSector {
     }
 }
 
-/// A dirty copy that rots, or an origin with a bad sector, keeps no other page from being drained: by a command, in idle
-/// time, or before a stop.
+/// A dirty copy that rots, or an origin with a bad sector, keeps no other page from being drained: by a command, in
+/// idle time, or before a stop.
 #[test]
 fn a_page_that_cannot_be_drained_keeps_no_other_from_it() {
     for (rots, way) in [true, false].into_iter().flat_map(|rots| (0..3).map(move |way| (rots, way))) {

@@ -1,5 +1,5 @@
-//! ARC: pages accessed once (T1) and more often (T2), each an LRU queue, and the numbers of pages evicted from each (B1,
-//! B2). An access of a page in B1 or B2 enlarges the share of its side.
+//! ARC: pages accessed once (T1) and more often (T2), each an LRU queue, and the numbers of pages evicted from each
+//! (B1, B2). An access of a page in B1 or B2 enlarges the share of its side.
 
 use super::{Access, Policy, Queue};
 

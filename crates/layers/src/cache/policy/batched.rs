@@ -1,9 +1,9 @@
-//! A policy that decides elsewhere, such as in Python: what happens is collected until a decision is needed, and several
-//! decisions are taken at once, since each call there is slow.
+//! A policy that decides elsewhere, such as in Python: what happens is collected until a decision is needed, and
+//! several decisions are taken at once, since each call there is slow.
 //!
 //! With one decision at a time the pages that leave are those that the policy itself would choose at each moment. With
-//! more, the pages chosen last were chosen too early: one that is accessed meanwhile stays, and is inserted again. What to
-//! fetch is decided for as many reads at once, after the last of them.
+//! more, the pages chosen last were chosen too early: one that is accessed meanwhile stays, and is inserted again. What
+//! to fetch is decided for as many reads at once, after the last of them.
 //!
 //! Invariants: the decider knows all resident pages except those that it has chosen; a chosen page is evicted, or the
 //! decider is informed that it stays. A page that is not resident, or is pinned, never leaves, whatever is chosen: the
@@ -49,8 +49,8 @@ pub type Event = (Happened, u64);
 pub struct Wants {
     /// Misses.
     pub misses: bool,
-    /// Pinned pages, which it does not choose. One that does not may choose them: such a page leaves once it can, unless
-    /// it is accessed before; until then others leave.
+    /// Pinned pages, which it does not choose. One that does not may choose them: such a page leaves once it can,
+    /// unless it is accessed before; until then others leave.
     pub pins: bool,
     /// Reads that missed, whose neighbours it may fetch.
     pub prefetches: bool,
@@ -65,7 +65,8 @@ pub trait Decider {
     /// is concerned; none if there are none.
     fn decide(&mut self, events: &[Event], pages: usize) -> Vec<u64>;
 
-    /// Learns of `events`, in order, and then chooses the pages to fetch beside these runs of pages, whose reads missed.
+    /// Learns of `events`, in order, and then chooses the pages to fetch beside these runs of pages, whose reads
+    /// missed.
     fn prefetch(&mut self, _events: &[Event], _missed: &[Range<u64>]) -> Vec<u64> {
         Vec::new()
     }

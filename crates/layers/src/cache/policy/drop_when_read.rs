@@ -1,5 +1,5 @@
-//! Drop when read: a page leaves as soon as a client has read it, since the client has it then (IOLab, section 5.3). The
-//! others, written or prefetched, leave by their last use.
+//! Drop when read: a page leaves as soon as a client has read it, since the client has it then (IOLab, section 5.3).
+//! The others, written or prefetched, leave by their last use.
 
 use super::{Access, Policy, Queue};
 

@@ -1,5 +1,5 @@
-//! SIEVE: a hand moves from old pages to new ones and evicts the first that was not used since it passed; used ones stay
-//! in their place.
+//! SIEVE: a hand moves from old pages to new ones and evicts the first that was not used since it passed; used ones
+//! stay in their place.
 
 use super::{Access, Policy, Queue};
 

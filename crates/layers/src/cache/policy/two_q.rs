@@ -1,5 +1,5 @@
-//! 2Q: new pages enter a first-in, first-out queue; a page that is accessed again after it left that queue enters an LRU
-//! queue.
+//! 2Q: new pages enter a first-in, first-out queue; a page that is accessed again after it left that queue enters an
+//! LRU queue.
 //!
 //! The sizes are those that the paper recommends: a quarter of the cache for new pages (*Kin*), and as many remembered
 //! ones as half of it has pages (*Kout*).

@@ -1,4 +1,5 @@
-//! The modules that ship, in `examples/functions`: what each is good for, and that one of them is the built-in function.
+//! The modules that ship, in `examples/functions`: what each is good for, and that one of them is the built-in
+//! function.
 
 use proptest::prelude::*;
 use seekless_core::ProcessId;

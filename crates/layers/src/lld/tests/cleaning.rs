@@ -49,8 +49,8 @@ fn a_volume_as_full_as_can_be_never_stops() {
     }
 }
 
-/// Blocks go into holes, also into those of a volume that was opened; reads see them in memory and there; a flush covers
-/// those that wait; and their segments are not freed.
+/// Blocks go into holes, also into those of a volume that was opened; reads see them in memory and there; a flush
+/// covers those that wait; and their segments are not freed.
 #[test]
 fn dead_slots_are_filled_again() {
     let plugs = "cleaner = 'freeblock'\nfree_threshold = 4\nplug = '64KiB'";

@@ -18,7 +18,8 @@ async fn session(mirror: &Mirror, value: u8) {
     mirror.flush(Hints::default()).await.unwrap();
 }
 
-/// The copy was made after a stop, or in a session that was killed; another session followed, which was stopped or killed.
+/// The copy was made after a stop, or in a session that was killed; another session followed, which was stopped or
+/// killed.
 #[test]
 fn a_copy_from_before_the_last_session_is_not_read() {
     for case in 0..16 {

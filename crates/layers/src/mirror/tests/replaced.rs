@@ -13,8 +13,8 @@ fn now_durable<'a>() -> IoFuture<'a, ()> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A client writes and reads while a member is replaced and rebuilt; each member has everything then, also after a kill.
-    /// `lead` is how long the client has written before.
+    /// A client writes and reads while a member is replaced and rebuilt; each member has everything then, also after a
+    /// kill. `lead` is how long the client has written before.
     #[test]
     fn a_member_is_replaced_under_clients(
         steps in writes(40), more in writes(10), members in 2..4_usize, member in 0..3_usize, lead in 0..200_u64,

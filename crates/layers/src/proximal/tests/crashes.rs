@@ -1,5 +1,5 @@
-//! Power cuts at any request of runs with snapshots and clones: a snapshot holds what the volume held when it was taken, a
-//! clone that and what was written to it; each is there until it is deleted, and its space comes back.
+//! Power cuts at any request of runs with snapshots and clones: a snapshot holds what the volume held when it was
+//! taken, a clone that and what was written to it; each is there until it is deleted, and its space comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -23,7 +23,8 @@ const CUTS: u64 = 3;
 /// Runs that agree.
 const SEEDS: u64 = 150;
 
-/// What the pages of the volume, a snapshot or a clone may hold: what was durable first, what was written last at the end.
+/// What the pages of the volume, a snapshot or a clone may hold: what was durable first, what was written last at the
+/// end.
 #[derive(Clone, Default)]
 struct Held(BTreeMap<u64, Vec<u8>>);
 
@@ -32,8 +33,8 @@ impl Held {
         self.0.values_mut().for_each(|may| drop(may.drain(..may.len() - 1)));
     }
 
-    /// Compares a device with what may be found; within the lost extents, with all that was ever written there. Settles on
-    /// what was read.
+    /// Compares a device with what may be found; within the lost extents, with all that was ever written there. Settles
+    /// on what was read.
     async fn agree(&mut self, device: &dyn BlockDevice, seen: &Seen<'_>, what: &str) -> Result<(), String> {
         for (page, may) in &mut self.0 {
             let at = Extent::of_pages(*page, 1);
@@ -224,8 +225,8 @@ async fn open_on(device: &Rc<dyn BlockDevice>, canary: Option<&str>) -> Result<R
     Proximal::open(disk, ssd, &options_of(canary), true, false).await
 }
 
-/// Runs until the power is cut, three times; after each the flash may be lost. How many runs named regions that were lost,
-/// and how many had nothing to lose.
+/// Runs until the power is cut, three times; after each the flash may be lost. How many runs named regions that were
+/// lost, and how many had nothing to lose.
 fn run(seed: u64, canary: Option<&str>) -> (Result<[u64; 2], String>, BTreeSet<&'static str>) {
     let world = Runtime::new(seed);
     let ran = world.run(async {
@@ -291,8 +292,8 @@ fn without_its_flash_a_volume_loses_what_is_named_and_no_more() {
     }
 }
 
-/// Flushes that come together mark their regions with one write; without a whole anchor all copies are written anew, and
-/// flash is made from these.
+/// Flushes that come together mark their regions with one write; without a whole anchor all copies are written anew,
+/// and flash is made from these.
 #[test]
 fn an_anchor_that_rotted_is_written_anew() {
     let world = Runtime::new(1);

@@ -1,6 +1,7 @@
 //! When the map is copied to the data device, and what is marked before: see [`crate::proximal::copies`].
 //!
-//! Invariant: before a flush, a write with FUA or a snapshot is answered, the regions of what it makes durable are marked.
+//! Invariant: before a flush, a write with FUA or a snapshot is answered, the regions of what it makes durable are
+//! marked.
 
 use std::rc::Rc;
 
@@ -43,8 +44,8 @@ impl Versions {
         drop(self.copy(&background()).await);
     }
 
-    /// Notes that a write has ended: its regions are marked before a flush is answered, and now if the write is durable. A
-    /// failed write too: part of it may be read.
+    /// Notes that a write has ended: its regions are marked before a flush is answered, and now if the write is
+    /// durable. A failed write too: part of it may be read.
     pub(super) async fn touched(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         self.placed.touch(at);
         if how.fua { self.placed.mark(how).await } else { Ok(()) }

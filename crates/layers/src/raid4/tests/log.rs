@@ -67,8 +67,8 @@ proptest! {
     }
 }
 
-/// A copy of the log from before a session: of a dirty array it is refused, of a clean one nothing of it is replayed, also
-/// if the next session is cut short before its first record.
+/// A copy of the log from before a session: of a dirty array it is refused, of a clean one nothing of it is replayed,
+/// also if the next session is cut short before its first record.
 #[test]
 fn an_old_copy_of_the_log_is_not_replayed() {
     for (sessions, stops) in (0..3).flat_map(|sessions| [(sessions, true), (sessions, false)]) {
@@ -183,8 +183,8 @@ fn a_blank_log_is_taken_by_a_clean_array_only() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A crash takes the log with it: the repair makes another one, and each sector holds something that was written to it
-    /// since the last stop. Then the array survives the loss of any member.
+    /// A crash takes the log with it: the repair makes another one, and each sector holds something that was written to
+    /// it since the last stop. Then the array survives the loss of any member.
     #[test]
     fn a_log_lost_in_a_crash_is_made_anew(steps in writes(20), more in writes(20), lead in 0..300_u64, rotates: bool) {
         let options = if rotates { "rotation = 'left'" } else { "" };
@@ -238,7 +238,8 @@ proptest! {
         }).0?;
     }
 
-    /// A client writes and reads while the log is replaced, perhaps by a copy of it from before, perhaps after it failed.
+    /// A client writes and reads while the log is replaced, perhaps by a copy of it from before, perhaps after it
+    /// failed.
     #[test]
     fn the_log_is_replaced_under_clients(
         steps in writes(40), more in writes(10), lead in 0..200_u64, old: bool, fails: bool, rotates: bool,

@@ -19,8 +19,8 @@ fn place(member: usize) -> (&'static str, usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A client writes and reads while a member is replaced and rebuilt; the array is then whole with the new device, also
-    /// without any one of the others, and after a kill. `lead` is how long the client has written before.
+    /// A client writes and reads while a member is replaced and rebuilt; the array is then whole with the new device,
+    /// also without any one of the others, and after a kill. `lead` is how long the client has written before.
     #[test]
     fn a_member_is_replaced_under_clients(
         steps in writes(40), more in writes(10), member in 0..3_usize, lead in 0..200_u64, log: bool, rotates: bool,
@@ -76,7 +76,8 @@ proptest! {
     }
 }
 
-/// The array as a crash leaves it after each step of the exchange: before the volume file names the new device, and after.
+/// The array as a crash leaves it after each step of the exchange: before the volume file names the new device, and
+/// after.
 #[test]
 fn a_crash_while_a_member_is_replaced_leaves_an_array_without_it() {
     for (member, log) in [(0, true), (1, false), (2, true)] {

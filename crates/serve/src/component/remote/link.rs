@@ -1,8 +1,8 @@
 //! The connection to another server, and its replacement when it is gone.
 //!
 //! Invariants: a request is answered by the server, or fails because the server is gone for longer than the limit.
-//! Unflushed writes without FUA may be lost when a server comes back. They are sent again before anything else, if that is
-//! wanted and each of them succeeded; otherwise the next flush fails, of the client that wrote them and of whichever
+//! Unflushed writes without FUA may be lost when a server comes back. They are sent again before anything else, if that
+//! is wanted and each of them succeeded; otherwise the next flush fails, of the client that wrote them and of whichever
 //! client flushes first. Fault model: the server goes at any time, also while writes are sent again, and comes back
 //! later, never, or as another one.
 

@@ -1,7 +1,7 @@
 //! Writes that are not flushed yet: whose they are, and, where they are sent again, what they wrote.
 //!
-//! Invariants of what is kept: pieces do not overlap, and a later write replaces what it covers of earlier ones, so that
-//! pieces can be sent again in any order. A write with FUA is durable: what it covers is not kept.
+//! Invariants of what is kept: pieces do not overlap, and a later write replaces what it covers of earlier ones, so
+//! that pieces can be sent again in any order. A write with FUA is durable: what it covers is not kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! Serves an export to a virtual machine, by vhost-user: a task for the messages, one for each ring.
 //!
 //! Invariants: one machine at a time has an export's socket, and the next is served once all requests of the one before
-//! have ended. Memory is bounded as a client's is ([`super::budget`]). A request that was taken from a ring is carried out
-//! and answered even if the machine disconnects meanwhile. Fault model: as [`crate::vhost`]'s; a machine that breaks the
-//! protocol is disconnected, a ring that is malformed stops, and either affects nothing else.
+//! have ended. Memory is bounded as a client's is ([`super::budget`]). A request that was taken from a ring is carried
+//! out and answered even if the machine disconnects meanwhile. Fault model: as [`crate::vhost`]'s; a machine that
+//! breaks the protocol is disconnected, a ring that is malformed stops, and either affects nothing else.
 
 mod queue;
 mod request;

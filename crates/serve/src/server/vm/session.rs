@@ -258,7 +258,8 @@ impl Session {
 
     fn set_inflight(&self, area: &Area, file: OwnedFd) -> Result<(), Malformed> {
         let area = Inflight::open(file, area)?;
-        // After a restart, the choice that the guest made before: nothing repeats it. Where it is not known, the safe one.
+        // After a restart, the choice that the guest made before: nothing repeats it. Where it is not known, the safe
+        // one.
         let write_back = area.write_back().unwrap_or_else(|| area.is_new() && self.write_back.get());
         self.write_back.set(write_back);
         area.note_write_back(write_back)?;
@@ -276,8 +277,8 @@ impl Session {
         block::writes_through(self.features.get(), self.write_back.get())
     }
 
-    /// Waits until a request may hold up to `bytes` bytes, and has it hold them; returns how many: all, or where memory is
-    /// short, [`PIECE`].
+    /// Waits until a request may hold up to `bytes` bytes, and has it hold them; returns how many: all, or where memory
+    /// is short, [`PIECE`].
     pub async fn admit(&self, bytes: u64) -> u64 {
         let budget = &self.server.budget;
         poll_fn(|context| {

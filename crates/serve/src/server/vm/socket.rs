@@ -1,7 +1,7 @@
 //! The socket of a virtual machine: messages in, with the descriptors beside them, and replies out.
 //!
-//! Fault model: the peer may send a part of a message and no more, more descriptors than fit (the kernel closes them), or
-//! vanish at any byte.
+//! Fault model: the peer may send a part of a message and no more, more descriptors than fit (the kernel closes them),
+//! or vanish at any byte.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,9 +1,9 @@
 //! Parquet, as written by this project and by data-frame programs: a row per request, columns identified by their names
 //! in any order, others ignored.
 //!
-//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, and `sector` and `sectors` are required, or
-//! instead of the last two `offset` and `size` in bytes, as the Python package has them; other missing or null values are
-//! unknown. Volumes have their numbers if the file gives their naming, else the names in
+//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, and `sector` and `sectors` are required,
+//! or instead of the last two `offset` and `size` in bytes, as the Python package has them; other missing or null
+//! values are unknown. Volumes have their numbers if the file gives their naming, else the names in
 //! `volume`. Pages may be plain, zstd or Snappy.
 //!
 //! Bounds: a batch of rows and a page per column, whatever the size of a row group. A file is read in place; standard

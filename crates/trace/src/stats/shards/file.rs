@@ -1,4 +1,5 @@
-//! Files of outlines and partials: an object of JSON that names its kind and version, compressed by zstd with a checksum.
+//! Files of outlines and partials: an object of JSON that names its kind and version, compressed by zstd with a
+//! checksum.
 
 use std::io::{self, Read, Write};
 

@@ -1,10 +1,10 @@
 //! Statistics of a trace in shards that follow each other in time, each on a machine of its own.
 //!
-//! Two rounds. An [`Outline`] of each shard has what the others need of it: its length, the ends of its volumes, and what
-//! goes on at its end (the last requests, those in flight). Merged, the outlines are that of the whole trace. With it,
-//! each shard is characterised as if the ones before had just been read, which gives a [`Partial`]: sums, and the order of
-//! first and of last accesses of its pages. Two partials of shards that follow each other merge into one of both; that of
-//! all shards has the statistics.
+//! Two rounds. An [`Outline`] of each shard has what the others need of it: its length, the ends of its volumes, and
+//! what goes on at its end (the last requests, those in flight). Merged, the outlines are that of the whole trace. With
+//! it, each shard is characterised as if the ones before had just been read, which gives a [`Partial`]: sums, and the
+//! order of first and of last accesses of its pages. Two partials of shards that follow each other merge into one of
+//! both; that of all shards has the statistics.
 //!
 //! Invariant: the statistics are those of one pass over the whole trace, whatever the shards and the order of merging;
 //! of a sample, those of one pass over the same sample. Merging distances of reuse is exact (as in PARDA, Niu et al.,

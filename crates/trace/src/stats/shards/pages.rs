@@ -102,8 +102,8 @@ impl Columns {
             && self.overwrites.bits() == 4
     }
 
-    /// The pages of this part and of the one that follows; and for each number of first accesses in that one, how many of
-    /// them are first accesses of both.
+    /// The pages of this part and of the one that follows; and for each number of first accesses in that one, how many
+    /// of them are first accesses of both.
     pub fn merge(&self, next: &Columns, halvings: u32) -> Option<(Columns, Vec<u32>)> {
         let pages = union(&self.pages, &next.pages);
         if pages.len() > MOST {

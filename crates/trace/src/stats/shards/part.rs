@@ -44,8 +44,8 @@ pub struct PartAnalysis {
 }
 
 impl PartAnalysis {
-    /// For the shard whose first record has the time `start`; of several, that of this `name`. `volumes` are those of its
-    /// reader. Of the pages, and of pairs of requests, one of `2^halvings` is kept.
+    /// For the shard whose first record has the time `start`; of several, that of this `name`. `volumes` are those of
+    /// its reader. Of the pages, and of pairs of requests, one of `2^halvings` is kept.
     pub fn new(
         outline: &Outline,
         (name, start): (&str, Nanos),

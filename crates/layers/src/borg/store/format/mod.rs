@@ -68,8 +68,8 @@ pub struct Super {
     pub exact: bool,
     /// Whether the first batches in map pages are right: no program that does not maintain them has changed copies.
     pub firsts: bool,
-    /// Whether clean copies were not compared with the origin when the session began, and no page was dirty before: that
-    /// they differ does not show that the origin was written under dirty pages. Never in version 1.
+    /// Whether clean copies were not compared with the origin when the session began, and no page was dirty before:
+    /// that they differ does not show that the origin was written under dirty pages. Never in version 1.
     pub uncompared: bool,
     /// Incompatible features.
     pub features: u32,

@@ -1,7 +1,7 @@
 //! A super page of a BOPT that has none left: its identity and session, from the headers of batches.
 //!
-//! Fault model: headers of an earlier BOPT in the same area may be left. Only those of the BOPT whose map pages are there
-//! count.
+//! Fault model: headers of an earlier BOPT in the same area may be left. Only those of the BOPT whose map pages are
+//! there count.
 
 use std::collections::BTreeMap;
 

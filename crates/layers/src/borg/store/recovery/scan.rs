@@ -1,8 +1,8 @@
 //! Recovery of a damaged log, for tools: what is whole of it counts, wherever it lies, and the rest is named.
 //!
 //! The batches of the last session count that no map page covers, and of a damaged batch the pages that match their
-//! checksums. A header with one damaged sector is repaired by parity. Of a batch of which nothing is left, the numbers of
-//! the others tell; after the last one they do not.
+//! checksums. A header with one damaged sector is repaired by parity. Of a batch of which nothing is left, the numbers
+//! of the others tell; after the last one they do not.
 //!
 //! Invariant: an entry is left out only where something is named.
 
@@ -120,8 +120,8 @@ fn damaged_slots(batch: &FoundBatch, bytes: &[u8]) -> BTreeSet<Slot> {
     pages.filter(|((page, (_, sum)), _)| checksum::crc32c(page) != *sum).map(|(_, slot)| slot).collect()
 }
 
-/// Applies what can be read of the log; `reached` is the last batch that map pages record as durable. Returns the number
-/// of the last batch.
+/// Applies what can be read of the log; `reached` is the last batch that map pages record as durable. Returns the
+/// number of the last batch.
 pub async fn scan_log(
     bopt: &dyn BlockDevice,
     disk: &mut Super,
