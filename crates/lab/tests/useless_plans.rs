@@ -151,7 +151,7 @@ fn written(count: u64, from: u64, area: u64) -> impl Iterator<Item = (Op, Extent
     (from..from + count).map(move |i| (Op::Write, Extent::of_pages(scattered(i), 1)))
 }
 
-/// Reads of all of an area in pieces of so many pages, in order, so many times.
+/// Reads of all of an area in order, `pages` at once, in `passes` passes.
 fn scanned(passes: u64, area: u64, pages: u64) -> impl Iterator<Item = (Op, Extent)> {
     let one = move |_| (0..area / pages).map(move |at| (Op::Read, Extent::of_pages(at * pages, pages)));
     (0..passes).flat_map(one)

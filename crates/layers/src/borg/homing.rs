@@ -2,7 +2,7 @@
 //!
 //! The write buffer makes one sequential write of many scattered ones, in the order of their arrival. Reads in any other
 //! order lose by that, each time, until the pages are home. How much they lost is found by trials: the latest requests
-//! are played with the log as it is, and with all of it at home. The next trial is due after as many reads of dirty pages
+//! are played with the log as it is, and with all of it drained. The next trial is due after as many reads of dirty pages
 //! as are expected to lose the rest, so trials are few.
 //!
 //! Invariant: as far as trials see, dirty pages cost reads little more than a part (1 / [`PART`]) of what draining them
@@ -25,7 +25,7 @@ use super::rehearsal::Rehearsal;
 const FEWEST: u64 = 16;
 /// Reads may lose this part of the cost of a drain, as a divisor.
 const PART: i128 = 8;
-/// A drain has at most so many rounds: the more there are, the sooner the pages ahead of a scan are home, but each round
+/// Rounds of a drain at most: the more there are, the sooner the pages ahead of a scan are home, but each round
 /// passes over the log.
 const ROUNDS: usize = 4;
 
@@ -50,7 +50,7 @@ pub(super) struct Homing {
 
 /// What trials say, as disk time in nanoseconds.
 struct Loss {
-    /// Lost by the latest requests, since dirty pages were not at home.
+    /// Lost by the latest requests, since dirty pages were in the BOPT.
     latest: i128,
     /// What draining all of them costs.
     price: i128,
@@ -67,7 +67,8 @@ impl Homing {
         let lost = (self.lost.get() + loss.latest).max(0);
         let left = loss.price / PART - lost;
         if lost > 0 && left <= 0 {
-            (self.lost.take(), self.more.take());
+            self.lost.set(0);
+            self.more.set(0);
             return true;
         }
         self.lost.set(lost);
@@ -127,7 +128,7 @@ impl Borg {
     }
 }
 
-/// Plays the `latest` requests of a window with the log as it is and with all of it at home; `None` without a result.
+/// Plays the `latest` requests of a window with the log as it is and with all of it drained; `None` without a result.
 fn loss(rehearsal: &Rehearsal, window: &Window, latest: u64) -> Option<Loss> {
     let now = Course::as_it_is(rehearsal.absorbs, rehearsal.drains);
     let price = i128::from(rehearsal.drain()?.0);
@@ -148,7 +149,7 @@ mod tests {
     fn trials_are_as_rare_as_losses_and_a_drain_ends_them() {
         let homing = Homing::default();
         let price = 1_000 * PART;
-        let mut lose = |latest, reads| {
+        let lose = |latest, reads| {
             let ends = homing.add(&Loss { latest, price }, reads);
             (ends, homing.more.get(), homing.lost.get())
         };
