@@ -69,7 +69,8 @@ impl Homing {
         let lost = (self.lost.get() + loss.latest).max(0);
         let left = loss.price / PART - lost;
         if lost > 0 && left <= 0 {
-            (self.lost.take(), self.more.take());
+            self.lost.set(0);
+            self.more.set(0);
             return true;
         }
         self.lost.set(lost);
@@ -149,7 +150,7 @@ mod tests {
     fn trials_are_as_rare_as_losses_and_a_drain_ends_them() {
         let homing = Homing::default();
         let price = 1_000 * PART;
-        let mut lose = |latest, reads| {
+        let lose = |latest, reads| {
             let ends = homing.add(&Loss { latest, price }, reads);
             (ends, homing.more.get(), homing.lost.get())
         };
