@@ -37,7 +37,7 @@ pub fn comments_are_narrow(files: &[File]) -> Vec<Finding> {
             let text = text.trim_start_matches(['/', '!']).trim_start();
             if text.contains(' ') && !text.starts_with('|') {
                 let found = format!("a comment of {} characters", line.chars().count());
-                findings.push(file.finding(number + 1, found, &format!("at most {WIDTH}")));
+                findings.push(file.finding(number + 1, found, format!("at most {WIDTH}")));
             }
         }
     }
