@@ -65,6 +65,19 @@ fn layers_are_compared_by_their_names() {
     refused(&["lab", "run", "--trace", SMALL, "--layer", "cache,borg"], 2, &["cache,borg", "lab compare"]);
 }
 
+/// The message on an unknown name lists those that can be compared.
+#[test]
+fn every_layer_that_is_listed_can_be_compared() {
+    let compare = ["lab", "compare", "--reconfigure", "2", "--option", "delay.time=1ms", "--trace"];
+    let boots = SMALL.replace("svnserver2", "vmboot");
+    let message = seekless(&[&compare[..], &[&boots, "--layer", "cash"]].concat()).stderr;
+    let listed = message.split("expected ").nth(1).and_then(|list| list.split(" or none").next());
+    let names: Vec<&str> = listed.expect("a list").split(", ").collect();
+    assert!(names.len() > 20 && names.contains(&"hybrid"), "{message}");
+    let compared = json(&[&compare[..], &[&boots, "--layer", &format!("none,{}", names.join(","))]].concat());
+    assert_eq!(compared["variants"].as_array().map(Vec::len), Some(names.len() + 1));
+}
+
 #[test]
 fn volume_files_are_compared_and_run() {
     let (plain, stack) = (file("plain.toml", PLAIN.as_bytes()), file("stack.toml", STACK.as_bytes()));

@@ -43,12 +43,17 @@ impl Store {
 
     /// The pages whose copies `wanted` accepts, in the order of their addresses.
     pub fn pages_where(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<u64> {
+        let mut pages = self.pages_by_slot(wanted);
+        pages.sort_unstable();
+        pages
+    }
+
+    /// The pages whose copies `wanted` accepts, in the order of their slots.
+    pub fn pages_by_slot(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<u64> {
         let table = self.table.borrow();
         let entry = |slot| Entry { slot, dirty: table.map.is_dirty(slot), proven: !table.unproven.has(slot) };
         let accepted = table.map.mapped_slots().filter(|slot| wanted(&entry(*slot)));
-        let mut pages: Vec<u64> = accepted.filter_map(|slot| table.map.page_at(slot)).collect();
-        pages.sort_unstable();
-        pages
+        accepted.filter_map(|slot| table.map.page_at(slot)).collect()
     }
 
     /// Number of pages that have a copy.

@@ -38,6 +38,28 @@ fn what_moves_is_as_slow_as_the_rate() {
     });
 }
 
+/// Pages written in descending order, in rounds of 16: each round is of the lowest addresses that are left.
+#[test]
+fn a_drain_in_rounds_passes_over_the_origin_once() {
+    run(1, async {
+        let slow = Options { move_rate: crate::units::Bytes(64 << 10), ..Options::default() };
+        let World { borg, .. } = world(slow, 400).await;
+        for page in (0..PAGES).rev() {
+            write(&*borg, Extent::of_pages(page, 1), 1).await;
+        }
+        let draining = spawn({
+            let borg = borg.clone();
+            async move { borg.drain_in_order().await.unwrap() }
+        });
+        sleep(Nanos::from_millis(1_500)).await;
+        let left = borg.store.pages_where(|entry| entry.dirty);
+        assert!((1..PAGES as usize).contains(&left.len()), "{}", left.len());
+        assert_eq!(left, (PAGES - left.len() as u64..PAGES).collect::<Vec<_>>());
+        draining.await;
+        assert_eq!(borg.store.dirty(), 0);
+    });
+}
+
 #[test]
 fn a_pause_of_the_clients_is_waited_for_but_not_for_ever() {
     run(1, async {
