@@ -42,7 +42,8 @@ fn what_moves_is_as_slow_as_the_rate() {
 #[test]
 fn a_drain_in_rounds_passes_over_the_origin_once() {
     run(1, async {
-        let slow = Options { move_rate: crate::units::Bytes(64 << 10), ..Options::default() };
+        let slow = crate::units::Bytes(64 << 10);
+        let slow = Options { move_rate: slow, drain_below: 0.0, ..Options::default() };
         let World { borg, .. } = world(slow, 400).await;
         for page in (0..PAGES).rev() {
             write(&*borg, Extent::of_pages(page, 1), 1).await;
