@@ -47,7 +47,9 @@ test: toolchain ## run all tests
 	@scripts/python
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
-# `test` includes `tidy` and the canaries. Many tests wait, so explorations run beside them, once all is built.
+# `test` includes `tidy` and the canaries. Many tests wait, so explorations run beside them, once all is built. They look
+# at half of the states here; `make explore` and `make soak` at all.
+check: export STATES_PCT ?= 50
 check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, explorations, fuzz inputs
 	@scripts/check format lint tested test+explore
 
