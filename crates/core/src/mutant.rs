@@ -173,7 +173,7 @@ pub fn chosen() -> Option<&'static str> {
 #[cfg(feature = "mutants")]
 #[inline]
 pub fn is(name: &str) -> bool {
-    chosen().is_some_and(|chosen| chosen == name)
+    chosen() == Some(name)
 }
 
 /// Whether the guard below layers forgets failed flushes too, for a layer that does: each of the two compensates for

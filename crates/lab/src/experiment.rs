@@ -190,11 +190,7 @@ impl Experiment {
         };
         let shown = |home| layer.entry.sectors(&layer.options, &self.sizes(home));
         let (mut less, mut enough) = (over, self.drive.sectors());
-        let most = shown(enough).map_err(|Refused { key, found, expected }| VolumeError {
-            place: format!("layer.{}.{key}", layer.entry.name),
-            found,
-            expected,
-        })?;
+        let most = shown(enough).map_err(|refused| in_layer(layer.entry.name, refused))?;
         if most < over {
             let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
             let most = bytes(most);
@@ -277,11 +273,7 @@ impl Experiment {
             return setting("background-share", self.queue.background_share_pct.to_string(), "1 to 99");
         }
         if let Some(layer) = &self.layer {
-            if let Err(Refused { key, found, expected }) = layer.entry.check(&layer.options) {
-                let key = if key.is_empty() { String::new() } else { format!(".{key}") };
-                let place = format!("layer.{}{key}", layer.entry.name);
-                return Err(VolumeError { place, found, expected }.into());
-            }
+            layer.entry.check(&layer.options).map_err(|refused| in_layer(layer.entry.name, refused))?;
             if layer.entry.is_over_several()
                 || layer.entry.devices.len() != usize::from(layer.partition.is_some())
             {
@@ -299,6 +291,12 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// An error in an option of a layer.
+fn in_layer(name: &str, Refused { key, found, expected }: Refused) -> VolumeError {
+    let key = if key.is_empty() { String::new() } else { format!(".{key}") };
+    VolumeError { place: format!("layer.{name}{key}"), found, expected }
 }
 
 /// Names of the devices of an experiment's volume: the drive, the clients' part of it, and what of that lies behind the

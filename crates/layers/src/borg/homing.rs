@@ -94,14 +94,18 @@ impl Borg {
             return;
         }
         let Some(models) = self.models() else { return };
-        let (requests, window) = (self.learned.borrow().requests(), self.learned.borrow().window());
+        let requests = self.learned.borrow().requests();
         let latest = requests.saturating_sub(state.requests.replace(requests));
-        let (reads, rehearsal) = (state.reads.take(), self.rehearsal(models, Verdict::Add));
-        let cost = Nanos((2 * latest + rehearsal.fork.map().dirty() as u64) * REHEARSE_NS);
+        let reads = state.reads.take();
         state.busy.set(true);
         // A layer that is detached meanwhile is not kept.
         let me = self.me.clone();
+        // The read that makes it due does not wait for the copy of the map.
         let work = async move {
+            let Some(borg) = me.upgrade() else { return };
+            let (window, rehearsal) = (borg.learned.borrow().window(), borg.rehearsal(models, Verdict::Add));
+            drop(borg);
+            let cost = Nanos((2 * latest + rehearsal.fork.map().dirty() as u64) * REHEARSE_NS);
             let loss = runtime::offload(move || loss(&rehearsal, &window, latest), |_| cost).await;
             let Some(borg) = me.upgrade() else { return };
             if loss.is_some_and(|loss| borg.homing.add(&loss, reads)) {
@@ -122,7 +126,7 @@ impl Borg {
         let mut pages = self.store.pages_where(|entry| entry.dirty);
         let first = pages.partition_point(|page| *page < self.homing.next.get());
         pages.rotate_left(first);
-        for round in pages.chunks(FREE_ROUND.max(pages.len() / ROUNDS)) {
+        for round in pages.chunks(FREE_ROUND.max(pages.len().div_ceil(ROUNDS))) {
             mover.outgoing(round).await?;
         }
         self.store.checkpoint(&mover.with_ticket()).await

@@ -96,7 +96,6 @@ impl Borg {
             if runtime::now() >= aging.next {
                 borg.drain_overdue(&aging).await?;
                 aging.seen = borg.dirty_pages();
-                aging.seen.sort_unstable();
                 aging.next = after(runtime::now(), third(&borg));
             } else if runtime::now() >= after(borg.idle.borrow().last_request, borg.options.idle_after) {
                 borg.work_while_idle().await?;
