@@ -190,7 +190,7 @@ fn responses(variants: &[Variant]) -> String {
             if of.requests == 0 {
                 continue;
             }
-            let Response { requests, mean, spread, longest } = of;
+            let Response { requests, mean, spread, longest, .. } = of;
             let times = [*mean, spread.p50, spread.p90, spread.p99, spread.p999, *longest].map(ms);
             let row = [std::mem::take(&mut name), op.to_owned(), count(*requests)];
             table.row(row.into_iter().chain(times));

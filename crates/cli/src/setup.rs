@@ -206,7 +206,7 @@ impl Setup {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
         let (pace, seed) = (self.pace()?, self.seed);
         let reconfigure = if let Schedule::Times(times) = self.reconfigure { times } else { 0 };
-        let play = Play { pace, reconfigure, clock, seed, bounds: false };
+        let play = Play { pace, reconfigure, clock, seed, bounds: false, accesses: false };
         play.check()?;
         Ok(play)
     }
@@ -296,6 +296,7 @@ impl Setup {
             clock: play.clock,
             seed: play.seed,
             bounds: false,
+            accesses: false,
         };
         // All of it comes from options.
         experiment.check(None).map_err(|error| Usage(error.to_string()))?;

@@ -5,6 +5,7 @@ use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_layers::schedule::Schedule;
 use seekless_trace::Trace;
 
+use crate::accesses::{Accesses, Follower};
 use crate::bounds;
 use crate::error::LabError;
 use crate::events::EventSink;
@@ -153,13 +154,21 @@ fn compare_all(
     if how.bounds && !others.iter().any(|other| bounds::has_bounds(&other.volume)) {
         return setting("bounds", "no volume whose top layer has planners", "one, compared with a base");
     }
-    let play = |candidate, cuts| play_one(trace, candidate, how, cuts, None, progress);
-    let played = others.iter().map(|other| play(other, Vec::new())).collect::<Result<Vec<_>, _>>()?;
+    let mut accesses = vec![Accesses::default(); candidates.len()];
+    let mut play = |index: usize, cuts| {
+        let follower = how.accesses.then(Follower::default);
+        let events = follower.as_ref().map(Follower::sink);
+        let played = play_one(trace, &candidates[index], how, cuts, events, progress)?;
+        let drives = candidates[index].volume.components.keys().cloned();
+        accesses[index] = follower.map(|follower| follower.finish(drives)).unwrap_or_default();
+        Ok::<_, LabError>(played)
+    };
+    let played = (1..candidates.len()).map(|index| play(index, Vec::new())).collect::<Result<Vec<_>, _>>()?;
     let mut cuts: Vec<u64> =
         played.iter().flat_map(|run| &run.phases).map(|phase| phase.first_request).collect();
     cuts.sort_unstable();
     cuts.dedup();
-    let base_played = play(base, cuts)?;
+    let base_played = play(0, cuts)?;
     // If nothing reconfigures the base, it is shown in the phases of the first variant that has several.
     let own = base_played.phases.len() > 2;
     let theirs = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
@@ -190,6 +199,7 @@ fn compare_all(
     for ((variant, candidate), run) in variants.iter_mut().zip(candidates).zip(runs) {
         variant.notes = notes_of(variant, candidate, run, how, several);
     }
+    variants.iter_mut().zip(accesses).for_each(|(variant, accesses)| variant.accesses = accesses);
     notes.extend(variants.iter().flat_map(|variant| variant.notes.clone()));
     let headline = variants.get(1).unwrap_or(&variants[0]);
     Ok(Comparison {

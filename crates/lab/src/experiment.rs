@@ -38,6 +38,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Whether a comparison also finds what BORG could reach at most ([`crate::bounds`]).
     pub bounds: bool,
+    /// Whether a comparison also keeps what the drives did ([`crate::accesses`]).
+    pub accesses: bool,
 }
 
 /// A layer and the location of its own device.
@@ -89,8 +91,8 @@ impl Experiment {
 
     /// How its trace is played.
     pub fn play(&self) -> Play {
-        let Experiment { pace, reconfigure, clock, seed, bounds, .. } = *self;
-        Play { pace, reconfigure, clock, seed, bounds }
+        let Experiment { pace, reconfigure, clock, seed, bounds, accesses, .. } = *self;
+        Play { pace, reconfigure, clock, seed, bounds, accesses }
     }
 
     /// The part of the drive that is its layer's second device.
@@ -355,6 +357,7 @@ mod tests {
             clock: Clock::Run,
             seed: 1,
             bounds: false,
+            accesses: false,
         }
     }
 

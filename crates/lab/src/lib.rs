@@ -1,5 +1,6 @@
 //! The laboratory: measures in virtual time what a layer saves on a trace and a drive.
 
+pub mod accesses;
 pub mod advise;
 pub mod bounds;
 pub mod check;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use seekless_drive::Work;
 use serde::Serialize;
 
+use crate::accesses::Accesses;
 use crate::workload::answers::Responses;
 
 /// Head time by part, in seconds. `busy_s` is the sum of the four parts.
@@ -259,6 +260,9 @@ pub struct Variant {
     pub reconfigurations: Vec<Reconfiguration>,
     /// Bins: (largest distance in cylinders, number of seeks of at most that and more than the bin before).
     pub seek_histogram: Vec<(u64, u64)>,
+    /// What the drives did, if that was to be kept ([`crate::setup::Play::accesses`]); not in JSON.
+    #[serde(skip)]
+    pub accesses: Accesses,
     /// Caveats about these figures.
     pub notes: Vec<String>,
     /// Hash of the run's event log, in hexadecimal.

@@ -32,6 +32,8 @@ pub struct Play {
     pub seed: u64,
     /// Whether a comparison also finds what BORG could reach at most ([`crate::bounds`]).
     pub bounds: bool,
+    /// Whether a comparison also keeps what the drives did ([`crate::accesses`]).
+    pub accesses: bool,
 }
 
 /// Limit of outstanding requests by default.
@@ -46,6 +48,7 @@ impl Default for Play {
             clock: Clock::Run,
             seed: 1,
             bounds: false,
+            accesses: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use seekless_core::{LayerTraffic, Nanos, Traffic};
 use seekless_drive::Work;
 
+use crate::accesses::Accesses;
 use crate::bounds::Bound;
 use crate::outcome::{self, BoundPct, Bounds, DriveWork, HeadTime, PhaseBounds, Variant};
 use crate::phases::{Done, Phase};
@@ -61,6 +62,7 @@ impl Shown<'_> {
             phases: (0..self.phases.len()).map(|index| self.phase(index, &base[index], requests)).collect(),
             reconfigurations: played.reconfigured.iter().map(reconfiguration).collect(),
             seek_histogram: histogram(&all.work),
+            accesses: Accesses::default(),
             notes: Vec::new(),
             event_hash: format!("{:016x}", played.event_hash),
         }

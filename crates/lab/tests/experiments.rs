@@ -40,6 +40,7 @@ fn experiment() -> Experiment {
         clock: Clock::Run,
         seed: 1,
         bounds: false,
+        accesses: false,
     }
 }
 

@@ -65,6 +65,7 @@ fn a_file_and_the_flags_build_the_same_volume() {
         clock: Clock::Run,
         seed: 1,
         bounds: false,
+        accesses: false,
     };
     let load = workload::parse("oltp").unwrap();
     let run = Run { limit: Limit { requests: Some(500), time: None }, seed: 1, keep: false };

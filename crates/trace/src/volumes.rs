@@ -41,6 +41,15 @@ impl Volumes {
         Volumes(Arc::new(Mutex::new(Known { naming, ..Known::default() })))
     }
 
+    /// Volumes of these names, numbered from 0.
+    pub fn named(names: &[String]) -> Volumes {
+        let volumes = Volumes::new(Naming::Named);
+        for name in names {
+            volumes.number(name);
+        }
+        volumes
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -344,6 +344,7 @@ fn as_it_is(drive: &Model, speed: f64, seed: u64) -> Experiment {
         clock: Clock::Run,
         seed,
         bounds: false,
+        accesses: false,
     }
 }
 

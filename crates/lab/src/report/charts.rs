@@ -177,6 +177,41 @@ pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     })
 }
 
+/// Shares of requests that were answered within a time.
+pub fn response_times(comparison: &Comparison) -> Option<Plot> {
+    let variants = &comparison.variants;
+    let histograms = || variants.iter().map(|variant| &variant.response_ms.all.histogram);
+    // Times are above 0: their bits are in the same order.
+    let bins: BTreeSet<u64> = histograms().flatten().map(|(longest, _)| longest.to_bits()).collect();
+    if bins.is_empty() {
+        return None;
+    }
+    let series = variants.iter().zip(histograms()).map(|(variant, histogram)| {
+        let known: BTreeMap<u64, u64> =
+            histogram.iter().map(|&(longest, count)| (longest.to_bits(), count)).collect();
+        let all = variant.response_ms.all.requests.max(1) as f64;
+        let mut answered = 0;
+        let values = bins.iter().map(|bin| {
+            answered += known.get(bin).copied().unwrap_or(0);
+            Some(100.0 * answered as f64 / all)
+        });
+        Series { name: display_name(&variant.name), values: values.collect() }
+    });
+    Some(Plot {
+        id: "response-times",
+        title: "Response times",
+        caption: "The share of all requests that were answered within a time, from issue to answer. A line farther to the \
+                  left is a faster disk."
+            .to_owned(),
+        series: series.collect(),
+        along: Along::Log(bins.iter().map(|&bin| f64::from_bits(bin)).collect()),
+        along_label: "time, ms",
+        value_label: "requests answered, %",
+        form: Form::Lines,
+        ..Plot::default()
+    })
+}
+
 /// Head time of a whole run, by part.
 pub fn head_time(comparison: &Comparison) -> Stack {
     let bars = comparison.variants.iter();

@@ -1,6 +1,7 @@
 //! The disk's heat map: Figure 1 of the BORG paper, middle row. Each cell is a region of the disk.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use seekless_core::PAGE_BYTES;
 use seekless_trace::stats::HeatMap;
@@ -30,18 +31,46 @@ impl Heat<'_> {
         page as u64 * PAGE_BYTES
     }
 
+    /// Where each row is drawn: an untouched stretch of several rows is drawn as one.
+    fn shown_rows(&self) -> Vec<(Range<usize>, bool)> {
+        let columns = self.0.columns as usize;
+        let used = |row: usize| self.0.levels[row * columns..][..columns].iter().any(|level| *level > 0);
+        let mut shown: Vec<(Range<usize>, bool)> = Vec::new();
+        for row in 0..self.0.rows as usize {
+            match shown.last_mut() {
+                Some((rows, false)) if !used(row) => rows.end = row + 1,
+                _ => shown.push((row..row + 1, used(row))),
+            }
+        }
+        shown
+    }
+
     /// The picture: a group per level, a square per region, with its place and its accesses as the tooltip.
     pub fn svg(&self, title: &str) -> String {
-        let (columns, rows) = (self.0.columns as usize, self.0.rows as usize);
+        let (columns, shown) = (self.0.columns as usize, self.shown_rows());
+        let rows = shown.len();
         let mut out = format!(
             "<svg class=\"heat\" role=\"img\" viewBox=\"0 0 {columns} {rows}\" aria-label=\"{}\"><rect class=\"h0\" width=\"{columns}\" height=\"{rows}\"/>",
             escape(title)
         );
+        let mut lines = vec![0; self.0.rows as usize];
+        for (y, (rows, _)) in shown.iter().enumerate() {
+            lines[rows.clone()].fill(y);
+            if rows.len() > 1 {
+                let ends = [rows.start, rows.end]
+                    .map(|row| bytes(self.starts_at(row * columns)).replace('\u{a0}', " "));
+                let [from, to] = ends;
+                let _ = write!(
+                    out,
+                    "<path class=\"gap\" d=\"M0 {y}.5h{columns}\"><title>{from} to {to}: untouched</title></path>"
+                );
+            }
+        }
         for level in 1..=5 {
             // A cell is a stroke as wide as it is long: the shortest form, of which there may be thousands.
             let _ = write!(out, "<g class=\"cells t{level}\" transform=\"translate(0 .5)\">");
             for region in (0..self.0.levels.len()).filter(|&region| self.0.levels[region] == level) {
-                let (x, y) = (region % columns, region / columns);
+                let (x, y) = (region % columns, lines[region / columns]);
                 let says = format!(
                     "{}: {}",
                     bytes(self.starts_at(region)).replace('\u{a0}', " "),
@@ -55,12 +84,13 @@ impl Heat<'_> {
         out
     }
 
-    /// The accesses of every region, row by row of the map; empty cells are untouched.
+    /// The accesses of every region, row by row of the map; empty cells and missing rows are untouched.
     pub fn table(&self, title: &str) -> Table {
         let columns = self.0.columns as usize;
         let mut table = Table::new(title, &["from"]);
         table.head.extend((1..=columns).map(|column| column.to_string()));
-        for (row, accesses) in self.0.accesses.chunks(columns).enumerate() {
+        let rows = self.0.accesses.chunks(columns).enumerate();
+        for (row, accesses) in rows.filter(|(_, accesses)| accesses.iter().any(|count| *count > 0)) {
             let cells = accesses.iter().map(|&count| if count == 0 { String::new() } else { whole(count) });
             table.row(std::iter::once(bytes(self.starts_at(row * columns))).chain(cells));
         }
@@ -84,7 +114,8 @@ pub fn figure(maps: &[(String, Heat)]) -> Option<Figure> {
         id: "heat-map",
         title: title.to_owned(),
         caption: "Each cell is a region of the disk: the first at the top left, then row by row. Each level of heat \
-                  is several times the accesses of the one below."
+                  is several times the accesses of the one below. A broken line stands for an untouched part of several \
+                  rows."
             .to_owned(),
         legend: Heat::legend(),
         ..Figure::default()

@@ -4,6 +4,7 @@
 pub(crate) mod along;
 mod charts;
 mod drive;
+mod drives;
 pub(crate) mod figure;
 mod heat;
 pub(crate) mod legend;
@@ -34,6 +35,7 @@ pub use validation::validation;
 pub use verdict::Verdict;
 
 use crate::outcome::{Comparison, Variant};
+use drives::Drives;
 use figure::Figure;
 use heat::Heat;
 use page::Page;
@@ -65,6 +67,11 @@ pub fn with_verdict(
     workload(&mut page, stats);
     page.section("The drive");
     the_drive(&mut page, comparison);
+    let mut drives = Drives::of(comparison);
+    if let Some(drives) = &mut drives {
+        page.section("Before and after");
+        page.charts(drives.figures());
+    }
     for variant in &comparison.variants {
         if let Some(traffic) = &variant.traffic {
             let layer = sections::display_name(&traffic.layer);
@@ -77,6 +84,7 @@ pub fn with_verdict(
     }
     page.section("Response times");
     page.table(&sections::responses(comparison));
+    page.charts(alone(charts::response_times(comparison)));
     page.section("All figures");
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {
@@ -85,7 +93,7 @@ pub fn with_verdict(
             page.table(&bounds);
         }
     }
-    page.finish("seekless: a comparison", None)
+    page.finish("seekless: a comparison", drives.as_ref().map(Drives::interactive).as_ref())
 }
 
 fn alone(plot: Option<Plot>) -> Option<Figure> {

@@ -286,7 +286,7 @@ pub fn responses(comparison: &Comparison) -> Table {
     for variant in &comparison.variants {
         let responses = &variant.response_ms;
         for (op, of) in [("reads", &responses.reads), ("writes", &responses.writes)] {
-            let Response { requests, mean, spread, longest } = of;
+            let Response { requests, mean, spread, longest, .. } = of;
             let times = [*mean, spread.p50, spread.p90, spread.p99, spread.p999, *longest].map(number);
             let row = [format!("{}, {op}", display_name(&variant.name)), whole(*requests)];
             table.row(row.into_iter().chain(times));

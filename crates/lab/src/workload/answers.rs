@@ -3,6 +3,8 @@
 //! Response times are kept to three digits, so that a long run takes no more memory than a short one; their sum and the
 //! longest are exact.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use seekless_core::{Account, Extent, Nanos, Op};
@@ -58,6 +60,8 @@ pub struct Response {
     pub spread: ResponseMs,
     /// The longest.
     pub longest: f64,
+    /// Bins: (longest time, number of requests that took at most that and more than the bin before).
+    pub histogram: Vec<(f64, u64)>,
 }
 
 /// Response times by operation, in milliseconds.
@@ -112,11 +116,27 @@ impl Times {
         ResponseMs { p50: ms(0.5), p90: ms(0.9), p99: ms(0.99), p999: ms(0.999) }
     }
 
+    /// Bins that are not empty, four for each doubling of the time: the longest time in each, and its requests.
+    fn histogram_ms(&self) -> Vec<(f64, u64)> {
+        let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+        for step in self.spread.iter_recorded() {
+            *bins.entry(bin_end(step.value_iterated_to())).or_default() += step.count_since_last_iteration();
+        }
+        bins.into_iter().map(|(end, count)| (end as f64 / 1e6, count)).collect()
+    }
+
     /// All figures.
     pub fn response(&self) -> Response {
         let (mean, longest) = (self.mean_ms(), self.longest.seconds() * 1e3);
-        Response { requests: self.requests, mean, spread: self.spread_ms(), longest }
+        let histogram = self.histogram_ms();
+        Response { requests: self.requests, mean, spread: self.spread_ms(), longest, histogram }
     }
+}
+
+/// The smallest of 4, 5, 6 and 7 times a power of two that is not below a number.
+fn bin_end(value: u64) -> u64 {
+    let shift = value.saturating_sub(1).max(4).ilog2() - 2;
+    value.div_ceil(1 << shift).max(4) << shift
 }
 
 impl Tally for Answers {

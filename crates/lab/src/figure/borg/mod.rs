@@ -270,6 +270,7 @@ impl Setting {
             clock: Clock::Stop,
             seed: job.seed,
             bounds: false,
+            accesses: false,
         })
     }
 }

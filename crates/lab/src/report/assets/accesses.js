@@ -425,7 +425,7 @@
       show(middle - value / 2, middle - -value / 2, view.low, view.high);
     });
     if (told.byProcess) {
-      choice(bar, "colours", [["process", "by process"], ["kind", "by kind"]], (value) => {
+      choice(bar, "colours", [["process", `by ${told.source}`], ["kind", "by kind"]], (value) => {
         byKind = value === "kind";
         hidden = new Set();
         keys();

@@ -1,11 +1,15 @@
 //! Figures as of a day of a mail server, with names chosen to break a page.
 
+use seekless_core::runtime::Event;
+use seekless_core::{Class, Extent, Nanos, Op};
 use seekless_trace::Stats;
 use seekless_trace::stats::{HeatMap, ProcessUse, RankPoint, SizeBucket, WorkingSet};
 
+use crate::accesses::{Accesses, Follower};
 use crate::outcome::{
     Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Side, Stage, TrafficFigures, Variant,
 };
+use crate::workload::answers::{Response, Responses};
 
 pub const HOSTILE: &str = "</script><script>alert(\"1\")</script><img src=x onerror='a'>&\u{1}";
 
@@ -182,6 +186,28 @@ pub fn reconfiguration(number: u64) -> Reconfiguration {
     }
 }
 
+/// What a drive did: clients, with background work in between.
+fn accesses(step: u64) -> Accesses {
+    let follower = Follower::default();
+    let mut sink = follower.sink();
+    for id in 0..400 {
+        let class = if id % 5 == 0 { Class::Background } else { Class::Foreground };
+        let op = if id % 3 == 0 { Op::Write } else { Op::Read };
+        let extent = Extent::new(id * step % 1_900_000_000, 8);
+        sink(Nanos(id * 200_000_000), &Event::Request { device: 0, id, op, extent, class });
+        sink(Nanos(id * 200_000_000 + step), &Event::Complete { device: 0, id, ok: true });
+    }
+    follower.finish([HOSTILE.to_owned()])
+}
+
+fn responses(scale: u64) -> Responses {
+    let histogram = (0..12).map(|power| (0.1 * f64::from(1 << power), scale * (12 - power))).collect();
+    Responses {
+        all: Response { requests: scale * 78, histogram, ..Response::default() },
+        ..Responses::default()
+    }
+}
+
 pub fn comparison() -> Comparison {
     let histogram =
         |scale: u64| (0..18).map(|power| (1 << power, scale * (20 - power) * (power % 5 + 1))).collect();
@@ -193,6 +219,8 @@ pub fn comparison() -> Comparison {
         elapsed_s: 86_411.0,
         idle_s: 84_901.1,
         seek_histogram: histogram(61),
+        response_ms: responses(100),
+        accesses: accesses(123_456_789),
         event_hash: "9f3c00d1e2b4a587".to_owned(),
         ..Variant::default()
     };
@@ -214,6 +242,8 @@ pub fn comparison() -> Comparison {
         phases: phases(),
         reconfigurations: (1..=4).map(reconfiguration).collect(),
         seek_histogram: histogram(37),
+        response_ms: responses(90),
+        accesses: accesses(4_096),
         event_hash: "01ab5500ffee9c21".to_owned(),
         ..Variant::default()
     };

@@ -30,14 +30,35 @@ struct Shared {
     kinds: Vec<usize>,
 }
 
+/// What the pictures show.
+pub struct Words {
+    /// The first sentence of the caption, without its end: what a mark is.
+    pub mark: &'static str,
+    /// What a mark's colour says, as the caption goes on, if it is that of a source.
+    pub colour: &'static str,
+    /// The end of the caption.
+    pub meaning: &'static str,
+    /// What is counted by source.
+    pub source: &'static str,
+}
+
+/// Those of a trace.
+pub const OF_A_TRACE: Words = Words {
+    mark: "Each request at its time and its address",
+    colour: "in the colour of the processes that made it",
+    meaning: "Level lines are places that are accessed repeatedly, slopes are sequential streams, and clouds are \
+              random accesses: what a disk is slow at.",
+    source: "process",
+};
+
 /// The figure of the pictures, each with the trace's name; `None` if none shows a request.
-pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
+pub fn figure(pictures: &[(&str, &Picture)], words: &Words) -> Option<Figure> {
     if pictures.iter().all(|(_, picture)| picture.requests == 0) {
         return None;
     }
     let shared = Shared::of(pictures);
     let whose = if shared.by_process {
-        "in the colour of the processes that made it"
+        words.colour
     } else {
         "in the colour of its kind: the trace names no processes"
     };
@@ -45,9 +66,8 @@ pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
         id: "accesses",
         title: "Addresses over time".to_owned(),
         caption: format!(
-            "Each request at its time and its address, {whose}; where several fall together, of those with the most. \
-             Level lines are places that are accessed repeatedly, slopes are sequential streams, and clouds are \
-             random accesses: what a disk is slow at."
+            "{}, {whose}; where several fall together, of those with the most. {}",
+            words.mark, words.meaning
         ),
         legend: shared.legend(),
         wide: true,
@@ -61,13 +81,13 @@ pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
             still::svg(shared.axes, picture, &borders(picture), |class| colours[usize::from(class)], &titled);
         let name = if pictures.len() > 1 { (*name).to_owned() } else { String::new() };
         figure.panels.push(Panel { name, svg, note: note(picture) });
-        figure.tables.push(table(picture, &titled));
+        figure.tables.push(table(picture, &titled, words.source));
     }
     Some(figure)
 }
 
 /// Data for the script.
-pub fn data(pictures: &[(&str, &Picture)]) -> Value {
+pub fn data(pictures: &[(&str, &Picture)], words: &Words) -> Value {
     let shared = Shared::of(pictures);
     let one = |(name, picture): &(&str, &Picture)| {
         let colours = shared.colours_of(picture);
@@ -89,6 +109,7 @@ pub fn data(pictures: &[(&str, &Picture)]) -> Value {
         "seconds": shared.axes.seconds,
         "sectors": shared.axes.sectors,
         "byProcess": shared.by_process,
+        "source": words.source,
         "kinds": shared.kinds,
         "colours": shared.colours.iter().map(shown).collect::<Vec<_>>(),
         "maps": pictures.iter().map(one).collect::<Vec<_>>(),
@@ -210,9 +231,9 @@ pub fn span(seconds: f64) -> String {
     format!("{}\u{a0}{unit}", number(size))
 }
 
-/// Processes, by requests.
-fn table(picture: &Picture, title: &str) -> Table {
-    let mut table = Table::new(title, &["process", "requests", "share"]);
+/// Sources, by requests.
+fn table(picture: &Picture, title: &str, source: &str) -> Table {
+    let mut table = Table::new(title, &[source, "requests", "share"]);
     for family in &picture.families {
         let share = percent(100.0 * family.requests as f64 / picture.requests.max(1) as f64);
         table.row([shown(family), whole(family.requests), share]);

@@ -4,9 +4,9 @@
 //! smaller than [`PAGE_BYTES`] for traces of any length, and the names in them are text wherever they appear.
 
 mod accesses;
-mod accesses_figure;
+pub(super) mod accesses_figure;
 mod cells;
-mod charts;
+pub(super) mod charts;
 mod families;
 mod pack;
 mod still;
@@ -27,7 +27,8 @@ use super::page::{Extra, Page};
 use super::plot::Plot;
 use super::standalone;
 pub use super::verdict::Verdict;
-use timeline::Timeline;
+use accesses_figure::Words;
+pub(super) use timeline::Timeline;
 
 /// Limit of a page, in bytes.
 pub const PAGE_BYTES: usize = 8_000_000;
@@ -89,14 +90,19 @@ pub fn report(subjects: &[Subject], command: &str) -> Report {
     page.table(&summary::sources(subjects));
     page.command(command);
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
-    let extra = Extra {
+    let extra = interactive(&pictures_of(subjects), &accesses_figure::OF_A_TRACE);
+    let html = page.finish(&format!("seekless: {}", names.join(", ")), Some(&extra));
+    Report { html, pictures }
+}
+
+/// What a page needs to zoom into addresses over time.
+pub(super) fn interactive(pictures: &[(&str, &Picture)], words: &Words) -> Extra {
+    Extra {
         style: include_str!("../assets/accesses.css"),
         script: concat!(include_str!("../assets/accesses_marks.js"), include_str!("../assets/accesses.js")),
         name: "accesses-data",
-        data: accesses_figure::data(&pictures_of(subjects)),
-    };
-    let html = page.finish(&format!("seekless: {}", names.join(", ")), Some(&extra));
-    Report { html, pictures }
+        data: accesses_figure::data(pictures, words),
+    }
 }
 
 fn pictures_of<'a>(subjects: &'a [Subject]) -> Vec<(&'a str, &'a Picture)> {
@@ -120,7 +126,7 @@ fn figures(subjects: &[Subject]) -> Vec<Figure> {
         figure
     });
     let figures = [
-        accesses_figure::figure(&pictures_of(subjects)),
+        accesses_figure::figure(&pictures_of(subjects), &accesses_figure::OF_A_TRACE),
         heat::figure(&maps),
         side_by_side(subjects, |stats| charts::over_time(stats, longest)),
         in_time(subjects, |line| charts::throughput(line, longest)),
