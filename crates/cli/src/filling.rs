@@ -8,8 +8,8 @@ use seekless_volume::duration;
 /// How to use the head's rotational waits.
 #[derive(Clone, Args)]
 pub struct Filling {
-    /// How to choose blocks: as many of one track as possible (paper), or several stops, and rare blocks first
-    /// (weighted) [default: weighted]
+    /// Choose as many blocks of one track as possible (paper), or stop at several and take rare blocks first (weighted)
+    /// [default: weighted]
     #[arg(long, value_name = "POLICY")]
     freeblock_policy: Option<FreePolicy>,
     /// Safety margin of every planned arrival of the head [default: 0s]

@@ -204,7 +204,7 @@ pub struct Run {
     /// Write every event of the run to this file, one a line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Of the events, write only what a layer did to this 4 KiB page of the volume
+    /// Write only those events in which a layer did something to this 4 KiB page of the volume
     #[arg(long, value_name = "N", requires = "events")]
     page: Option<u64>,
     /// Overwrite the file of events

@@ -58,7 +58,7 @@ pub struct Setup {
     /// Smallest weight of an edge of the access graph along which groups grow [default: 1]
     #[arg(long, value_name = "TIMES")]
     threshold: Option<u32>,
-    /// What a layout is learnt from: all requests, those since the last reconfiguration, or all with the weight of
+    /// Learn a layout from all requests, from those since the last reconfiguration, or from all with the weight of
     /// older ones halved each time [default: cumulative]
     #[arg(long, value_name = "WINDOW")]
     training: Option<Training>,

@@ -52,8 +52,8 @@ pub struct Arguments {
     /// First round that is judged
     #[arg(long, value_name = "N", default_value_t = 5)]
     judge: u32,
-    /// Factor of the programs' own time [default: such that warm starts take 0.48 of the time of cold ones, as in the
-    /// paper]
+    /// Multiply the programs' own time by this [default: such that warm starts take 0.48 of the time of cold ones, as
+    /// in the paper]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     think: Option<f64>,
     /// Seed of all random choices

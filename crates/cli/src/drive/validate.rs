@@ -39,8 +39,8 @@ pub struct Validate {
     /// Half of the requests that counts; the other one only warms the drive up
     #[arg(long, value_enum, default_value = "all")]
     half: Half,
-    /// Whether a request's think time comes before or after it [default: the one for which media reads are in phase
-    /// with the rotating disk]
+    /// Put a request's think time before it or after it [default: the one for which media reads are in phase with the
+    /// rotating disk]
     #[arg(long, value_enum)]
     think: Option<Side>,
     /// Draw both distributions, and the errors over time and by kind of request, to this SVG file
