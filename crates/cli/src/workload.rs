@@ -141,13 +141,18 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
             table.row([format!("{layer}: {counter}"), count(*number)]);
         }
     }
-    let failure =
-        outcome.first_failure.as_ref().map(|error| format!("\n  the first request that failed: {error}\n"));
+    let first = |what: &str, error: &Option<String>| {
+        error
+            .as_ref()
+            .map_or_else(String::new, |error| format!("\n  the first {what} that failed: {error}\n"))
+    };
+    let failures = first("request", &outcome.first_failure)
+        + &first("reconfiguration", &outcome.first_reconfiguration_failure);
     format!(
         "{setup}\n{workload}: {}\n\n{}{}\n  event log: hash {}\n",
         requests_line(outcome),
         table.text(),
-        failure.unwrap_or_default(),
+        failures,
         outcome.event_hash
     )
 }

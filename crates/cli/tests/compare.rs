@@ -125,6 +125,23 @@ fn a_workload_goes_on_past_failures_and_counts_them() {
     assert!(printed["first_failure"].is_string() && quietly(&run).contains("the first request that failed"));
 }
 
+#[test]
+fn a_reconfiguration_that_fails_says_why() {
+    let volume = PLAIN.replace("top = \"disk\"", "top = \"borg\"");
+    let volume = format!(
+        "{volume}
+        [slice.home]\nof = \"disk\"\nsize = \"16GiB\"\n[slice.area]\nof = \"disk\"\nat = \"200GiB\"\nsize = \"1GiB\"
+        [layer.bad]\nis = \"error\"\nover = \"area\"\nops = [\"write\"]\nnth = 400\nfor_ever = true
+        [layer.borg]\nover = \"home\"\nbopt = \"bad\"\nrehearse = false\nreconfigure = \"every 20s\"\n"
+    );
+    let volume = file("failing-reconfiguration.toml", volume.as_bytes());
+    let run = ["lab", "run", &volume, "--workload", "random:reads=50", "--requests", "6000"];
+    let printed = json(&run);
+    assert!(printed["reconfigurations_failed"].as_u64().unwrap() > 0, "{printed}");
+    assert!(printed["first_reconfiguration_failure"].as_str().unwrap().contains("made to fail"), "{printed}");
+    assert!(quietly(&run).contains("the first reconfiguration that failed: error: Medium"));
+}
+
 /// Baselines have BORG's area, and its options where they have them.
 #[test]
 fn baselines_are_compared_by_their_names() {

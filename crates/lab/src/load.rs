@@ -4,7 +4,7 @@
 //!
 //! Invariant: the figures are those of the run up to the last answer; the final write-back of layers is not included.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -85,6 +85,8 @@ pub struct LoadOutcome {
     pub reconfigurations: u64,
     /// Reconfigurations that failed, which are not among those.
     pub reconfigurations_failed: u64,
+    /// Error of the first of them.
+    pub first_reconfiguration_failure: Option<String>,
     /// Counters of each layer of a volume, by its name.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
     /// Hash of the run's event log, in hexadecimal.
@@ -144,7 +146,7 @@ pub fn run_workload(
         volume.layers.iter().filter_map(|(name, layer)| Some((name, layer.reconfigure?))).collect();
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(volume).await?;
-        let done: Rc<Cell<(u64, u64)>> = Rc::default();
+        let done: Rc<RefCell<Reconfigurations>> = Rc::default();
         let adapted = every.iter().filter_map(|(name, every)| Some((volume.layers.get(*name)?, *every)));
         let movers: Vec<_> = adapted.map(|(layer, every)| reconfigure(layer, every, &done)).collect();
         let (top, limit) = (volume.top.clone(), limit(load, run));
@@ -157,16 +159,16 @@ pub fn run_workload(
         for (_, layer) in volume.downwards() {
             layer.end_run(Account::default()).await?;
         }
-        Ok((observed, work, traffic, done.get(), power, volume.arms(), volume.counted()))
+        Ok((observed, work, traffic, done.take(), power, volume.arms(), volume.counted()))
     })?;
     let (observed, work, traffic, done, (energy_j, drive_wakes), arms, layers) = result?;
-    let (reconfigurations, reconfigurations_failed) = done;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * traffic.hits as f64 / (traffic.pages as f64).max(1.0),
-        reconfigurations,
-        reconfigurations_failed,
+        reconfigurations: done.ended,
+        reconfigurations_failed: done.failed,
+        first_reconfiguration_failure: done.first_failure,
         layers,
         energy_j,
         drive_wakes,
@@ -203,12 +205,26 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
+/// Reconfigurations of a run.
+#[derive(Debug, Default)]
+struct Reconfigurations {
+    ended: u64,
+    failed: u64,
+    first_failure: Option<String>,
+}
+
 /// Reconfigures a layer by its schedule; counts successes and failures.
-fn reconfigure(layer: &Rc<dyn Layer>, schedule: Schedule, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
+fn reconfigure(layer: &Rc<dyn Layer>, schedule: Schedule, done: &Rc<RefCell<Reconfigurations>>) -> Task<()> {
     let done = done.clone();
     reconfigure_when(layer.clone(), schedule, move |result| {
-        let (ended, failed) = done.get();
-        done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
+        let mut done = done.borrow_mut();
+        match result {
+            Ok(_) => done.ended += 1,
+            Err(error) => {
+                done.failed += 1;
+                done.first_failure.get_or_insert_with(|| error.to_string());
+            }
+        }
     })
 }
 
