@@ -20,7 +20,7 @@ const INTERVAL: Nanos = Nanos::from_millis(1_000);
 pub enum Schedule {
     /// This number of times, after equal numbers of requests of a run whose length is known.
     Times(u32),
-    /// With the first request after this interval, from the start of the last reconfiguration.
+    /// After this interval, from one start to the next; in a run of known length with the first request after it.
     Every(Nanos),
     /// In a pause of the clients, once enough was learnt.
     Idle,
@@ -78,14 +78,14 @@ impl Schedule {
         }
     }
 
-    /// Waits until a layer should be reconfigured, from the end of the last time on; false if it is gone, if the
-    /// schedule needs a run of known length, or leaves it to commands. `readiness` is asked from time to time; `None`
-    /// if the layer is gone.
-    pub async fn due(self, readiness: impl Fn() -> Option<Readiness>) -> bool {
+    /// Waits until a layer should be reconfigured that was last at `last_start`, or opened then; false if it is gone, if
+    /// the schedule needs a run of known length, or leaves it to commands. `readiness` is asked from time to time;
+    /// `None` if the layer is gone.
+    pub async fn due(self, last_start: Nanos, readiness: impl Fn() -> Option<Readiness>) -> bool {
         match self {
             Schedule::Times(_) | Schedule::OnCommand => false,
             Schedule::Every(interval) => {
-                runtime::sleep(interval).await;
+                runtime::sleep_until(last_start + interval).await;
                 readiness().is_some()
             }
             Schedule::Idle | Schedule::WhenItPays => loop {
@@ -168,7 +168,9 @@ pub fn reconfigure_when(
     report: impl Fn(Result<Option<Reconfigured>, IoError>) + 'static,
 ) -> Task<()> {
     runtime::spawn(async move {
-        while schedule.due(|| Some(layer.readiness())).await {
+        let mut start = runtime::now();
+        while schedule.due(start, || Some(layer.readiness())).await {
+            start = runtime::now();
             report(layer.reconfigure(Account::default()).await);
         }
     })
@@ -207,6 +209,22 @@ mod tests {
         assert_eq!(starts(Schedule::Every(Nanos::from_millis(1_000)), 100, 2), (vec![1, 2], 0));
         let many = starts(Schedule::Times(5), 3, 10);
         assert_eq!(many, (vec![0, 1, 2], 2), "one at most before each request");
+    }
+
+    #[test]
+    fn an_interval_is_from_start_to_start_and_none_is_made_up_for() {
+        let run = async {
+            let (mut start, mut starts) = (Nanos::ZERO, Vec::new());
+            let schedule = Schedule::Every(Nanos::from_millis(10_000));
+            for takes in [4_000, 25_000, 0] {
+                assert!(schedule.due(start, || Some(Readiness::default())).await);
+                start = runtime::now();
+                starts.push(start.0 / 1_000_000_000);
+                runtime::sleep(Nanos::from_millis(takes)).await;
+            }
+            starts
+        };
+        assert_eq!(Runtime::new(1).run(run).unwrap(), [10, 20, 45]);
     }
 
     #[test]

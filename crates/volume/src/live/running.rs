@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use seekless_core::device::unknown_command;
 use seekless_core::names::perhaps;
-use seekless_core::runtime::{sleep, spawn};
+use seekless_core::runtime::{self, sleep, spawn};
 use seekless_core::{
     Accesses, BlockDevice, Class, ErrorKind, Hints, IoError, Layer, Meter, Nanos, PAGE_BYTES, SECTOR_BYTES,
     Size, Top,
@@ -244,8 +244,10 @@ impl Running {
         // A layer that is detached leaves its devices at once, not at the next time.
         let topmost = Rc::downgrade(&topmost);
         let work = async move {
-            while schedule.due(|| Some(topmost.upgrade()?.layer()?.readiness())).await {
+            let mut start = runtime::now();
+            while schedule.due(start, || Some(topmost.upgrade()?.layer()?.readiness())).await {
                 let Some(topmost) = topmost.upgrade() else { return };
+                start = runtime::now();
                 let going = log.begin("reconfigure", &name, 0, false);
                 match going.result(topmost.command("reconfigure", Hints::default()).await) {
                     Ok(()) => report_reconfiguration(&name, &topmost, environment),
