@@ -21,7 +21,7 @@ export MALLOC_TOP_PAD_ ?= 67108864
 RUN_TESTS := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install packages demo test check tested wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak wasm toolchain toolchain-check checkout
+.PHONY: help build install packages demo test check clients tested wheel format lint tidy agree explore figures canaries mutants promises fuzz bench soak wasm toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -42,20 +42,23 @@ demo: toolchain ## replay a real trace that ships with the project, without and 
 	cargo build --profile demo --locked -p seekless --no-default-features
 	"$(CARGO_TARGET_DIR)/demo/seekless" demo
 
-test: toolchain ## run all tests
-	@scripts/clients
-	@scripts/python
+test: toolchain clients ## run all tests
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` includes `tidy` and the canaries. Many tests wait, so explorations run beside them, once all is built. They look
 # at half of the states here; `make explore` and `make soak` at all.
 check: export STATES_PCT ?= 50
 check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, explorations, fuzz inputs
-	@scripts/check format lint tested test+explore
+	@scripts/check format lint tested+clients test+explore
+
+# Clients and suites that others wrote, and Python with what its tests need, as far as they can be had.
+clients:
+	@scripts/clients
+	@scripts/python
 
 # The tested program: built with the tests, because the features of its dependencies depend on the other packages.
 tested: toolchain
-	cargo test --no-run --workspace --locked $(TARGETS) $(BUGS)
+	$(RUN_TESTS) --no-run --workspace --locked $(TARGETS) $(BUGS)
 
 wheel: toolchain ## build the Python wheel, install it into an environment of its own, and run its tests
 	scripts/python wheel
