@@ -48,6 +48,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "borg-paper",
     ),
     ("the copy that counts is not overwritten", "borg: a map page goes over its newer copy", "borg-paper"),
+    ("no flush succeeds after one that failed", "borg: flushes go on after one that failed", "borg-paper"),
     ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "lld"),
     ("a head ends before its parity", "durable: a head reaches into its parity", "lld"),
     ("a slot has one block", "lld: a slot is taken twice", "lld"),
@@ -97,6 +98,39 @@ fn asserted(folder: &Path, names: &mut BTreeSet<String>) {
             names.extend(calls.filter_map(|call| Some(call.split('"').nth(1)?.to_owned())));
         }
     }
+}
+
+/// The invariants that the header of a file states: what follows the word, up to the end of its sentence.
+fn stated(text: &str) -> Vec<String> {
+    let header: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
+    let header = header.join(" ");
+    let Some((_, list)) = header.split_once("Invariant") else { return Vec::new() };
+    let list = list.trim_start_matches('s').trim_start_matches(':');
+    let sentence = list.split_once(". ").map_or(list, |(first, _)| first);
+    sentence.trim_end_matches('.').split(';').map(|each| each.trim().to_owned()).collect()
+}
+
+#[test]
+fn headers_of_the_store_state_what_is_asserted() {
+    let known: BTreeSet<&str> = BROKEN.iter().map(|broken| broken.0).collect();
+    let (mut folders, mut number) = (vec![root().join("crates/layers/src/borg/store")], 0);
+    folders.push(root().join("crates/layers/src/durable"));
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            for invariant in stated(&std::fs::read_to_string(&path).unwrap_or_default()) {
+                assert!(known.contains(invariant.as_str()), "{}: `{invariant}`", path.display());
+                number += 1;
+            }
+        }
+    }
+    assert!(number > 20, "{number} invariants");
+    assert_eq!(stated("//! A.\n//!\n//! Invariants: no b;\n//! c. And d.\nuse e;\n"), ["no b", "c"]);
+    assert_eq!(stated("//! Invariant: f.\n"), ["f"]);
 }
 
 #[test]

@@ -71,6 +71,7 @@ pub const ALL: &[&str] = &[
     "borg: a repair without the lock",
     "borg: generations are compared in 8 bits",
     "borg: a failed flush is forgotten",
+    "borg: flushes go on after one that failed",
     "borg: a checksum without its last entry",
     "borg: one batch more than the log has is replayed",
     "borg: an eviction does not flush the origin",

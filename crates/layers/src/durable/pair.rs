@@ -1,6 +1,6 @@
 //! A structure in two copies: the older one is overwritten, sealed, and the newer whole one is current.
 //!
-//! Invariant: acknowledged data is never dropped silently. A copy with a rotten sector may have been the newest durable
+//! Acknowledged data is never dropped silently. A copy with a rotten sector may have been the newest durable
 //! one: unless its whole sectors show that it was not, it is refused. Once both copies were written, no torn write
 //! leaves blank sectors: they were zeroed afterwards, and count as rotten. Sectors of rewrites tell
 //! ([`Part::rewrite`]).

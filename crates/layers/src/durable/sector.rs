@@ -6,7 +6,7 @@
 //! *rewrite*: whatever of the write is lost, no sector of the structure is blank, since both of its copies were written
 //! before. Earlier programs wrote no flags, and ignore them.
 //!
-//! Invariants: 512 zeroes are no sealed sector, but a blank one; a sealed sector is of a generation.
+//! Invariant: a sealed sector is of a generation. 512 zeroes are no sealed sector, but a blank one.
 
 use seekless_core::{Lba, SECTOR_BYTES, checksum, invariant, mutant};
 

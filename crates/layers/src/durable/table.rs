@@ -1,7 +1,7 @@
 //! A table of numbers in sealed sectors, each of which has two copies and counts by itself.
 //!
 //! A change of an entry changes one sector, which a device writes whole or not at all; so any mixture of old and new
-//! sectors is a table, and no log is needed. Invariants: both copies of a sector are written and durable before
+//! sectors is a table, and no log is needed. Both copies of a sector are written and durable before
 //! anything relies on them, so if one rots the other is as new. Of a sector the newer whole copy counts, and is written
 //! over the other one when the table is opened; if neither is whole, that is an error that names it.
 

@@ -5,8 +5,8 @@
 //! all earlier ones were written, so a flush only has to flush the device. After a crash, the checksums in the header
 //! show which part of a batch reached the disk.
 //!
-//! Invariants: only a stable copy is overwritten, and it is dirty on disk before; a session is begun before its first
-//! change.
+//! Invariants: only a stable copy is overwritten; a copy is dirty on disk before it is overwritten; a session is begun
+//! before its first change.
 //!
 //! Faults: if any part of a batch fails, all of its writes fail. Its header may or may not be on disk; so a map page is
 //! written that overrules it, and a super page that makes the log begin after it. Later batches are committed only

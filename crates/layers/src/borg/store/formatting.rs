@@ -1,7 +1,7 @@
 //! Formatting: creating a new BOPT, and marking an old one as given up.
 //!
-//! Invariants: a BOPT is valid only when all of it was written; torn pages of version 1 are invalidated before they are
-//! overwritten.
+//! A BOPT is valid only when all of it was written: the super page is written last. Torn pages of version 1 are
+//! invalidated before they are overwritten.
 //!
 //! Faults: formatting that fails is restarted.
 

@@ -4,7 +4,7 @@
 //! A batch is placed where the head arrives first (*eager writing*), so a segment is not filled in order. Without
 //! estimates it is: there is one run, and no hole.
 //!
-//! Invariant: run and holes are apart, and each hole has room for the smallest batch.
+//! A property test holds that run and holes are apart. Each hole has room for the smallest batch.
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 //! A copy has bytes that only the layer understands ([`blob`]). It is written outside of sessions, under a lock of its
 //! own.
 //!
-//! Invariants: the log has no batch in the area; the copy that counts is not overwritten; nothing is written once the
+//! Invariant: the copy that counts is not overwritten. The log has no batch in the area, and nothing is written once the
 //! BOPT was given up. Faults: if no copy is whole, nothing was learned.
 
 use seekless_core::runtime::edge;

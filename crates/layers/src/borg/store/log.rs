@@ -2,9 +2,8 @@
 //!
 //! A batch is a header page, followed by the pages it describes.
 //!
-//! Invariants: batches end in log order, so recovery, which follows the log from the super page's anchor,
-//! finds all that were acknowledged. A segment is freed when it is empty, on disk too, and before the anchor. No count
-//! of writes wraps.
+//! Invariants: batches are committed in the order of the log; a segment is freed when it holds nothing, on disk either;
+//! no count wraps. So recovery, which follows the log from the super page's anchor, finds all that were acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};

@@ -11,8 +11,9 @@
 //! [`BorgMap::new`] nothing is allocated, but for pages that find no place near either bucket; those
 //! go to an ordered map; only page numbers chosen to collide do that.
 //!
-//! Invariants: `slot_of` and `page_at` are inverses; a slot without a page is clean; `mapped` and
-//! `dirty` are maintained incrementally. It is in memory only and is rebuilt after a crash.
+//! A property test holds that `slot_of` and `page_at` are inverses, that a slot without a page is clean, and that
+//! `mapped` and `dirty`, which are maintained incrementally, are right. The map is in memory only, and is rebuilt after
+//! a crash.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@
 //!
 //! Callers hold the lock of a page while they change its entry; the store's metadata lock orders writes of metadata.
 //!
-//! Invariants: a page has at most one valid entry; a slot is reused only when no entry on disk names it; a copy is
-//! dirty on disk before it is overwritten; after a failed flush all later ones fail.
+//! Invariants: a slot is handed out only when no entry names it; a copy is dirty on disk before it is overwritten; no
+//! flush succeeds after one that failed. A page has at most one valid entry.
 //!
 //! Fault model: power may fail at any time, and any subset of unflushed sectors may survive; any request may fail.
 

@@ -1,7 +1,7 @@
 //! The mapping state in memory: the map, segments, log, checksums and unproven copies.
 //!
-//! Invariants: a segment counts its mapped pages; a slot is allocated only when no entry names it; an emptied slot is
-//! not unproven.
+//! Invariants: a segment counts the pages of its map; a slot is handed out only when no entry names it. An emptied slot
+//! is not unproven.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

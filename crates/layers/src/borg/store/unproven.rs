@@ -1,6 +1,6 @@
 //! Unproven copies: clean ones that were not compared with the origin since the BOPT was opened.
 //!
-//! Invariant: `left` is the number of bits set: no count wraps.
+//! Invariant: no count wraps. `left` is the number of bits set.
 
 use seekless_core::{invariant, mutant};
 

@@ -4,7 +4,7 @@
 //! checksums. A header with one damaged sector is repaired by parity. Of a batch of which nothing is left, the numbers
 //! of the others tell; after the last one they do not.
 //!
-//! Invariant: an entry is left out only where something is named.
+//! An entry is left out only where something is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
