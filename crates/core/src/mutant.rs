@@ -148,7 +148,7 @@ pub const ALL: &[&str] = &[
     "raid4: records are not held until they are in place",
     "raid4: the halves are replayed in the wrong order",
     "raid4: the journal goes on before its members are flushed",
-    "raid4: the older half is replayed with a record more than it has",
+    "raid4: the older half needs a record more",
     "mirror: labels are not flushed",
     "mirror: a label does not say what all members have recorded",
     "mirror: a resync without FUA",

@@ -82,7 +82,6 @@ struct World {
     seed: u64,
     /// First number of new formats: see [`first_number`].
     first: Cell<u64>,
-    /// See [`pause`].
     pause: Cell<Nanos>,
     streams: RefCell<BTreeMap<String, u64>>,
     /// Few, so that a list is faster than a map.
@@ -176,7 +175,7 @@ impl Runtime {
         self.world.first.set(first);
     }
 
-    /// Layers in this world wait that long before they do what is not urgent: see [`pause`].
+    /// Sets the length of a [`pause`].
     pub fn pause_for(&self, time: Nanos) {
         self.world.pause.set(time);
     }
@@ -368,8 +367,7 @@ pub fn first_number() -> u64 {
     current(|world| world.first.get())
 }
 
-/// Time without changes after which layers do what is not urgent, such as second copies of metadata: a second, except in
-/// explorations, where that has to meet requests.
+/// Time without changes after which layers do what is not urgent: a second, except in some explorations.
 pub fn pause() -> Nanos {
     current(|world| world.pause.get())
 }

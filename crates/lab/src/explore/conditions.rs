@@ -136,8 +136,8 @@ impl Faults {
         }
     }
 
-    /// Whether a request fails of a kind of which one in `one_in` does, in a run with this seed, if they fail together: all
-    /// that come in a while do.
+    /// Whether a request fails now, of a kind of which one in `one_in` does, if they fail together: all do that come
+    /// within 0.1 ms.
     pub fn come_at(time: Nanos, seed: u64, one_in: u64) -> bool {
         let while_of = time.0 / TOGETHER.0;
         Rng::seeded(seed ^ while_of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).chance(1, one_in)

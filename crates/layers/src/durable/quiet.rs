@@ -10,7 +10,7 @@ use seekless_core::runtime;
 pub struct Quiet(Rc<Cell<bool>>);
 
 impl Quiet {
-    /// Calls `then` once `generation` has not changed for a pause ([`runtime::pause`]) from `now`. One task at a time waits.
+    /// Calls `then` once `generation` has not changed for a [`runtime::pause`] from `now`. One task waits at a time.
     pub fn wait<T: 'static>(
         &self,
         of: Weak<T>,

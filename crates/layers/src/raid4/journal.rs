@@ -373,10 +373,7 @@ impl Journal {
         let needed = newer.0.before != 0
             && older.0.epoch == newer.0.before
             && older.1
-                >= newer.0.records
-                    + u32::from(mutant::is(
-                        "raid4: the older half is replayed with a record more than it has",
-                    ));
+                >= newer.0.records + u32::from(mutant::is("raid4: the older half needs a record more"));
         let older = if needed {
             edge("records of both halves are replayed");
             older.2
