@@ -5,7 +5,7 @@
 //! what was flushed with it is gone without a word. With a witness behind it the volume is refused instead. A witness
 //! that is lost takes nothing with it.
 //!
-//! Invariant: no session begins or ends while a witness is being written.
+//! No session begins or ends while a witness is being written: both hold its lock.
 //!
 //! Faults: a witness that cannot be written is a failed batch like any other.
 
