@@ -27,7 +27,8 @@ fn main() -> ExitCode {
 }
 
 /// The layer. Invariant: what it keeps equals the device below; a write, and reading ahead, holds the locks of
-/// its sectors. A read ahead that fails keeps nothing.
+/// its sectors. A read ahead that fails keeps nothing. A write that failed may still be executed later, and change what
+/// was read meanwhile: after one, nothing is read ahead.
 struct ReadAhead {
     below: Rc<dyn BlockDevice>,
     locks: RangeLocks,
@@ -35,13 +36,16 @@ struct ReadAhead {
     kept: Rc<RefCell<Option<(Extent, Buffer)>>>,
     /// End of the last read.
     next: Cell<Lba>,
+    /// Whether a write failed.
+    failed: Rc<Cell<bool>>,
     hits: Cell<u64>,
 }
 
 impl ReadAhead {
     fn over(below: Rc<dyn BlockDevice>) -> ReadAhead {
         let (next, hits) = (Cell::new(Lba(0)), Cell::new(0));
-        ReadAhead { below, locks: RangeLocks::new(), kept: Rc::default(), next, hits }
+        let (kept, failed) = (Rc::default(), Rc::default());
+        ReadAhead { below, locks: RangeLocks::new(), kept, next, failed, hits }
     }
 
     /// The data of `at`, if all of it was read ahead; with bytes, if `real`.
@@ -57,13 +61,14 @@ impl ReadAhead {
         let sectors = AHEAD.min(self.below.geometry().sectors.saturating_sub(start.0));
         let at = Extent { start, sectors };
         let into = if real { Buffer::zeroed(at.bytes()) } else { Buffer::hollow(at.bytes()) };
-        let (below, locks, kept) = (self.below.clone(), self.locks.clone(), self.kept.clone());
+        let (below, locks) = (self.below.clone(), self.locks.clone());
+        let (kept, failed) = (self.kept.clone(), self.failed.clone());
         runtime::spawn(async move {
             let how = Hints::default();
             // Exclusive: a read of these sectors waits until they are in memory.
             let _held = locks.exclusive(at, &how).await;
             let read = below.read(at, into, how).await;
-            kept.replace(read.ok().map(|data| (at, data)));
+            kept.replace(read.ok().filter(|_| !failed.get()).map(|data| (at, data)));
         })
         .detach();
     }
@@ -72,7 +77,11 @@ impl ReadAhead {
     async fn change(&self, at: Extent, how: Hints, change: IoFuture<'_, ()>) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at, &how).await;
         self.kept.borrow_mut().take_if(|(all, _)| all.overlaps(at));
-        change.await
+        let changed = change.await;
+        if changed.is_err() {
+            self.failed.set(true);
+        }
+        changed
     }
 }
 
