@@ -3,14 +3,18 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
+use seekless_core::Nanos;
 use seekless_core::runtime;
+
+/// Time without writes.
+const QUIET: Nanos = Nanos::from_millis(1_000);
 
 /// Whether a task waits for it.
 #[derive(Default)]
 pub struct Quiet(Rc<Cell<bool>>);
 
 impl Quiet {
-    /// Calls `then` once `generation` has not changed for a [`runtime::pause`] from `now`. One task waits at a time.
+    /// Calls `then` once `generation` has not changed for a second from `now`. One task at a time waits.
     pub fn wait<T: 'static>(
         &self,
         of: Weak<T>,
@@ -24,7 +28,7 @@ impl Quiet {
         let waits = self.0.clone();
         let work = async move {
             loop {
-                runtime::sleep(runtime::pause()).await;
+                runtime::sleep(QUIET).await;
                 let Some(of) = of.upgrade() else { return };
                 let before = std::mem::replace(&mut now, generation(&of));
                 if before == now {

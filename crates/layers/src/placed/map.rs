@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Class, Extent, Hints, IoError, Lba, mutant};
+use seekless_core::{Class, Extent, Hints, IoError, Lba};
 
 use super::Placed;
 use super::format::Shape;
@@ -141,8 +141,7 @@ impl Placed {
     /// Whether writes that ended may depend on changes of the map that are not durable.
     pub(super) fn has_changes(&self) -> bool {
         let map = self.map.borrow();
-        let waits = !mutant::is("hybrid: a flush does not wait for the map");
-        map.table.has_changed() || map.has_failed() || (waits && !self.committing.is_empty())
+        map.table.has_changed() || map.has_failed() || !self.committing.is_empty()
     }
 
     /// Makes earlier writes durable: all devices, then changes of the map; then slots released before are free.
@@ -183,9 +182,7 @@ impl Placed {
         let map = &mut *self.map.borrow_mut();
         match &done {
             Ok(()) => {
-                let late = mutant::is("hybrid: slots released while the map is written are free with it");
-                let more = if late { std::mem::take(&mut map.released) } else { Vec::new() };
-                for slot in released.into_iter().chain(more) {
+                for slot in released {
                     map.free[usize::from(slot >= map.shape.fast)].insert(slot);
                 }
             }

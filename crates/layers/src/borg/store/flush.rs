@@ -37,11 +37,8 @@ impl Store {
             }
             Err(error) => return Err(error),
         }
-        {
-            let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-            log.mark_durable(segments, ended);
-        }
-        self.witness_later();
+        let Table { log, segments, .. } = &mut *self.table.borrow_mut();
+        log.mark_durable(segments, ended);
         Ok(())
     }
 

@@ -126,9 +126,7 @@ impl Table {
                 (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.repair.fail(batch.sequence);
                 let pages = batch.pages().into_iter().map(|(page, _)| (page, batch.sequence));
-                if !mutant::is("borg: pages of a failed batch are certain") {
-                    self.uncertain.extend(pages);
-                }
+                self.uncertain.extend(pages);
             } else {
                 for ((page, slot), (_, sum)) in batch.pages().into_iter().zip(batch.entries.borrow().iter()) {
                     self.map_in(page, slot, true);
