@@ -227,7 +227,7 @@ impl Lld {
             self.flush_below(how).await?;
             self.state.borrow_mut().torn = None;
         }
-        let (segment, first, identity, epoch) = {
+        let (segment, twice, identity, epoch) = {
             let state = &mut *self.state.borrow_mut();
             let Some(segment) = state.take_segment() else { return Err(no_room()) };
             let identity = Some(state.disk.identity).filter(|identity| *identity != 0);
@@ -237,10 +237,12 @@ impl Lld {
             });
             let epoch = state.disk.epoch + u64::from(!mutant::is("lld: the epoch stays"));
             state.log.begin(identity, epoch, segment);
-            (segment, state.disk.identity == 0, identity, epoch)
+            let one_only = self.layout.sealed && !state.disk.both_written;
+            (segment, state.disk.identity == 0 || one_only, identity, epoch)
         };
-        // Both copies of a new volume are written, so that a damaged copy differs from one never written.
-        for _ in 0..if first { 2 } else { 1 } {
+        // Both copies of a new volume are written, and of one whose first session wrote one only, so that a damaged copy
+        // differs from one never written: until a rewrite, both have to name this log.
+        for _ in 0..if twice { 2 } else { 1 } {
             let written = self.write_checkpoint(identity, epoch, how).await;
             if let Err(error) = written {
                 let state = &mut *self.state.borrow_mut();
