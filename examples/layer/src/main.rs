@@ -43,8 +43,7 @@ struct ReadAhead {
 
 impl ReadAhead {
     fn over(below: Rc<dyn BlockDevice>) -> ReadAhead {
-        let (next, hits) = (Cell::new(Lba(0)), Cell::new(0));
-        let (kept, failed) = (Rc::default(), Rc::default());
+        let (kept, next, failed, hits) = (Rc::default(), Cell::new(Lba(0)), Rc::default(), Cell::new(0));
         ReadAhead { below, locks: RangeLocks::new(), kept, next, failed, hits }
     }
 
@@ -64,10 +63,9 @@ impl ReadAhead {
         let (below, locks) = (self.below.clone(), self.locks.clone());
         let (kept, failed) = (self.kept.clone(), self.failed.clone());
         runtime::spawn(async move {
-            let how = Hints::default();
             // Exclusive: a read of these sectors waits until they are in memory.
-            let _held = locks.exclusive(at, &how).await;
-            let read = below.read(at, into, how).await;
+            let _held = locks.exclusive(at, &Hints::default()).await;
+            let read = below.read(at, into, Hints::default()).await;
             kept.replace(read.ok().filter(|_| !failed.get()).map(|data| (at, data)));
         })
         .detach();
@@ -77,11 +75,7 @@ impl ReadAhead {
     async fn change(&self, at: Extent, how: Hints, change: IoFuture<'_, ()>) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at, &how).await;
         self.kept.borrow_mut().take_if(|(all, _)| all.overlaps(at));
-        let changed = change.await;
-        if changed.is_err() {
-            self.failed.set(true);
-        }
-        changed
+        change.await.inspect_err(|_| self.failed.set(true))
     }
 }
 
