@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::print(&format!("The workload of {}\n{}\n", recording.display(), stats::compact(&stats)))?;
     }
     let setup = Defaults::parse_from(["seekless"]).setup;
-    let compared = lab::compared(&trace, &setup, lab::Also { accesses: true, ..Default::default() })?;
+    let compared = lab::compared(&trace, &setup, false, true)?;
     if !arguments.json {
         output::print(&format!(
             "The disk without BORG (vanilla) and with it\n{}\nThe same by hand: seekless lab compare --trace {}\n",

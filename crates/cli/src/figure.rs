@@ -70,7 +70,7 @@ pub struct Arguments {
     /// Price of a gigabyte of flash, in dollars [default: the paper's, 3.13]
     #[arg(long, value_name = "DOLLARS", requires = "name", value_parser = crate::parse::positive)]
     flash_price: Option<f64>,
-    /// Take all of the flash to wear out after so many writes of all of it [default: 1825, once a day for five years]
+    /// Take the flash to wear out after this number of writes of all of it [default: 1825, once a day for five years]
     #[arg(long, value_name = "N", requires = "name", value_parser = crate::parse::positive)]
     flash_writes: Option<f64>,
     /// Seed of all random choices

@@ -267,31 +267,21 @@ impl Compare {
 
     /// The comparison on a trace of these volumes, or without any of layers.
     pub fn on(&self, trace: &Trace, candidates: &[Candidate]) -> anyhow::Result<Comparison> {
-        let also = Also { bounds: self.bounds, accesses: self.report.is_some() };
+        let (bounds, accesses) = (self.bounds, self.report.is_some());
         if candidates.is_empty() {
-            return compared(trace, &self.setup, also);
+            return compared(trace, &self.setup, bounds, accesses);
         }
-        let Also { bounds, accesses } = also;
         let play = Play { bounds, accesses, ..self.setup.play()? };
         let bar = Progress::measured();
         Ok(compare_volumes(trace, candidates, &play, &|now| bar.at(now.what, now.done, now.of))?)
     }
 }
 
-/// What a comparison finds besides its figures.
-#[derive(Clone, Copy, Default)]
-pub struct Also {
-    /// What BORG could reach at most.
-    pub bounds: bool,
-    /// What the drives did, for a report.
-    pub accesses: bool,
-}
-
 /// Runs the comparison, with a progress bar.
-pub fn compared(trace: &Trace, setup: &Setup, also: Also) -> anyhow::Result<Comparison> {
+pub fn compared(trace: &Trace, setup: &Setup, bounds: bool, accesses: bool) -> anyhow::Result<Comparison> {
     let mut experiments = setup.experiments_for(trace)?;
     for (_, experiment) in &mut experiments {
-        (experiment.bounds, experiment.accesses) = (also.bounds, also.accesses);
+        (experiment.bounds, experiment.accesses) = (bounds, accesses);
     }
     let bar = Progress::measured();
     let mut compared = compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?;

@@ -1,6 +1,6 @@
-//! What the drives of a run did, read from its event log: their requests in the order of their answers, which is that of
-//! the head where no write cache lies between. Requests of one command are answered together, and are in the order of
-//! their addresses.
+//! What the drives of a run did, read from its event log: their requests in the order of their answers, which is that
+//! of the head where no write cache lies between. Requests of one command are answered together, and are in the order
+//! of their addresses.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -154,21 +154,15 @@ fn compare_all(
     if how.bounds && !others.iter().any(|other| bounds::has_bounds(&other.volume)) {
         return setting("bounds", "no volume whose top layer has planners", "one, compared with a base");
     }
-    let mut accesses = vec![Accesses::default(); candidates.len()];
-    let mut play = |index: usize, cuts| {
-        let follower = how.accesses.then(Follower::default);
-        let events = follower.as_ref().map(Follower::sink);
-        let played = play_one(trace, &candidates[index], how, cuts, events, progress)?;
-        let drives = candidates[index].volume.components.keys().cloned();
-        accesses[index] = follower.map(|follower| follower.finish(drives)).unwrap_or_default();
-        Ok::<_, LabError>(played)
-    };
-    let played = (1..candidates.len()).map(|index| play(index, Vec::new())).collect::<Result<Vec<_>, _>>()?;
+    let play = |candidate, cuts| play_followed(trace, candidate, how, cuts, progress);
+    let played = others.iter().map(|other| play(other, Vec::new())).collect::<Result<Vec<_>, _>>()?;
+    let (played, mut accesses): (Vec<_>, Vec<_>) = played.into_iter().unzip();
     let mut cuts: Vec<u64> =
         played.iter().flat_map(|run| &run.phases).map(|phase| phase.first_request).collect();
     cuts.sort_unstable();
     cuts.dedup();
-    let base_played = play(0, cuts)?;
+    let (base_played, of_the_base) = play(base, cuts)?;
+    accesses.insert(0, of_the_base);
     // If nothing reconfigures the base, it is shown in the phases of the first variant that has several.
     let own = base_played.phases.len() > 2;
     let theirs = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
@@ -220,6 +214,20 @@ fn shown<'a>(
     parts: Vec<Part>,
 ) -> Shown<'a> {
     Shown { name: &candidate.name, volume: candidate.volume.line(), played, phases, parts }
+}
+
+/// As [`play_one`], with what the drives did, if that is to be kept.
+fn play_followed(
+    trace: &Trace,
+    candidate: &Candidate,
+    how: &Play,
+    cuts: Vec<u64>,
+    progress: &dyn Fn(Progress),
+) -> Result<(Played, Accesses), LabError> {
+    let follower = how.accesses.then(Follower::default);
+    let played = play_one(trace, candidate, how, cuts, follower.as_ref().map(Follower::sink), progress)?;
+    let drives = candidate.volume.components.keys().cloned();
+    Ok((played, follower.map(|follower| follower.finish(drives)).unwrap_or_default()))
 }
 
 fn play_one(

@@ -78,8 +78,8 @@ impl Schedule {
         }
     }
 
-    /// Waits until a layer should be reconfigured that was last at `last_start`, or opened then; false if it is gone, if
-    /// the schedule needs a run of known length, or leaves it to commands. `readiness` is asked from time to time;
+    /// Waits until a layer should be reconfigured that was last at `last_start`, or opened then; false if it is gone,
+    /// if the schedule needs a run of known length, or leaves it to commands. `readiness` is asked from time to time;
     /// `None` if the layer is gone.
     pub async fn due(self, last_start: Nanos, readiness: impl Fn() -> Option<Readiness>) -> bool {
         match self {

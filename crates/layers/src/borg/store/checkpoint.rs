@@ -3,8 +3,8 @@
 //! A map page is written over the older of its two copies, so a torn write leaves the newer. It is made from the
 //! current map, then everything it depends on is made durable, then it is written and flushed.
 //!
-//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment counts
-//! the pages of its map; a map page covers what is committed, and no more.
+//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment
+//! counts the pages of its map; a map page covers what is committed, and no more.
 //!
 //! Faults: a map page that cannot be written is pending, and the map stays as if it had been written: the next flush
 //! writes it, or fails. After a failed flush of a device every later one fails, since it is unknown what was lost.

@@ -7,8 +7,8 @@
 //! A copy has bytes that only the layer understands ([`blob`]). It is written outside of sessions, under a lock of its
 //! own.
 //!
-//! Invariant: the copy that counts is not overwritten. The log has no batch in the area, and nothing is written once the
-//! BOPT was given up. Faults: if no copy is whole, nothing was learned.
+//! Invariant: the copy that counts is not overwritten. The log has no batch in the area, and nothing is written once
+//! the BOPT was given up. Faults: if no copy is whole, nothing was learned.
 
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, Mode, mutant};

@@ -1,8 +1,8 @@
 //! The two copies of each page of metadata, super and map pages: writing the super page, and duplicating current pages
 //! so that either copy may rot.
 //!
-//! Invariants: generations grow; the copy that counts is not overwritten. It is durable before the other one is written.
-//! A new generation is one that no sector of either copy has had, and a duplicate has that of its original.
+//! Invariants: generations grow; the copy that counts is not overwritten. It is durable before the other one is
+//! written. A new generation is one that no sector of either copy has had, and a duplicate has that of its original.
 //!
 //! Faults: a copy that cannot be written leaves the current one.
 

@@ -1,8 +1,9 @@
 //! Checksums of the data in the write buffer, as far as known: from batches that were committed, or found whole at
 //! opening, for pages not overwritten in place since.
 //!
-//! Invariant: a checksum is given up before its copy is overwritten. So a known one is that of the last write. A read of
-//! a dirty page with another checksum fails with an error that names the page; the data is neither returned nor moved.
+//! Invariant: a checksum is given up before its copy is overwritten. So a known one is that of the last write. A read
+//! of a dirty page with another checksum fails with an error that names the page; the data is neither returned nor
+//! moved.
 
 use seekless_core::{Buffer, ErrorKind, Extent, IoError, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, checksum};
 

@@ -1,7 +1,7 @@
 //! Updates: entries that change together, and become durable together (section 5.1).
 //!
-//! Invariants: one writes metadata at a time; a slot is handed out only when no entry names it; a clean copy has no newer
-//! record. An update holds the metadata lock, so its changes are on disk before other metadata is written.
+//! Invariants: one writes metadata at a time; a slot is handed out only when no entry names it; a clean copy has no
+//! newer record. An update holds the metadata lock, so its changes are on disk before other metadata is written.
 //!
 //! Faults: if an update cannot be made durable, what it unmapped is mapped again: either state may be on disk, and both
 //! are valid.
