@@ -240,8 +240,8 @@ impl Lld {
             let one_only = self.layout.sealed && !state.disk.both_written;
             (segment, state.disk.identity == 0 || one_only, identity, epoch)
         };
-        // Both copies of a new volume are written, and of one whose first session wrote one only, so that a damaged copy
-        // differs from one never written: until a rewrite, both have to name this log.
+        // Both copies of a new volume are written, and of one whose first session wrote one only, so that a damaged
+        // copy differs from one never written: until a rewrite, both have to name this log.
         for _ in 0..if twice { 2 } else { 1 } {
             let written = self.write_checkpoint(identity, epoch, how).await;
             if let Err(error) = written {
