@@ -248,7 +248,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
     arguments.report.as_deref().map_or(Ok(()), |file| output::expect_room(file, arguments.force))?;
     let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
-    let compared = arguments.on(&trace, &candidates)?;
+    let compared = arguments.on(&trace, &candidates, arguments.report.is_some())?;
     arguments.form.print(&compared, "variants", || comparison::text(&compared))?;
     if let Some(report) = &arguments.report {
         let stats = characterised(&trace, &StatsOptions::default());
@@ -265,9 +265,10 @@ impl Compare {
         candidates(&self.volumes)
     }
 
-    /// The comparison on a trace of these volumes, or without any of layers.
-    pub fn on(&self, trace: &Trace, candidates: &[Candidate]) -> anyhow::Result<Comparison> {
-        let (bounds, accesses) = (self.bounds, self.report.is_some());
+    /// The comparison on a trace of these volumes, or without any of layers; with what the drives did, if a report may
+    /// show it.
+    pub fn on(&self, trace: &Trace, candidates: &[Candidate], accesses: bool) -> anyhow::Result<Comparison> {
+        let bounds = self.bounds;
         if candidates.is_empty() {
             return compared(trace, &self.setup, bounds, accesses);
         }

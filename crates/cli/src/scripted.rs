@@ -130,7 +130,8 @@ pub fn compare(
 ) -> anyhow::Result<Comparison> {
     let arguments: lab::Compare = parsed(words)?;
     let volumes = volumes.map_or_else(|| arguments.candidates(), Ok)?;
-    arguments.on(trace, &volumes)
+    // Its report is asked for later.
+    arguments.on(trace, &volumes, true)
 }
 
 /// `lab hits` of a trace that was read. `goes_on` is called now and then; once it returns false the result is

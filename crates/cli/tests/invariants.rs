@@ -86,18 +86,26 @@ fn every_invariant_is_broken_by_a_planted_bug() {
     }
 }
 
-/// The names that follow `invariant!(` in the sources of a folder.
-fn asserted(folder: &Path, names: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            asserted(&path, names);
-        } else {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let calls = text.split("invariant!(").skip(1);
-            names.extend(calls.filter_map(|call| Some(call.split('"').nth(1)?.to_owned())));
+/// The files of a folder and of those in it, each with its text.
+fn files(folder: &str) -> Vec<(PathBuf, String)> {
+    let (mut folders, mut files) = (vec![root().join(folder)], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                files.push((path, text));
+            }
         }
     }
+    files
+}
+
+/// The names that follow `invariant!(` in a source.
+fn asserted(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split("invariant!(").skip(1).filter_map(|call| Some(call.split('"').nth(1)?.to_owned()))
 }
 
 /// The invariants that the header of a file states: what follows the word, up to the end of its sentence.
@@ -113,19 +121,13 @@ fn stated(text: &str) -> Vec<String> {
 #[test]
 fn headers_of_the_store_state_what_is_asserted() {
     let known: BTreeSet<&str> = BROKEN.iter().map(|broken| broken.0).collect();
-    let (mut folders, mut number) = (vec![root().join("crates/layers/src/borg/store")], 0);
-    folders.push(root().join("crates/layers/src/durable"));
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            for invariant in stated(&std::fs::read_to_string(&path).unwrap_or_default()) {
-                assert!(known.contains(invariant.as_str()), "{}: `{invariant}`", path.display());
-                number += 1;
-            }
+    let mut number = 0;
+    for (path, text) in
+        ["borg/store", "durable"].into_iter().flat_map(|of| files(&format!("crates/layers/src/{of}")))
+    {
+        for invariant in stated(&text) {
+            assert!(known.contains(invariant.as_str()), "{}: `{invariant}`", path.display());
+            number += 1;
         }
     }
     assert!(number > 20, "{number} invariants");
@@ -135,7 +137,7 @@ fn headers_of_the_store_state_what_is_asserted() {
 
 #[test]
 fn every_asserted_invariant_is_listed() {
-    let mut names = BTreeSet::new();
-    asserted(&root().join("crates/layers/src"), &mut names);
+    let names: BTreeSet<String> =
+        files("crates/layers/src").iter().flat_map(|(_, text)| asserted(text)).collect();
     assert_eq!(names, BROKEN.iter().map(|broken| broken.0.to_owned()).collect());
 }

@@ -1,7 +1,7 @@
 //! What the drives did in each run of a comparison: addresses over time, data and seeks a second, and a piece of the
 //! head's path.
 
-use seekless_core::{Names, Record};
+use seekless_core::{Names, Record, SECTOR_BYTES};
 use seekless_trace::{Survey, Volumes};
 
 use super::along::{Along, align};
@@ -12,7 +12,7 @@ use super::sections::display_name;
 use super::trace::accesses_figure::{self, Words};
 use super::trace::{self, Accesses as Gathering, Picture, TEXT_BYTES, charts};
 use crate::accesses::Accesses;
-use crate::outcome::Comparison;
+use crate::outcome::{Comparison, Variant};
 
 /// What addresses over time show here.
 const WORDS: Words = Words {
@@ -26,15 +26,15 @@ const WORDS: Words = Words {
 const PATH: usize = 150;
 
 /// What the drives of each variant did, for drawing.
-pub struct Drives {
+pub struct Drives<'a> {
+    variants: &'a [Variant],
     /// By the variant's name.
     pictures: Vec<(String, Picture)>,
-    paths: Vec<(String, Option<Plot>)>,
 }
 
-impl Drives {
+impl Drives<'_> {
     /// Of a comparison; `None` if that was not kept.
-    pub fn of(comparison: &Comparison) -> Option<Drives> {
+    pub fn of(comparison: &Comparison) -> Option<Drives<'_>> {
         let variants = &comparison.variants;
         if variants.iter().all(|variant| variant.accesses.is_empty()) {
             return None;
@@ -49,13 +49,8 @@ impl Drives {
             records.for_each(|record| gathering.follow(&record, &names));
             gathering.finish(&Volumes::named(&accesses.drives), text_bytes)
         };
-        Some(Drives {
-            pictures: variants
-                .iter()
-                .map(|each| (display_name(&each.name), picture(&each.accesses)))
-                .collect(),
-            paths: variants.iter().map(|each| (display_name(&each.name), path(&each.accesses))).collect(),
-        })
+        let pictures = variants.iter().map(|each| (display_name(&each.name), picture(&each.accesses)));
+        Some(Drives { variants, pictures: pictures.collect() })
     }
 
     fn named(&self) -> Vec<(&str, &Picture)> {
@@ -63,18 +58,21 @@ impl Drives {
     }
 
     /// The figures of the page.
-    pub fn figures(&mut self) -> Vec<Figure> {
+    pub fn figures(&self) -> impl Iterator<Item = Figure> {
         let longest = self.pictures.iter().map(|(_, picture)| picture.seconds).fold(0.0, f64::max);
         let timelines = |chart: fn(&trace::Timeline, f64) -> Option<Plot>| {
             let plots =
                 self.pictures.iter().map(|(name, each)| (name.clone(), chart(&each.timeline, longest)));
             panels(plots.collect())
         };
-        let over_time = [timelines(charts::throughput), timelines(charts::jumps)];
-        let addresses = accesses_figure::figure(&self.named(), &WORDS);
-        let figures = [addresses].into_iter().chain(over_time);
-        let path = panels(std::mem::take(&mut self.paths));
-        figures.chain([path]).flatten().collect()
+        let paths = self.variants.iter().map(|each| (display_name(&each.name), path(&each.accesses)));
+        let figures = [
+            accesses_figure::figure(&self.named(), &WORDS),
+            timelines(charts::throughput),
+            timelines(charts::jumps),
+            panels(paths.collect()),
+        ];
+        figures.into_iter().flatten()
     }
 
     /// What the page needs to zoom into addresses over time.
@@ -100,7 +98,7 @@ fn path(accesses: &Accesses) -> Option<Plot> {
     let (mut along, mut values) = (Vec::new(), Vec::new());
     for record in &later {
         along.push(record.time.since(first).seconds() * 1e3);
-        values.push(Some(record.extent.start.0 as f64 * 512.0 / f64::from(1 << 30)));
+        values.push(Some(record.extent.start.0 as f64 * SECTOR_BYTES as f64 / f64::from(1 << 30)));
     }
     Some(Plot {
         id: "head-path",

@@ -31,15 +31,15 @@ impl Heat<'_> {
         page as u64 * PAGE_BYTES
     }
 
-    /// Where each row is drawn: an untouched stretch of several rows is drawn as one.
-    fn shown_rows(&self) -> Vec<(Range<usize>, bool)> {
+    /// The rows of each row of the picture: an untouched stretch of several is drawn as one.
+    fn shown_rows(&self) -> Vec<Range<usize>> {
         let columns = self.0.columns as usize;
         let used = |row: usize| self.0.levels[row * columns..][..columns].iter().any(|level| *level > 0);
-        let mut shown: Vec<(Range<usize>, bool)> = Vec::new();
+        let mut shown: Vec<Range<usize>> = Vec::new();
         for row in 0..self.0.rows as usize {
             match shown.last_mut() {
-                Some((rows, false)) if !used(row) => rows.end = row + 1,
-                _ => shown.push((row..row + 1, used(row))),
+                Some(rows) if !used(row) && !used(rows.start) => rows.end = row + 1,
+                _ => shown.push(row..row + 1),
             }
         }
         shown
@@ -54,7 +54,7 @@ impl Heat<'_> {
             escape(title)
         );
         let mut lines = vec![0; self.0.rows as usize];
-        for (y, (rows, _)) in shown.iter().enumerate() {
+        for (y, rows) in shown.iter().enumerate() {
             lines[rows.clone()].fill(y);
             if rows.len() > 1 {
                 let ends = [rows.start, rows.end]

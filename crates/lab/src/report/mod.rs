@@ -67,8 +67,8 @@ pub fn with_verdict(
     workload(&mut page, stats);
     page.section("The drive");
     the_drive(&mut page, comparison);
-    let mut drives = Drives::of(comparison);
-    if let Some(drives) = &mut drives {
+    let drives = Drives::of(comparison);
+    if let Some(drives) = &drives {
         page.section("Before and after");
         page.charts(drives.figures());
     }

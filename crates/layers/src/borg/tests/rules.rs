@@ -221,6 +221,56 @@ fn fua_and_classes_are_honoured() {
     });
 }
 
+/// A device of which the first flush fails after 1 ms, while others that end after 2 ms succeed.
+struct FailsOnce {
+    below: Rc<dyn BlockDevice>,
+    flushes: Cell<u64>,
+    fails: Cell<bool>,
+}
+
+impl BlockDevice for FailsOnce {
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        let number = self.flushes.replace(self.flushes.get() + 1);
+        io(async move {
+            if !self.fails.get() {
+                return self.below.flush(how).await;
+            }
+            runtime::sleep(Nanos::from_millis(1 + number.min(1))).await;
+            match number {
+                0 => Err(IoError::new(ErrorKind::Medium, "fails once", None, "")),
+                _ => self.below.flush(how).await,
+            }
+        })
+    }
+}
+
+#[test]
+fn a_flush_beside_one_that_failed_fails_too() {
+    run(1, async {
+        let disk = disk();
+        let below = |start, sectors| {
+            let below = slice(&disk, start, sectors);
+            Rc::new(FailsOnce { below, flushes: Cell::new(0), fails: Cell::new(false) })
+        };
+        let (origin, bopt) = (below(0, ORIGIN), below(ORIGIN, 400 * 8));
+        let borg = formatted(origin.clone(), bopt.clone(), in_place()).await;
+        let how = Hints::default();
+        for device in [&origin, &bopt] {
+            device.flushes.set(0);
+            device.fails.set(true);
+        }
+        let both = futures_util::future::join(borg.store.flush_bopt(&how), borg.store.flush_bopt(&how)).await;
+        assert!(both.0.is_err() && both.1.is_err(), "{both:?}");
+        let both =
+            futures_util::future::join(borg.store.flush_origin(&how), borg.store.flush_origin(&how)).await;
+        assert!(both.0.is_err() && both.1.is_err(), "{both:?}");
+    });
+}
+
 #[test]
 fn only_a_reconfiguration_has_its_own_share_of_the_head() {
     run(1, async {
