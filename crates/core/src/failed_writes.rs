@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use crate::mutant;
 use crate::units::{Extent, PAGE_SECTORS};
 
 /// Numbers of such pages.
@@ -22,7 +23,8 @@ impl FailedWrites {
     /// Removes the pages of which all was written by this write.
     pub fn written(&self, at: Extent) {
         if !self.is_empty() {
-            let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
+            let parts = mutant::is("failed writes: part of a page is enough");
+            let whole = at.split(PAGE_SECTORS).filter(|part| parts || part.sectors == PAGE_SECTORS);
             whole.for_each(|part| self.remove(part.start.page()));
         }
     }

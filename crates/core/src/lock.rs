@@ -67,7 +67,11 @@ impl Table {
         let short = u64::from(at.sectors > 1 && mutant::is("lock: a range ends a sector early"));
         let (start, end) = (at.start.0, at.end().0 - short);
         let conflicts = self.overlapping(start, end).filter(|(_, other)| conflict(mode, other.mode)).count();
-        self.longest = self.longest.max(at.sectors);
+        self.longest = if mutant::is("lock: the longest range is forgotten") {
+            at.sectors
+        } else {
+            self.longest.max(at.sectors)
+        };
         self.waiting += usize::from(conflicts > 0);
         self.arrivals += 1;
         let key = (start, self.arrivals);

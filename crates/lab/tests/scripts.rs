@@ -54,7 +54,12 @@ fn conditions() -> impl Strategy<Value = Conditions> {
         (0..9_u32, 1..1_000_u64).prop_map(|(component, times)| Pace::Slow(component, times)),
     ];
     let faults = (0..90_u64, 0..90_u64, 0..90_u64);
-    let faults = faults.prop_map(|(reads, writes, flushes)| Faults { reads, writes, flushes });
+    let faults = faults.prop_map(|(reads, writes, flushes)| Faults {
+        reads,
+        writes,
+        flushes,
+        together: reads % 2 == 1,
+    });
     let numbers = select(vec![0, 250, 1 << 55]);
     let few = (pace, faults, numbers, select(vec![0, 1, 64]), any::<bool>());
     let uncached = select(vec![0, 1, 6, 1 << 63]);
@@ -68,6 +73,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
         weak,
         uncached,
         marks,
+        pause: clients % 3 * 50,
     })
 }
 

@@ -63,6 +63,9 @@ impl Ready {
     }
 }
 
+/// Usual length of a [`pause`].
+const PAUSE: Nanos = Nanos::from_millis(1_000);
+
 /// A world with its own clock.
 pub struct Runtime {
     world: Rc<World>,
@@ -79,6 +82,7 @@ struct World {
     seed: u64,
     /// First number of new formats: see [`first_number`].
     first: Cell<u64>,
+    pause: Cell<Nanos>,
     streams: RefCell<BTreeMap<String, u64>>,
     /// Few, so that a list is faster than a map.
     edges: RefCell<Vec<(&'static str, u64)>>,
@@ -153,6 +157,7 @@ impl Runtime {
                 log: RefCell::default(),
                 seed,
                 first: Cell::new(0),
+                pause: Cell::new(PAUSE),
                 streams: RefCell::default(),
                 edges: RefCell::default(),
                 offloader: RefCell::default(),
@@ -168,6 +173,11 @@ impl Runtime {
     /// New formats in this world count from `first`: see [`first_number`].
     pub fn count_from(&self, first: u64) {
         self.world.first.set(first);
+    }
+
+    /// Sets the length of a [`pause`].
+    pub fn pause_for(&self, time: Nanos) {
+        self.world.pause.set(time);
     }
 
     /// Also passes every event to `sink`, as it happens.
@@ -355,6 +365,11 @@ pub fn event(event: &Event) {
 /// start near the ends of 8, 16 and 32 bits.
 pub fn first_number() -> u64 {
     current(|world| world.first.get())
+}
+
+/// Time without changes after which layers do what is not urgent: a second, except in some explorations.
+pub fn pause() -> Nanos {
+    current(|world| world.pause.get())
 }
 
 /// Counts that a named place of a layer's code was reached: one that is rare and critical. Tests require that each of

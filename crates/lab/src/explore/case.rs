@@ -83,7 +83,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            let Conditions { clients, seed, pace, faults, numbers, weak, uncached, marks } =
+            let Conditions { clients, seed, pace, faults, numbers, weak, uncached, marks, pause } =
                 segment.conditions;
             writeln!(f, "run clients {clients} seed {seed}")?;
             segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
@@ -102,6 +102,9 @@ impl fmt::Display for Case {
                 .try_for_each(|number| writeln!(f, "uncached {number}"))?;
             if marks {
                 writeln!(f, "marks")?;
+            }
+            if pause > 0 {
+                writeln!(f, "pause {pause}us")?;
             }
             if segment.fill {
                 writeln!(f, "fill")?;
@@ -190,7 +193,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (all but a read perhaps with fua), flush, fill, \
-                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, weak N, uncached N, marks, fail \
+                                meeting REQUEST, do COMMAND, snapshot N, clone N [of N], delete N, in N REQUEST, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N [together], numbers from N, weak N, uncached N, marks, pause Nus, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return invalid((number, line), expected);
@@ -239,6 +242,11 @@ fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
         }
         ["marks"] => {
             conditions.marks = true;
+            Some(())
+        }
+        ["pause", time] => {
+            let time = time.strip_suffix("us")?.parse().ok().filter(|time| (1..=1 << 30).contains(time))?;
+            conditions.pause = time;
             Some(())
         }
         ["fill"] => {
@@ -325,6 +333,7 @@ weak 4
 uncached 0
 uncached 5
 marks
+pause 400us
 fill
 fail component 0 request 9 for ever
 write 0+8 fua

@@ -19,7 +19,7 @@ use seekless_core::{
     PAGE_SECTORS, SECTOR_BYTES,
 };
 
-use super::conditions::Conditions;
+use super::conditions::{Conditions, Faults};
 use super::image::{Content, Image};
 use super::log::{Event, Shared, Write};
 use super::weak::WeakSectors;
@@ -27,6 +27,8 @@ use super::weak::WeakSectors;
 /// What was read by a look at the mark, which depends on all of a component: a page behind its end.
 pub const ALL: Extent = Extent { start: Lba(1 << 50), sectors: PAGE_SECTORS };
 
+/// Of the ways in which a write fails, the one that is carried out later.
+const LATER: u64 = 3;
 /// Latest time at which a failed write is carried out.
 const LATEST: Nanos = Nanos::from_millis(5);
 
@@ -130,8 +132,18 @@ impl Component {
     fn fails(&self, one_in: impl Fn(&Records) -> u64) -> bool {
         self.records.as_ref().is_some_and(|records| {
             let one_in = one_in(records);
-            one_in > 0 && records.rng.borrow_mut().chance(1, one_in)
+            let Conditions { faults, seed, .. } = records.conditions;
+            match faults.together {
+                _ if one_in == 0 => false,
+                true => Faults::come_at(runtime::now(), seed, one_in),
+                false => records.rng.borrow_mut().chance(1, one_in),
+            }
         })
+    }
+
+    /// Whether all writes that fail are carried out later: in every other run, as few would be otherwise.
+    fn fails_late(&self) -> bool {
+        self.records.as_ref().is_some_and(|records| records.conditions.seed & 2 == 0)
     }
 
     fn failed(&self, at: Option<Extent>) -> IoError {
@@ -167,7 +179,8 @@ impl Component {
             return Ok(());
         }
         let draw = |bound| self.records.as_ref().map_or(0, |records| records.rng.borrow_mut().below(bound));
-        match draw(4) {
+        let kind = if self.fails_late() { LATER } else { draw(LATER + 1) };
+        match kind {
             0 => self.takes_time().await,
             1 => self.carry_out(at, contents, false).await,
             2 => {

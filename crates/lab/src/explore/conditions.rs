@@ -13,11 +13,17 @@ const USUAL: Nanos = Nanos::from_micros(200);
 /// Concurrent clients, at most.
 const MOST_CLIENTS: u64 = 32;
 /// One in this many runs has components that fail occasionally.
-const RUNS_WITH_FAULTS: u64 = 10;
+const RUNS_WITH_FAULTS: u64 = 7;
+/// One in this many runs has shorter pauses ([`seekless_core::runtime::pause`]), from 50 us on.
+const RUNS_WITH_PAUSES: u64 = 2;
+const SHORTEST_PAUSE: u64 = 50;
 /// One in this many runs has weak sectors.
 const RUNS_WITH_WEAK: u64 = 2;
 /// One in this many volumes has components without a write cache.
 const VOLUMES_WITHOUT_CACHES: u64 = 4;
+
+/// How long requests fail that fail together.
+const TOGETHER: Nanos = Nanos::from_micros(100);
 
 /// Start values of generations and the like: from the beginning, or close enough to these to pass them, except for the
 /// last.
@@ -46,6 +52,8 @@ pub struct Faults {
     pub writes: u64,
     /// Flushes: what was not durable by then is not made so by any later flush.
     pub flushes: u64,
+    /// Whether requests of an instant fail together, on all components, as on one cable; else each by itself.
+    pub together: bool,
 }
 
 /// See the file's header.
@@ -67,6 +75,8 @@ pub struct Conditions {
     pub uncached: u64,
     /// Whether components have marks by which they are known to be unchanged, as files have.
     pub marks: bool,
+    /// Length of pauses in microseconds; 0 for the usual one.
+    pub pause: u64,
 }
 
 impl Pace {
@@ -122,21 +132,34 @@ impl Faults {
             0 => Faults { reads, ..Faults::default() },
             1 => Faults { writes, ..Faults::default() },
             2 => Faults { flushes, ..Faults::default() },
-            _ => Faults { reads, writes, flushes },
+            _ => Faults { reads, writes, flushes, ..Faults::default() },
         }
+    }
+
+    /// Whether a request fails now, of a kind of which one in `one_in` does, if they fail together: all do that come
+    /// within 0.1 ms.
+    pub fn come_at(time: Nanos, seed: u64, one_in: u64) -> bool {
+        let while_of = time.0 / TOGETHER.0;
+        Rng::seeded(seed ^ while_of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).chance(1, one_in)
     }
 
     /// Parses the words after `faults`.
     pub fn parse(words: &[&str]) -> Option<Faults> {
-        let ["reads", reads, "writes", writes, "flushes", flushes] = words else { return None };
+        let ["reads", reads, "writes", writes, "flushes", flushes, rest @ ..] = words else { return None };
+        let together = match rest {
+            [] => false,
+            ["together"] => true,
+            _ => return None,
+        };
         let one_in = |text: &str| text.parse().ok().filter(|one_in| *one_in <= 1 << 20);
-        Some(Faults { reads: one_in(reads)?, writes: one_in(writes)?, flushes: one_in(flushes)? })
+        Some(Faults { reads: one_in(reads)?, writes: one_in(writes)?, flushes: one_in(flushes)?, together })
     }
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "faults reads {} writes {} flushes {}", self.reads, self.writes, self.flushes)
+        write!(f, "faults reads {} writes {} flushes {}", self.reads, self.writes, self.flushes)?;
+        if self.together { f.write_str(" together") } else { Ok(()) }
     }
 }
 
@@ -163,7 +186,20 @@ impl Conditions {
         let some = if rng.chance(1, 2) { all } else { rng.bits() & all };
         let uncached = if rng.chance(1, VOLUMES_WITHOUT_CACHES) { some } else { 0 };
         let marks = rng.chance(1, 2);
-        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers, weak, uncached, marks }
+        let pause = if rng.chance(1, RUNS_WITH_PAUSES) { SHORTEST_PAUSE << rng.below(7) } else { 0 };
+        let clients = clients.unwrap_or(drawn);
+        let faults = Faults { together: fails && rng.chance(1, 2), ..faults };
+        Conditions { clients, seed, pace, faults, numbers, weak, uncached, marks, pause }
+    }
+
+    /// The same, with faults in one of this many of the runs that have none.
+    pub fn more_faults(self, one_in: u64) -> Conditions {
+        let mut rng = Rng::seeded(self.seed.rotate_left(16) ^ 0xfa17);
+        if !self.faults.is_none() || !rng.chance(1, one_in) {
+            return self;
+        }
+        let faults = Faults::drawn(&mut rng);
+        Conditions { faults: Faults { together: rng.chance(1, 4), ..faults }, ..self }
     }
 
     /// Those of a run of the same volume as another one: its components and its numbers are what they were.

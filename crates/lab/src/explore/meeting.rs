@@ -33,6 +33,8 @@ impl Last {
 pub struct AtWork {
     background: Last,
     foreground: Last,
+    /// Of requests of clients that failed: they may still be carried out.
+    failed: Last,
 }
 
 impl AtWork {
@@ -44,10 +46,18 @@ impl AtWork {
         last.add(stamp.sector);
     }
 
-    /// The extent of a request moved to a page at work, on a volume of `sectors` sectors: mostly of background work.
+    /// Notes a request of a client that failed, one of its sectors: another one each time.
+    pub fn note_failed(&mut self, at: Extent) {
+        self.failed.add(at.start.0 + self.failed.next as u64 * 7 % at.sectors.max(1));
+    }
+
+    /// The extent of a request moved to a page at work, on a volume of `sectors` sectors: mostly of background work, or
+    /// to one of a request that failed.
     pub fn meet(&self, at: Extent, draw: u64, sectors: u64) -> Extent {
         let foreground = || self.foreground.any(draw / 4);
+        let failed = self.failed.any(draw / 4).filter(|_| draw % 2 == 1);
         let found = match draw % 4 {
+            _ if failed.is_some() => failed,
             0 => foreground(),
             _ => self.background.any(draw / 4).or_else(foreground),
         };
@@ -77,5 +87,8 @@ mod tests {
         assert_eq!(work.meet(at, 4, 100), Extent::new(19, 8));
         // Sectors of another layer's addresses, behind the end.
         assert_eq!(work.meet(at, 5, 50), at);
+        work.note_failed(Extent::new(32, 16));
+        assert_eq!(work.meet(at, 5, 100), Extent::new(35, 8));
+        assert_eq!(work.meet(at, 4, 100), Extent::new(19, 8));
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Extent};
+use seekless_core::{BlockDevice, Extent, Nanos};
 use seekless_layers::fault::{Faulty, error};
 
 use super::component::Component;
@@ -64,6 +64,9 @@ impl Plan {
     pub fn run(&self, opener: &Opener) -> Run {
         let runtime = Runtime::new(self.conditions.seed);
         runtime.count_from(self.conditions.numbers);
+        if self.conditions.pause > 0 {
+            runtime.pause_for(Nanos::from_micros(self.conditions.pause));
+        }
         let log = Shared::default();
         for (number, write) in self.cached.iter().enumerate() {
             let mut log = log.borrow_mut();

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use seekless_core::device::unknown_command;
 use seekless_core::runtime::{self, Rng, Runtime};
-use seekless_core::{BlockDevice, Buffer, Extent, Flags, Hints, Op, Zeroes};
+use seekless_core::{BlockDevice, Buffer, Extent, Flags, Hints, Nanos, Op, Zeroes};
 use seekless_layers::{Topmost, topmost};
 
 use super::conditions::Conditions;
@@ -21,6 +21,9 @@ use crate::null_device::NullDevice;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
 use seekless_volume::tree::Tree;
+
+/// Pauses that a run with short ones waits at its end.
+const PAUSES_AT_END: u64 = 4;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +126,7 @@ pub fn fill(sectors: u64) -> Vec<Request> {
 pub async fn carry_out(
     steps: Rc<[Step]>,
     first: u64,
-    Conditions { clients, seed, weak, .. }: Conditions,
+    Conditions { clients, seed, weak, pause, .. }: Conditions,
     tree: &Tree,
     stamping: Stamping,
     log: Shared,
@@ -173,6 +176,10 @@ pub async fn carry_out(
     }
     if stops_last {
         carry_out_command(first + end as u64, "stop", tree.topmost.as_deref(), &log).await;
+    }
+    // What layers do in pauses meets power cuts too.
+    if pause > 0 {
+        runtime::sleep(Nanos::from_micros(PAUSES_AT_END * pause)).await;
     }
 }
 
@@ -246,6 +253,9 @@ async fn ask(id: u64, request: Request, verify: bool, target: Target<'_>, log: &
         let mut log = log.borrow_mut();
         log.longest = log.longest.max(runtime::now().since(begin));
         log.failed.extend(done.as_ref().err().map(|error| (id, error.clone())));
+        if done.is_err() && number.is_none() && !matches!(op, Op::Read | Op::Flush) {
+            log.at_work.note_failed(at);
+        }
         log.events.push(event(match (done, op) {
             (Ok(()), Op::Read) => history::Event::Read { id, found },
             (Ok(()), _) => history::Event::Done { id },

@@ -9,6 +9,7 @@ use seekless_core::{Op, PAGE_SECTORS, SECTOR_BYTES};
 use super::Script;
 use super::campaign::Campaign;
 use super::conditions::Conditions;
+use super::gone;
 use super::named;
 use super::script::{self, Request, Step};
 use crate::LabError;
@@ -27,6 +28,9 @@ const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
 const READ_BACK: usize = 4;
 /// One in this many steps is a command; 0 for none.
 const COMMANDS: [u64; 6] = [4, 8, 20, 40, 100, 0];
+
+/// One in this many runs has faults, of volumes that can do without a component.
+const RUNS_WITH_FAULTS: u64 = 3;
 
 /// Requests that go where the volume is at work, in 100, at most.
 const MEETINGS: u64 = 90;
@@ -124,7 +128,11 @@ impl Campaign<'_> {
         let meets = if rng.chance(1, 2) { 0 } else { magnitude(MEETINGS, &mut rng) };
         let steps = script::with_meetings(steps, meets, &mut rng).into();
         let of_volume = Conditions::drawn(same, components, self.clients);
-        let conditions = Conditions::drawn(seed, components, self.clients).of_volume(of_volume);
+        let mut conditions = Conditions::drawn(seed, components, self.clients).of_volume(of_volume);
+        // Where a component may fail, what matters begins when one has.
+        if !gone::spare(self.description, false).is_empty() {
+            conditions = conditions.more_faults(RUNS_WITH_FAULTS);
+        }
         Ok(Script { steps, conditions, settings })
     }
 

@@ -146,6 +146,7 @@ pub const EDGES: &[&str] = &[
     "the log opens",
     "a flush writes pending map pages",
     "a batch failed",
+    "a batch without pages says that the last one is durable",
     "batches wait behind a failed one",
     "the log cannot continue behind a failed batch: those behind it fail",
     "a write that cannot be absorbed goes to the origin",

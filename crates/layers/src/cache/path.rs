@@ -120,6 +120,8 @@ impl Cache {
             (state.within(run.whole_pages()), state.known_of(run))
         };
         self.read_below(there, &whole.cut_sectors(0, there.sectors), how).await?;
+        let late = mutant::is("cache: a read looks for known sectors when it has ended");
+        let above = if late { self.state.borrow().known_of(run) } else { above };
         for (number, part) in (0..).zip(run.split(PAGE_SECTORS)) {
             let page = part.start.page();
             let mut read = Page::unknown();
@@ -145,6 +147,9 @@ impl Cache {
         }
         self.state.borrow_mut().counted.passed_by += at.page_count();
         self.read_below(at, into, how).await?;
+        if mutant::is("cache: a read that bypasses looks for dirty pages when it has ended") {
+            above = self.state.borrow().not_below(at);
+        }
         for (part, data) in above {
             edge("a request bypasses dirty pages");
             show(&data, &into.cut_sectors(part.start.0 - at.start.0, part.sectors));
@@ -237,7 +242,8 @@ impl State {
     /// it does so after it.
     fn bypassed(&mut self, at: Extent, change: &Change, failed: bool) {
         if failed {
-            self.doubtful.add(at.pages());
+            let one = mutant::is("cache: only the first page of a failed request is doubtful");
+            self.doubtful.add(at.pages().take(if one { 1 } else { usize::MAX }));
         } else if !matches!(change, Change::Unknown) {
             self.doubtful.written(at);
         }

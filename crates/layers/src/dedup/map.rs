@@ -217,7 +217,11 @@ impl Dedup {
         let map = &mut *self.map.borrow_mut();
         map.freeing = false;
         match &done {
-            Ok(()) => released.into_iter().for_each(|at| map.space.free_piece(at)),
+            Ok(()) => {
+                let late = mutant::is("dedup: pieces released while the map is written are free with it");
+                let more = if late { std::mem::take(&mut map.released) } else { Vec::new() };
+                released.into_iter().chain(more).for_each(|at| map.space.free_piece(at));
+            }
             Err(_) if mutant::is("dedup: a failed flush is forgotten") => {}
             Err(error) => map.failed = Some(error.clone()),
         }

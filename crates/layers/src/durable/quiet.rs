@@ -3,18 +3,14 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-use seekless_core::Nanos;
 use seekless_core::runtime;
-
-/// Time without writes.
-const QUIET: Nanos = Nanos::from_millis(1_000);
 
 /// Whether a task waits for it.
 #[derive(Default)]
 pub struct Quiet(Rc<Cell<bool>>);
 
 impl Quiet {
-    /// Calls `then` once `generation` has not changed for a second from `now`. One task at a time waits.
+    /// Calls `then` once `generation` has not changed for a [`runtime::pause`] from `now`. One task waits at a time.
     pub fn wait<T: 'static>(
         &self,
         of: Weak<T>,
@@ -28,7 +24,7 @@ impl Quiet {
         let waits = self.0.clone();
         let work = async move {
             loop {
-                runtime::sleep(QUIET).await;
+                runtime::sleep(runtime::pause()).await;
                 let Some(of) = of.upgrade() else { return };
                 let before = std::mem::replace(&mut now, generation(&of));
                 if before == now {

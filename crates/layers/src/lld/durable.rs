@@ -157,7 +157,9 @@ impl Lld {
     /// As `sync_all`, without the blocks that are staged.
     pub(super) async fn sync(&self, how: &Hints) -> Result<(), IoError> {
         let asked = self.state.borrow().requested;
-        self.make_durable(asked, how).await
+        self.make_durable(asked, how).await?;
+        self.witness_later();
+        Ok(())
     }
 
     /// As `make_durable`, and covered by a checkpoint.

@@ -117,7 +117,9 @@ impl Holes {
             for hole in holes {
                 self.usable.remove(&hole);
             }
-            self.pending.retain(|(slot, _)| !slots.contains(slot));
+            if !mutant::is("lld: dead slots of a segment that is filled anew become holes") {
+                self.pending.retain(|(slot, _)| !slots.contains(slot));
+            }
         }
     }
 
@@ -246,7 +248,8 @@ impl State {
         let holes = &mut self.holes;
         holes.failures = if written { 0 } else { holes.failures + u32::from(failed) };
         let written = written || mutant::is("lld: a write to a hole that failed counts");
-        let same = holes.staged.get(&block).is_some_and(|staged| staged.hole == Some(hole));
+        let any = mutant::is("lld: an older version of a block in a hole counts");
+        let same = holes.staged.get(&block).is_some_and(|staged| any || staged.hole == Some(hole));
         let joins = same && written && matches!(self.admit(Who::Client, threshold), Admitted::Now);
         // A record holds moves before its deletions and blocks: a block that it has already joins it once more.
         let again = self.log.names(block, self.slots[block as usize])

@@ -41,6 +41,11 @@ pub struct Log {
     entries: Vec<(Block, Buffer)>,
     deleted: Vec<(Block, u32)>,
     moved: Vec<Moved>,
+    /// Whether the open record is sealed though it is empty ([`super::witness`]); and the last one that was.
+    pub(super) is_witness: bool,
+    pub(super) witness: u64,
+    /// Whether a record had data: where it is hollow, only times matter.
+    pub(super) has_data: bool,
     /// Sealed records that are not yet written.
     pub in_flight: BTreeMap<u64, Rc<Sealed>>,
 }
@@ -57,6 +62,9 @@ impl Log {
             entries: Vec::new(),
             deleted: Vec::new(),
             moved: Vec::new(),
+            is_witness: false,
+            witness: 0,
+            has_data: false,
             in_flight: BTreeMap::new(),
         }
     }
@@ -68,7 +76,7 @@ impl Log {
 
     /// Whether the open record is empty.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.deleted.is_empty() && self.moved.is_empty()
+        self.entries.is_empty() && self.deleted.is_empty() && self.moved.is_empty() && !self.is_witness
     }
 
     /// Blocks that fit into the open segment.
@@ -157,6 +165,8 @@ impl Log {
         let fills = self.fills();
         let (sequence, entries) = (self.sequence, std::mem::take(&mut self.entries));
         let (deleted, moved) = (std::mem::take(&mut self.deleted), std::mem::take(&mut self.moved));
+        self.is_witness = false;
+        self.has_data |= entries.iter().any(|(_, data)| !data.is_hollow());
         let key = Key { identity: self.identity, epoch: self.epoch, sequence, segment, offset };
         let summary = Summary {
             key,

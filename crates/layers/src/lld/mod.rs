@@ -27,6 +27,7 @@ mod state;
 mod summary;
 mod sums;
 mod upgrade;
+mod witness;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -64,6 +65,8 @@ pub struct Lld {
     quiet: Quiet,
     /// Whether both copies hold the checkpoint.
     copied: Cell<bool>,
+    /// Delay before an empty record follows the last one.
+    witness: Quiet,
     /// Weak reference to itself, for background tasks.
     me: Weak<Lld>,
 }
@@ -121,6 +124,7 @@ impl Lld {
             canary,
             waiting: RefCell::default(),
             quiet: Quiet::default(),
+            witness: Quiet::default(),
             copied: Cell::new(false),
             me: me.clone(),
         }))

@@ -27,6 +27,9 @@ use crate::bytes::sum_of_page;
 use crate::canary::Canary;
 use crate::durable::{parity, region, walk};
 
+/// Segments after the end of the log whose first block is checked for later records.
+const LOOKED_AT: u32 = 16;
+
 /// The current checkpoint, and the layout: of new volumes, or of the first format.
 pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Recovered), IoError> {
     let sectors = below.geometry().sectors;
@@ -169,6 +172,10 @@ async fn follow(
     let walk = walk::walk(layout.segment, walk::Fill::InOrder, anchor, head.sequence + 1, find).await?;
     let durable = walk.durable();
     let mut log = walk.records;
+    let missing = head.sequence + log.len() as u64 + 1;
+    if let Some(end) = walk.end.filter(|_| layout.sealed && !options.older) {
+        ensure_log_ends_here(below, layout, head, end, missing).await?;
+    }
     for index in 0..log.len() {
         if log[index].key.sequence > durable
             && !is_whole(below, layout, &mut log[index], options, canary).await?
@@ -179,6 +186,43 @@ async fn follow(
         }
     }
     Ok(log)
+}
+
+/// Fails if a later record says that the first missing one was durable: looks in the rest of that segment, and at the
+/// beginnings of the next ones.
+async fn ensure_log_ends_here(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    head: &Head,
+    end: walk::Place,
+    missing: u64,
+) -> Result<(), IoError> {
+    let says = |segment: u32, offset: u32, bytes: &[u8]| {
+        let summary = Summary::of_any(bytes, head.identity, (segment, offset), layout)?;
+        let later = summary.key.epoch == head.epoch && summary.key.sequence > missing;
+        (later && summary.durable_before >= missing).then_some(summary.key.sequence)
+    };
+    let first = end.segment * layout.segment;
+    let (rest, _) =
+        read(below, layout, layout.extent(first + end.offset, layout.segment - end.offset)).await?;
+    let mut found = rest.look(|bytes| {
+        let pages = bytes.chunks_exact(PAGE_BYTES as usize);
+        (end.offset..).zip(pages).find_map(|(offset, bytes)| says(end.segment, offset, bytes))
+    });
+    for step in 1..layout.segments.min(LOOKED_AT + 1) {
+        if found.is_some() {
+            break;
+        }
+        let segment = (end.segment + step) % layout.segments;
+        let (bytes, _) = read(below, layout, layout.extent(segment * layout.segment, 1)).await?;
+        found = bytes.look(|bytes| says(segment, 0, bytes));
+    }
+    let Some(later) = found else { return Ok(()) };
+    let why = format!(
+        "found no whole record here, expected record {missing}, which was durable as record {later} says: the log is \
+         damaged, and writes from record {missing} on would be lost; `older = true` opens what is before it, read-only"
+    );
+    Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.extent(first + end.offset, 1)), why))
 }
 
 /// The summary expected at this place. With parity, one rotten sector is tolerated.

@@ -77,6 +77,7 @@ pub const EDGES: &[&str] = &[
     "the log failed during a checkpoint: another one is made",
     "a checkpoint is due",
     "a checkpoint is written to its other copy too",
+    "an empty record says that the last one is durable",
     "a record of the log is repaired from its parity",
     "a moved block is not whole: its old copy counts",
     "the log continues where only a checkpoint can lead",

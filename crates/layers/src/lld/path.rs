@@ -173,7 +173,9 @@ impl Lld {
         }
         {
             let state = &mut *self.state.borrow_mut();
-            state.holes.unstage(block);
+            if !mutant::is("lld: a block in the log leaves an older one staged") {
+                state.holes.unstage(block);
+            }
             state.put(block, data);
             state.requested = state.log.sequence;
             state.counted.blocks += 1;
@@ -236,7 +238,8 @@ impl Lld {
         for block in whole.map(|part| part.start.page() as Block) {
             let nowhere = {
                 let state = self.state.borrow();
-                state.slots[block as usize] == NONE && state.holes.staged(block).is_none()
+                let none = mutant::is("lld: zeroes miss a block that is only staged");
+                state.slots[block as usize] == NONE && (none || state.holes.staged(block).is_none())
             };
             if nowhere {
                 continue;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
 use super::Mirror;
 use crate::arrays;
@@ -43,7 +43,9 @@ impl Mirror {
     }
 
     async fn end_rebuild(&self, member: usize) -> Result<(), IoError> {
-        self.members.flush(&Hints::default()).await?;
+        if !mutant::is("mirror: a rebuilt member is not flushed") {
+            self.members.flush(&Hints::default()).await?;
+        }
         self.members.end_rebuild(member).await?;
         self.clean_later();
         edge("a member is in service again");
@@ -55,7 +57,9 @@ impl Mirror {
         let Some(region) = self.members.next_region(member)? else { return Ok(false) };
         for at in region.split(AT_ONCE * PAGE_SECTORS) {
             let (how, _waits) = arrays::patient(how);
-            let _held = self.settled(at, &how).await?;
+            let held = self.settled(at, &how).await?;
+            let _held =
+                if mutant::is("mirror: a rebuild does not hold what it copies") { None } else { Some(held) };
             let content = self.read_any(at, &how).await?;
             self.members.next_region(member)?;
             if let Err(error) = self.write_member(member, at, content, &how).await {

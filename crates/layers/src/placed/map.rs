@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Class, Extent, Hints, IoError, Lba};
+use seekless_core::{Class, Extent, Hints, IoError, Lba, mutant};
 
 use super::Placed;
 use super::format::Shape;
@@ -141,7 +141,8 @@ impl Placed {
     /// Whether writes that ended may depend on changes of the map that are not durable.
     pub(super) fn has_changes(&self) -> bool {
         let map = self.map.borrow();
-        map.table.has_changed() || map.has_failed() || !self.committing.is_empty()
+        let waits = !mutant::is("hybrid: a flush does not wait for the map");
+        map.table.has_changed() || map.has_failed() || (waits && !self.committing.is_empty())
     }
 
     /// Makes earlier writes durable: all devices, then changes of the map; then slots released before are free.
@@ -182,7 +183,9 @@ impl Placed {
         let map = &mut *self.map.borrow_mut();
         match &done {
             Ok(()) => {
-                for slot in released {
+                let late = mutant::is("hybrid: slots released while the map is written are free with it");
+                let more = if late { std::mem::take(&mut map.released) } else { Vec::new() };
+                for slot in released.into_iter().chain(more) {
                     map.free[usize::from(slot >= map.shape.fast)].insert(slot);
                 }
             }

@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
 use super::anchor::{Anchor, CurrentAnchor};
 use super::format;
@@ -241,7 +241,12 @@ impl Placed {
         }
         let state = &mut *self.state.borrow_mut();
         if let Some(copies) = &mut state.copies {
-            copies.waiting.drain(..copy.frees).for_each(|block| state.ranges.release(block));
+            let frees = if mutant::is("proximal: a copy frees what it may name") {
+                copies.waiting.len()
+            } else {
+                copy.frees
+            };
+            copies.waiting.drain(..frees).for_each(|block| state.ranges.release(block));
         }
         Ok(())
     }

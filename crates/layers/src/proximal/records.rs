@@ -90,7 +90,9 @@ impl Records {
 
     /// Whether something newer than `epoch` is known of a page, in epochs up to `view`.
     pub fn is_newer(&self, page: u32, epoch: u32, view: u32) -> bool {
-        self.all.range((page, epoch)..(page, view)).next().is_some()
+        let first =
+            epoch + u32::from(seekless_core::mutant::is("proximal: a record of the same epoch is not newer"));
+        first <= view && self.all.range((page, first)..(page, view)).next().is_some()
     }
 
     /// All of them, by page.

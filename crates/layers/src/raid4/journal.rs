@@ -15,7 +15,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant,
+};
 
 use super::done::Done;
 use super::geometry::Layout;
@@ -317,7 +319,9 @@ impl Journal {
         let first = self.state.borrow().epoch == 0;
         if !first {
             edge("the journal goes on in its other half");
-            members.flush(&Hints { fua: false, ..how.clone() }).await?;
+            if !mutant::is("raid4: the journal goes on before its members are flushed") {
+                members.flush(&Hints { fua: false, ..how.clone() }).await?;
+            }
         }
         let epoch = members.next_generation();
         let state = &mut *self.state.borrow_mut();
@@ -366,13 +370,19 @@ impl Journal {
         if is_clean {
             return Ok(Vec::new());
         }
-        let needed = newer.0.before != 0 && older.0.epoch == newer.0.before && older.1 >= newer.0.records;
+        let needed = newer.0.before != 0
+            && older.0.epoch == newer.0.before
+            && older.1
+                >= newer.0.records + u32::from(mutant::is("raid4: the older half needs a record more"));
         let older = if needed {
             edge("records of both halves are replayed");
             older.2
         } else {
             Vec::new()
         };
+        if mutant::is("raid4: the halves are replayed in the wrong order") {
+            return Ok(newer.2.into_iter().chain(older).collect());
+        }
         Ok(older.into_iter().chain(newer.2).collect())
     }
 

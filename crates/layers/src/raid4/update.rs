@@ -99,7 +99,7 @@ impl Raid {
         let mut waiting = self.waiting.borrow_mut();
         let Some(waiting) = waiting.get_mut(&group) else { return Err(pieces) };
         edge("writes of an instant to one group go together");
-        waiting.how.fua |= how.fua;
+        waiting.how.fua |= how.fua && !mutant::is("raid4: FUA of a write that joins others is dropped");
         waiting.how.class = waiting.how.class.min(how.class);
         waiting.how.ticket.iter().for_each(|ticket| ticket.promote(how.class));
         waiting.pieces.extend(pieces);
@@ -319,6 +319,8 @@ impl Raid {
             Some(journal) => Some(journal.append(&self.members, items, &how).await?),
             None => None,
         };
+        let logged =
+            if mutant::is("raid4: records are not held until they are in place") { None } else { logged };
         let missing = self.members.missing(group);
         let writes = writes.iter().filter(|(member, _)| Some(**member) != missing);
         let written =

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seekless_core::{Buffer, Extent, IoError};
+use seekless_core::{Buffer, Extent, IoError, mutant};
 
 use crate::durable::table::Table;
 use crate::placed::{NONE, Shape, beside};
@@ -92,7 +92,8 @@ impl Copies {
     pub fn take(&mut self, unit: u32) -> Option<u32> {
         let of = |unit: Option<u32>| self.places.get(&unit?).copied();
         let (before, behind) = (of(unit.checked_sub(1)), of(unit.checked_add(1)));
-        let is_used = |place: &u32| self.users.contains_key(place);
+        let ignores = mutant::is("replicas: a place that is read is filled anew");
+        let is_used = |place: &u32| !ignores && self.users.contains_key(place);
         let place = beside(&self.free, before, behind).filter(|place| !is_used(place));
         let place = place.or_else(|| self.free.iter().copied().find(|place| !is_used(place)))?;
         self.free.remove(&place);

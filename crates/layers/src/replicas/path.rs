@@ -8,7 +8,7 @@ use seekless_core::device::{ExtentState, Place, io, unknown_command};
 use seekless_core::runtime::edge;
 use seekless_core::{
     Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, Hits, IoError, IoFuture,
-    Layer, Nanos, Op, Readiness, Reconfigured, Zeroes,
+    Layer, Nanos, Op, Readiness, Reconfigured, Zeroes, mutant,
 };
 
 use super::copies::Run;
@@ -207,7 +207,9 @@ impl Replicas {
     /// These units change: copies of them that are being made do not count.
     fn pass(&self, at: Extent) {
         if let Some((unit, _)) = self.passed.get()
-            && self.units(at).contains(&unit)
+            && (self.units(at).contains(&unit)
+                && !(mutant::is("replicas: a copy does not see the end of a write")
+                    && unit > self.units(at).start))
         {
             self.passed.set(Some((unit, true)));
         }
@@ -294,7 +296,9 @@ impl Replicas {
         let done: Result<(), IoError> = own.into_iter().collect();
         if done.is_err() {
             edge("a unit whose write failed has no copies");
-            self.uncertain.borrow_mut().extend(self.units(at));
+            if !mutant::is("replicas: a unit whose write failed is copied") {
+                self.uncertain.borrow_mut().extend(self.units(at));
+            }
             self.pass(at);
             self.remove(at);
         }

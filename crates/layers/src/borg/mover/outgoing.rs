@@ -107,7 +107,9 @@ impl Mover<'_> {
             }
             // Newer copies become durable before the origin does: otherwise an older entry could count again, for a
             // copy that differs from the origin.
-            borg.store.flush_bopt(&self.how).await?;
+            if !mutant::is("borg: the origin is written before newer copies are durable") {
+                borg.store.flush_bopt(&self.how).await?;
+            }
             borg.origin_written(self.write(&*borg.origin, &data).await)?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush the origin") {
@@ -115,7 +117,9 @@ impl Mover<'_> {
             }
         }
         // Otherwise older entries of these pages would count again once the newest is gone.
-        borg.store.persist_stale(&self.with_ticket()).await?;
+        if !mutant::is("borg: a page is evicted before older entries of it") {
+            borg.store.persist_stale(&self.with_ticket()).await?;
+        }
         let there: Vec<Move> = {
             let there = pages.iter().filter_map(|&page| Some((page, borg.store.lookup(page)?.slot)));
             let mut there: Vec<Move> = there.collect();

@@ -129,7 +129,7 @@ impl Store {
 
     /// Writes the batch's header, once: called by the first write of the batch, when the other writes of the instant
     /// have joined.
-    async fn write_header(&self, batch: &Rc<Batch>, how: &Hints) {
+    pub(super) async fn write_header(&self, batch: &Rc<Batch>, how: &Hints) {
         if !batch.claim_header() {
             return;
         }
@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// Waits until a batch has ended; its error, if it failed.
-    async fn wait_until_ended(&self, batch: &Rc<Batch>) -> Result<(), IoError> {
+    pub(super) async fn wait_until_ended(&self, batch: &Rc<Batch>) -> Result<(), IoError> {
         poll_fn(|context| {
             if batch.is_ended() {
                 return Poll::Ready(());

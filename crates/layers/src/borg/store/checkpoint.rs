@@ -70,10 +70,14 @@ impl Table {
         );
         (segment.generation, segment.copy, segment.covered) =
             (written.generation, written.copy, written.covered);
-        if segment.changes == written.changes {
+        if segment.changes == written.changes
+            || mutant::is("borg: changes while a map page is written count as written")
+        {
             (segment.changes, segment.stale, segment.pending) = (0, false, false);
         }
-        if segment.flag_changes == written.flag_changes {
+        if segment.flag_changes == written.flag_changes
+            || mutant::is("borg: dirty bits that change while a map page is written count as written")
+        {
             segment.flag_changes = 0;
         }
         self.segments.set_stable(written.segment, written.covered);
@@ -96,6 +100,9 @@ impl Store {
         });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
         let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
+        if mutant::is("borg: map pages of the log are written before those of the read cache") {
+            return self.persist_in_order(&[first, logged, cached], how).await;
+        }
         self.persist_in_order(&[first, cached, logged], how).await
     }
 
@@ -199,6 +206,8 @@ impl Store {
                 (table.segments.which(unpersisted), table.log.anchor())
             };
             self.persist(&segments, how).await?;
+            let late = mutant::is("borg: the anchor passes batches that ended meanwhile");
+            let anchor = if late { self.table.borrow().log.anchor() } else { anchor };
             self.write_super(|page| page.anchor = anchor, how).await?;
             self.anchored(anchor, None);
             self.free_segments(anchor);
@@ -225,7 +234,8 @@ impl Store {
         let last = if log.is_quiet() { u64::MAX } else { log.ended };
         let empty = segments.which(|segment| {
             segment.taken > 0
-                && segment.taken < begin
+                && segment.taken
+                    < begin.saturating_add(u64::from(mutant::is("borg: the segment of the anchor is freed")))
                 && (segment.valid == 0 || mutant::is("borg: a segment is freed that holds pages"))
                 && segment.changes == 0
                 && segment.last_batch <= segment.covered.min(last)

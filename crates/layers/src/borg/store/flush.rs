@@ -37,8 +37,11 @@ impl Store {
             }
             Err(error) => return Err(error),
         }
-        let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-        log.mark_durable(segments, ended);
+        {
+            let Table { log, segments, .. } = &mut *self.table.borrow_mut();
+            log.mark_durable(segments, ended);
+        }
+        self.witness_later();
         Ok(())
     }
 

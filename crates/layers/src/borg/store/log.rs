@@ -123,6 +123,8 @@ pub struct Log {
     pub last_committed: u64,
     /// Committed batches that are not stable yet.
     unstable: VecDeque<Rc<Batch>>,
+    /// The last batch without pages ([`super::witness`]).
+    pub(super) witness: u64,
 }
 
 /// The end of the log.
@@ -159,6 +161,7 @@ impl Log {
             durable: sequence,
             last_committed: sequence,
             unstable: VecDeque::new(),
+            witness: 0,
         }
     }
 
@@ -352,6 +355,17 @@ impl Log {
         self.in_flight.push_back(batch.clone());
         self.open_batch = Some(batch);
         Some(())
+    }
+
+    /// Begins a batch that needs no page, if there is room for one.
+    pub(super) fn begin_witness(&mut self, segments: &mut Segments) -> Option<Rc<Batch>> {
+        let End::Open { free, next, .. } = &self.end else { return None };
+        if free.next().is_none() && next.is_none() {
+            return None;
+        }
+        self.begin_batch(segments)?;
+        self.witness = self.sequence;
+        self.open_batch.clone()
     }
 
     /// Closes a batch; returns the segment after its own, in which the log continues.

@@ -38,6 +38,7 @@ mod table;
 mod unproven;
 mod update;
 mod upgrade;
+mod witness;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -61,6 +62,7 @@ use learned::Copies;
 use metadata::Supers;
 use session::Session;
 use table::Table;
+use witness::Witness;
 
 use super::did;
 use crate::canary::Canary;
@@ -89,6 +91,7 @@ pub struct Store {
     excused: Cell<bool>,
     /// What opening could not read.
     unreadable: RefCell<Vec<String>>,
+    witness: Witness,
     me: Weak<Store>,
 }
 
@@ -193,6 +196,7 @@ impl Store {
             beginning: Cell::new(false),
             excused: Cell::new(false),
             unreadable: RefCell::default(),
+            witness: Witness::default(),
             me: me.clone(),
         })
     }

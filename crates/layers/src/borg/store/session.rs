@@ -170,6 +170,7 @@ impl Store {
         identify_origin: impl AsyncFnOnce() -> Result<LastStop, IoError>,
         how: &Hints,
     ) -> Result<(), IoError> {
+        let _none = self.no_witness(how).await;
         let _metadata = self.lock_metadata(how).await;
         if self.has_no_session() {
             return Ok(());
@@ -246,6 +247,7 @@ impl Store {
         self.disk.borrow_mut().session = Session::GivenUp;
         // Waits for a part of the area that is being written; later ones find the BOPT given up.
         drop(self.lock_learned(how).await);
+        let _none = self.no_witness(how).await;
         let _metadata = self.lock_metadata(how).await;
         if self.identity().is_none() {
             return Ok(());

@@ -126,7 +126,9 @@ impl Table {
                 (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.repair.fail(batch.sequence);
                 let pages = batch.pages().into_iter().map(|(page, _)| (page, batch.sequence));
-                self.uncertain.extend(pages);
+                if !mutant::is("borg: pages of a failed batch are certain") {
+                    self.uncertain.extend(pages);
+                }
             } else {
                 for ((page, slot), (_, sum)) in batch.pages().into_iter().zip(batch.entries.borrow().iter()) {
                     self.map_in(page, slot, true);

@@ -1,7 +1,7 @@
 //! What it is like to its clients, and what an opening refuses.
 
-use seekless_core::runtime;
-use seekless_core::{ErrorKind, Lba};
+use seekless_core::runtime::{self, sleep};
+use seekless_core::{ErrorKind, Lba, Nanos, PAGE_BYTES};
 
 use super::*;
 use crate::bytes::{put, sum_but};
@@ -333,4 +333,45 @@ fn a_log_that_cannot_be_read_is_not_cut_short() {
         });
     }
     assert!(refused > 0, "{refused}");
+}
+
+/// A page of the log that became zeroes, as a whole: either all that was flushed is there or is known to be damaged, or
+/// the volume is refused. Of the last record that takes a pause after its flush.
+#[test]
+fn a_log_of_which_a_page_is_zeroes_is_not_cut_short() {
+    let mut refused = 0;
+    for page in 2..58 {
+        world(async || {
+            let below = disk(14, 4);
+            let lld = open(&below).await.unwrap();
+            write(&*lld, 0, 40, 1).await.unwrap();
+            flush(&*lld).await.unwrap();
+            write(&*lld, 16, 8, 2).await.unwrap();
+            flush(&*lld).await.unwrap();
+            write(&*lld, 24, 8, 2).await.unwrap();
+            flush(&*lld).await.unwrap();
+            sleep(Nanos::from_millis(3_000)).await;
+            // No clean stop.
+            drop(lld);
+            let expected = [[1; 16].as_slice(), &[2; 16], &[1; 8]].concat();
+            below
+                .write(Extent::of_pages(page, 1), Buffer::zeroed(PAGE_BYTES), Hints::default())
+                .await
+                .unwrap();
+            match open(&below).await {
+                Ok(lld) => {
+                    if let Ok(found) = values(&*lld, Extent::new(0, 40)).await {
+                        assert_eq!(found, expected, "{page}");
+                    }
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("expected record"), "{page}: {error}");
+                    let older = open_with(&below, "older = true").await.unwrap();
+                    assert!(values(&*older, Extent::new(0, 16)).await.is_ok(), "{page}");
+                }
+            }
+        });
+    }
+    assert!(refused > 2, "{refused}");
 }

@@ -31,7 +31,7 @@ const EACH: usize = 2;
 
 /// A file component on this disk.
 fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) {
-    let cached = disk.cached;
+    let (cached, block) = (disk.cached, disk.block);
     let disk = Rc::new(RefCell::new(disk));
     let reactor = Reactor::over(disk.clone());
     let file = tempfile::tempfile().unwrap();
@@ -39,7 +39,7 @@ fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) 
     let probe = FileProbe {
         path: PathBuf::from("disk.img"),
         sectors: SECTORS,
-        logical_bytes: SECTOR_BYTES,
+        logical_bytes: block,
         direct: !cached,
         read_only: false,
         physical_bytes: PAGE_BYTES,
@@ -99,12 +99,15 @@ fn run(seed: u64) -> (Log, FaultCounts) {
     // Half of the runs have faults, each kind in half of those.
     let some = rng.chance(1, 2);
     let mut fault = |most: u64| if some && rng.chance(1, 2) { most << rng.below(4) } else { 0 };
-    let faults = Faults { reads: fault(16), writes: fault(16), flushes: fault(4) };
+    let faults = Faults { reads: fault(16), writes: fault(16), flushes: fault(4), together: false };
     let drawn = Conditions::drawn(seed, 1, None);
     let log = Shared::default();
     let mut disk = Disk::new(SECTORS, Conditions { faults, ..drawn }, log.clone());
     disk.short = [0, 4, 16][rng.below(3) as usize];
     disk.cached = rng.chance(1, 2);
+    // Without the page cache, blocks may be larger than sectors.
+    disk.block = if !disk.cached && rng.chance(1, 2) { PAGE_BYTES } else { SECTOR_BYTES };
+    let block = disk.block / SECTOR_BYTES;
     let ways =
         [FallocateFlags::empty(), FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE, disk.allocates];
     disk.allocates = ways[rng.below(4) as usize];
@@ -114,6 +117,9 @@ fn run(seed: u64) -> (Log, FaultCounts) {
     let load = workload::parse(&load).unwrap();
     let requests = script::of_workload(&load, SECTORS, seed, REQUESTS).unwrap();
     let durable = |mut request: script::Request| {
+        let Extent { start: Lba(start), sectors } = request.at;
+        let (first, end) = (start / block * block, (start + sectors).next_multiple_of(block));
+        request.at = Extent::new(first, end - first);
         request.fua |= request.op == Op::WriteZeroes && rng.chance(1, 3);
         Step::Ask(request)
     };

@@ -49,6 +49,8 @@ pub struct Disk {
     pub short: u64,
     /// Whether the file goes through the page cache.
     pub cached: bool,
+    /// Bytes of a block, of which a call without the page cache moves whole ones.
+    pub block: u64,
     /// What the file system's `fallocate` supports.
     pub allocates: FallocateFlags,
     image: Image,
@@ -81,6 +83,7 @@ impl Disk {
             conditions,
             short: 0,
             cached: false,
+            block: SECTOR_BYTES,
             allocates: FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE,
             image: Image::new(sectors),
             now: Nanos::ZERO,
@@ -96,11 +99,11 @@ impl Disk {
 
     /// Bytes that a call for `len` moves: at least one piece.
     fn moved(&mut self, len: usize) -> usize {
-        if len <= PIECE || !self.one_in(self.short) {
+        let piece = if self.cached { PIECE } else { self.block as usize };
+        if len <= piece || !self.one_in(self.short) {
             return len;
         }
         self.faults.shorter += 1;
-        let piece = if self.cached { PIECE } else { SECTOR_BYTES as usize };
         ((1 + self.rng.below((len / piece) as u64) as usize) * piece).min(len)
     }
 

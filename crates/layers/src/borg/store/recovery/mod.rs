@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba, PAGE_BYTES};
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba, PAGE_BYTES, mutant};
 
 use super::area::Area;
 use super::format::{OLD, Super};
@@ -157,7 +157,11 @@ fn log_after(disk: &Super, segments: &mut Segments, last: u64) -> Log {
         segments.get_mut(*segment).taken = taken;
     }
     // Failed batches have numbers too, which map pages may cover: they must not be reused for other batches.
-    let given = segments.covered().max(last);
+    let given = if mutant::is("borg: the number of a failed batch is given again") {
+        last
+    } else {
+        segments.covered().max(last)
+    };
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
     log.last_committed = last;
     log
@@ -281,6 +285,11 @@ impl DiskEntries {
         }
         let known = self.newest.get(&page).map(|known| (known.age, known.slot));
         let loser = match known {
+            Some((age, _))
+                if age > entry.age && mutant::is("borg: an entry that is superseded is not stale") =>
+            {
+                None
+            }
             Some((age, _)) if age > entry.age => Some(entry.slot),
             Some((_, slot)) => Some(slot),
             None => None,
