@@ -34,7 +34,11 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "borg: a clean copy is overwritten first",
         "borg-paper",
     ),
-    ("only a stable copy is overwritten", "borg: part of an unstable copy is overwritten in place", "borg-paper"),
+    (
+        "only a stable copy is overwritten",
+        "borg: part of an unstable copy is overwritten in place",
+        "borg-paper",
+    ),
     ("a session is begun before its first change", "borg: a write begins no session", "borg-paper"),
     (
         "a checksum is given up before its copy is overwritten",

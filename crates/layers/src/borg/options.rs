@@ -147,6 +147,7 @@ pub const EDGES: &[&str] = &[
     "a flush writes pending map pages",
     "a batch failed",
     "a batch without pages says that the last one is durable",
+    "no room for a batch without pages: map pages say what is durable",
     "batches wait behind a failed one",
     "the log cannot continue behind a failed batch: those behind it fail",
     "a write that cannot be absorbed goes to the origin",

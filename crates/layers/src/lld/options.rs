@@ -78,6 +78,7 @@ pub const EDGES: &[&str] = &[
     "a checkpoint is due",
     "a checkpoint is written to its other copy too",
     "an empty record says that the last one is durable",
+    "no room for an empty record: a checkpoint says what is durable",
     "a record of the log is repaired from its parity",
     "a moved block is not whole: its old copy counts",
     "the log continues where only a checkpoint can lead",

@@ -3,13 +3,11 @@
 //! The header of a batch says that those before it are durable. Of the last batch nothing says that: if its header is
 //! lost as a whole, as when a drive or a file system leaves zeroes in its place, the log seems to end before it, and
 //! what was flushed with it is gone without a word. With a witness behind it the volume is refused instead. A witness
-//! that is lost takes nothing with it.
+//! that is lost takes nothing with it. Where the log has no room for one, map pages that cover all batches are written.
 //!
 //! No session begins or ends while a witness is being written: both hold its lock.
 //!
 //! Faults: a witness that cannot be written is a failed batch like any other.
-
-use std::rc::Rc;
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
@@ -17,7 +15,7 @@ use seekless_core::{Class, Extent, Hints, IoError};
 
 use super::Store;
 use super::format::OLD;
-use super::log::{Batch, Log};
+use super::log::Log;
 use super::session::Session;
 use super::table::Table;
 use crate::durable::Quiet;
@@ -59,19 +57,30 @@ impl Store {
     async fn write_witness(&self) -> Result<(), IoError> {
         let how = Hints { class: Class::Background, ..Hints::default() };
         let _writing = self.no_witness(&how).await;
-        let Some(batch) = self.begin_witness() else { return Ok(()) };
+        if !self.lacks_witness() {
+            return Ok(());
+        }
+        let batch = {
+            let Table { log, segments, .. } = &mut *self.table.borrow_mut();
+            log.begin_witness(segments)
+        };
+        let Some(batch) = batch else {
+            edge("no room for a batch without pages: map pages say what is durable");
+            return self.checkpoint(&how).await;
+        };
         edge("a batch without pages says that the last one is durable");
         self.write_header(&batch, &how).await;
         self.wait_until_ended(&batch).await?;
         self.flush_bopt(&how).await
     }
 
-    fn begin_witness(&self) -> Option<Rc<Batch>> {
+    /// Whether the last batch needs a witness, and one may be written.
+    fn lacks_witness(&self) -> bool {
         let disk = self.disk.borrow();
         let failed = disk.failed.is_some() || disk.bopt_failed.is_some();
-        let Table { log, segments, repair, .. } = &mut *self.table.borrow_mut();
+        let Table { log, repair, .. } = &*self.table.borrow();
         let lacks = log.lacks_witness(disk.super_page.anchor.sequence) && repair.failed().is_none();
-        (lacks && !failed && disk.session == Session::Dirty).then(|| log.begin_witness(segments)).flatten()
+        lacks && !failed && disk.session == Session::Dirty
     }
 
     /// Waits until no witness is being written; none is until the result is dropped.
