@@ -46,8 +46,8 @@ test: toolchain clients ## run all tests
 	$(RUN_TESTS) --workspace --locked $(TARGETS) $(BUGS)
 
 # `test` includes `tidy` and the canaries. Many tests wait, so explorations run beside them, once all is built. They look
-# at half of the states here; `make explore` and `make soak` at all.
-check: export STATES_PCT ?= 50
+# at a third of the states here; `make explore` and `make soak` at all.
+check: export STATES_PCT ?= 35
 check: toolchain-check ## run all checks: format, lints, tests, house rules, licences, explorations, fuzz inputs
 	@scripts/check format lint tested+clients test+explore
 
