@@ -52,8 +52,8 @@ pub struct Checkpoint {
     pub head: Head,
     /// Slot of each block; `NONE` where it reads as zeroes.
     pub slots: Vec<Slot>,
-    /// Sequence of the last write of each segment.
-    pub written: Vec<u64>,
+    /// Sequence of the last write of each segment that did not fail.
+    pub recorded: Vec<u64>,
 }
 
 /// State of the copies on disk.
@@ -79,9 +79,9 @@ fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
 }
 
 /// Encodes the first sector and the entries, padded to whole pages.
-pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
+pub fn encode(head: &Head, slots: &[Slot], recorded: &[u64], layout: &Layout) -> Buffer {
     if layout.sealed {
-        return sealed::encode(head, slots, written, layout);
+        return sealed::encode(head, slots, recorded, layout);
     }
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     let (first, body) = bytes.split_at_mut(HEAD as usize);
@@ -89,7 +89,7 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     for (slot, entry) in slots.iter().zip(for_slots.chunks_exact_mut(4)) {
         entry.copy_from_slice(&slot.to_le_bytes());
     }
-    for (sequence, entry) in written.iter().zip(for_segments.chunks_exact_mut(8)) {
+    for (sequence, entry) in recorded.iter().zip(for_segments.chunks_exact_mut(8)) {
         entry.copy_from_slice(&sequence.to_le_bytes());
     }
     put(first, 0, &MAGIC);
@@ -177,13 +177,13 @@ fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let (for_slots, for_segments) = body.split_at_checked(ENTRIES.0 as usize * layout.blocks as usize)?;
     let slots: Vec<Slot> = for_slots.chunks_exact(4).map(|entry| u32_at(entry, 0)).collect();
     let entries = for_segments.chunks_exact(8).take(layout.segments as usize);
-    let written: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
-    checked(*head, slots, written, layout)
+    let recorded: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
+    checked(*head, slots, recorded, layout)
 }
 
 /// A checkpoint, if its slots exist and hold one block each.
-pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout) -> Option<Checkpoint> {
-    if written.iter().any(|written| *written > head.sequence) {
+pub fn checked(head: Head, slots: Vec<Slot>, recorded: Vec<u64>, layout: &Layout) -> Option<Checkpoint> {
+    if recorded.iter().any(|sequence| *sequence > head.sequence) {
         return None;
     }
     let mut used = vec![false; layout.slots() as usize];
@@ -192,7 +192,7 @@ pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout)
             return None;
         }
     }
-    Some(Checkpoint { head, slots, written })
+    Some(Checkpoint { head, slots, recorded })
 }
 
 /// Reads both copies in the first format.

@@ -113,7 +113,9 @@ impl Lld {
             }
             self.seal_if_full(how);
         }
-        self.state.borrow_mut().log.in_flight.remove(&sealed.sequence);
+        let state = &mut *self.state.borrow_mut();
+        state.log.in_flight.remove(&sealed.sequence);
+        state.unrecorded(sealed);
         true
     }
 
@@ -282,8 +284,8 @@ impl Lld {
                 let next = disk.generation + 1;
                 let generation = if state.tried >= next { state.tried + 2 } else { next };
                 let head = Head { identity, generation, epoch, sequence, reached, anchor, ..disk };
-                let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
-                (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
+                let recorded: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.recorded).collect();
+                (head, checkpoint::encode(&head, &state.slots, &recorded, &self.layout), state.breaks)
             };
             let early = mutant::is("lld: a checkpoint does not wait for the records that it covers");
             let ended = |state: &super::state::State| early || state.log.committed() >= head.sequence;

@@ -94,17 +94,17 @@ pub async fn open(
         live: 0,
         holes: Holes::new((options.plug.0 / PAGE_BYTES) as usize),
     };
-    let mut written = checkpoint.written;
+    let mut recorded = checkpoint.recorded;
     for summary in &log {
         edge("records behind a checkpoint are replayed");
         let moved = summary.moved.iter().map(|moved| layout.segment_of(moved.slot));
         for segment in moved.chain([summary.key.segment]) {
-            written[segment as usize] = summary.key.sequence;
+            recorded[segment as usize] = summary.key.sequence;
         }
         replay(&mut state, summary)?;
     }
-    let mut each: Vec<Segment> =
-        written.into_iter().map(|written| Segment { written, ..Segment::default() }).collect();
+    let segment = |recorded| Segment { written: recorded, recorded, ..Segment::default() };
+    let mut each: Vec<Segment> = recorded.into_iter().map(segment).collect();
     for &slot in state.slots.iter().filter(|&&slot| slot != NONE) {
         each[layout.segment_of(slot) as usize].live += 1;
         state.live += 1;
@@ -143,8 +143,8 @@ fn blank(layout: &Layout, generation: u64) -> Checkpoint {
         anchor: None,
         both_written: false,
     };
-    let (slots, written) = (vec![NONE; layout.blocks as usize], vec![0; layout.segments as usize]);
-    Checkpoint { head, slots, written }
+    let (slots, recorded) = (vec![NONE; layout.blocks as usize], vec![0; layout.segments as usize]);
+    Checkpoint { head, slots, recorded }
 }
 
 fn owners(slots: &[u32], layout: &Layout) -> Vec<u32> {

@@ -38,7 +38,7 @@ fn places(layout: &Layout) -> (impl Iterator<Item = usize>, impl Iterator<Item =
 }
 
 /// Encodes a copy.
-pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
+pub fn encode(head: &Head, slots: &[Slot], recorded: &[u64], layout: &Layout) -> Buffer {
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 16, &head.features.to_le_bytes());
@@ -55,7 +55,7 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     for (slot, at) in slots.iter().zip(of_blocks) {
         put(&mut bytes, at, &slot.to_le_bytes());
     }
-    for (sequence, at) in written.iter().zip(of_segments) {
+    for (sequence, at) in recorded.iter().zip(of_segments) {
         put(&mut bytes, at, &sequence.to_le_bytes());
     }
     let part = part().rewrite(head.both_written);
@@ -172,8 +172,8 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
 fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let (of_blocks, of_segments) = places(layout);
     let slots = of_blocks.map(|at| u32_at(bytes, at)).collect();
-    let written = of_segments.map(|at| u64_at(bytes, at)).collect();
-    checkpoint::checked(head, slots, written, layout)
+    let recorded = of_segments.map(|at| u64_at(bytes, at)).collect();
+    checkpoint::checked(head, slots, recorded, layout)
 }
 
 /// Writes the checkpoint of this generation to the other copy too.

@@ -15,6 +15,8 @@ pub struct Segment {
     pub live: u32,
     /// Sequence of the last write to it.
     pub written: u64,
+    /// Sequence of the last write to it that did not fail, as far as is known; the last one if it was by a cleaner.
+    pub recorded: u64,
     /// If pending, the sequence that removed its last block.
     pub emptied: u64,
     /// Reads in flight.

@@ -218,6 +218,12 @@ impl State {
         slots.filter(there).map(|(_, entry)| entry.clone()).collect()
     }
 
+    /// Records that a record failed, and that none of its blocks lies in its segment any more: it has no summary there.
+    pub fn unrecorded(&mut self, sealed: &Sealed) {
+        let segment = self.segments.get_mut(self.layout.segment_of(sealed.at));
+        segment.recorded -= u64::from(segment.recorded == sealed.sequence);
+    }
+
     /// Whether more will be written to this segment.
     pub fn is_filled_now(&self, segment: u32) -> bool {
         [self.log.place, self.apart].iter().flatten().any(|&(filled, _)| filled == segment)
@@ -287,7 +293,7 @@ impl State {
         self.occupy(block, slot);
         let (sequence, number) = (self.log.sequence, self.layout.segment_of(slot));
         let segment = self.segments.get_mut(number);
-        segment.written = sequence;
+        (segment.written, segment.recorded) = (sequence, sequence);
         segment.hollow &= hollow;
         self.vacate(was);
     }
@@ -297,7 +303,8 @@ impl State {
         let (segment, _) = self.log.place.filter(|_| !self.log.is_empty())?;
         let fills = self.log.fills();
         let next = if fills { self.take_segment() } else { None };
-        self.segments.get_mut(segment).written = self.log.sequence;
+        let entry = self.segments.get_mut(segment);
+        (entry.written, entry.recorded) = (self.log.sequence, self.log.sequence);
         let more = u64::from(mutant::is("lld: one record more is committed than is durable"));
         let durable_before = (self.durable + more).min(self.log.sequence - 1);
         let sealed = self.log.seal(next, durable_before, forgets)?;

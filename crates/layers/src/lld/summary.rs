@@ -80,6 +80,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Blocks of its write, itself included.
+    pub fn blocks(&self) -> u32 {
+        1 + self.entries.len() as u32
+    }
+
     /// Encodes a block. The parity is added by the caller.
     pub fn encode(&self, layout: &Layout) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];

@@ -4,12 +4,13 @@
 //!
 //! Checksums of blocks written, or replayed, since opening are known. For any other segment the summaries are read
 //! before its first read, from its first block on; a summary of its earlier contents is recognised by its sequence: the
-//! last valid one is that of the segment's last write according to the checkpoint. Blocks that a cleaner moved
+//! last valid one is that of the segment's last write according to the checkpoint. Between two summaries there may be
+//! writes that failed. Blocks that a cleaner moved
 //! separately are not in a summary of their own segment: after reopening their checksums are unknown.
 //!
 //! Faults: if a summary cannot be read, or has rotted, the checksums of its segment are unknown.
 
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
 
 use super::Lld;
 use super::layout::{Layout, NONE, Slot};
@@ -105,32 +106,91 @@ impl Lld {
         }
     }
 
-    /// The summaries of a segment, if it was filled by the log and all of them are whole.
+    /// The summaries of a segment, if it was filled by the log and the last of them is whole.
     async fn summaries_of(&self, segment: u32, how: &Hints) -> Result<Vec<Summary>, IoError> {
         let how = Hints { fua: false, verify: false, ..how.clone() };
-        let (written, identity) = {
+        let (recorded, identity) = {
             let state = self.state.borrow();
-            (state.segments.get(segment).written, state.disk.identity)
+            (state.segments.get(segment).recorded, state.disk.identity)
+        };
+        let read = async |offset: u32, blocks: u32| {
+            let at = self.layout.extent(segment * self.layout.segment + offset, blocks);
+            let bytes = self.below.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
+            let summary = |(offset, bytes): (u32, &[u8])| {
+                Summary::of_any(bytes, identity, (segment, offset), &self.layout)
+            };
+            let pages = |bytes: &[u8]| {
+                let blocks = (offset..).zip(bytes.chunks_exact(PAGE_BYTES as usize));
+                blocks.filter_map(summary).collect::<Vec<_>>()
+            };
+            Ok(bytes.look(pages))
         };
         let (mut found, mut offset) = (Vec::<Summary>::new(), 0);
         while self.layout.segment - offset >= 2 {
-            let at = self.layout.extent(segment * self.layout.segment + offset, 1);
-            let bytes = self.below.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-            let decode = |bytes: &[u8]| Summary::of_any(bytes, identity, (segment, offset), &self.layout);
-            let Some(summary) = bytes.look(decode) else { break };
-            let follows = |last: &Summary| {
-                (summary.key.epoch, summary.key.sequence) == (last.key.epoch, last.key.sequence + 1)
-            };
-            if !found.last().is_none_or(follows) {
+            let Some(summary) = read(offset, 1).await?.pop() else {
+                found.extend(read(offset + 1, self.layout.segment - offset - 1).await?);
                 break;
-            }
-            offset += 1 + summary.entries.len() as u32;
+            };
+            offset += summary.blocks();
             let last = summary.key.sequence;
             found.push(summary);
-            if last == written {
-                return Ok(found);
+            if last == recorded {
+                break;
             }
         }
-        Ok(Vec::new())
+        Ok(of_last_fill(found, recorded))
+    }
+}
+
+/// Of valid summaries of a segment, in its order, those of its last fill, which ended with the write of this sequence.
+/// Sequences that are missing are writes that failed, of a block each at least; in their place may be a summary of
+/// before.
+fn of_last_fill(mut found: Vec<Summary>, recorded: u64) -> Vec<Summary> {
+    let end = found.iter().position(|summary| summary.key.sequence == recorded).map_or(0, |last| last + 1);
+    found.truncate(end);
+    let mut kept = Vec::new();
+    for summary in found.into_iter().rev() {
+        let precedes = |next: &Summary| {
+            let gap = next.key.offset.checked_sub(summary.key.offset + summary.blocks())?;
+            let missing = next.key.sequence.checked_sub(summary.key.sequence + 1)?;
+            let fits = missing <= u64::from(gap) && (missing > 0) == (gap > 0);
+            Some(fits && summary.key.epoch == next.key.epoch)
+        };
+        if kept.last().is_none_or(|next| precedes(next) == Some(true)) {
+            kept.push(summary);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::Key;
+    use super::*;
+
+    /// Offset, sequence and number of entries of each.
+    fn kept(found: &[(u32, u64, usize)], recorded: u64) -> Vec<u64> {
+        let summary = |&(offset, sequence, entries)| Summary {
+            key: Key { identity: 1, epoch: 1, sequence, segment: 0, offset },
+            durable_before: 0,
+            next: NONE,
+            moved: Vec::new(),
+            deleted: Vec::new(),
+            entries: vec![(NONE, 0); entries],
+        };
+        let kept = of_last_fill(found.iter().map(summary).collect(), recorded);
+        kept.iter().map(|summary| summary.key.sequence).collect()
+    }
+
+    #[test]
+    fn only_summaries_of_the_last_fill_are_used() {
+        assert_eq!(kept(&[(0, 5, 1), (2, 6, 2)], 6), [6, 5]);
+        assert_eq!(kept(&[(0, 5, 1), (2, 6, 2)], 7), [0; 0], "the last one is not there");
+        assert_eq!(kept(&[(0, 5, 1), (2, 6, 2), (5, 3, 1)], 6), [6, 5], "one of before lies behind them");
+        assert_eq!(kept(&[(0, 5, 1), (4, 7, 1)], 7), [7, 5], "one failed between them");
+        assert_eq!(kept(&[(0, 5, 1), (2, 2, 0), (4, 7, 1)], 7), [7, 5], "and one of before is in its place");
+        assert_eq!(kept(&[(0, 5, 1), (4, 8, 1)], 8), [8, 5], "two failed, of a block each");
+        assert_eq!(kept(&[(0, 5, 1), (4, 9, 1)], 9), [9], "three have no room");
+        assert_eq!(kept(&[(0, 5, 1), (4, 6, 1)], 6), [6], "none failed");
     }
 }

@@ -34,8 +34,8 @@ impl Lld {
         let (head, bytes) = {
             let state = lld.state.borrow();
             let head = checkpoint::Head { generation: state.disk.generation + 1, ..state.disk };
-            let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
-            (head, checkpoint::encode(&head, &state.slots, &written, &layout))
+            let recorded: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.recorded).collect();
+            (head, checkpoint::encode(&head, &state.slots, &recorded, &layout))
         };
         let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
         checkpoint::write(&*below, &layout, head.generation, &bytes, &how).await?;
