@@ -14,7 +14,7 @@ use seekless_core::history::Predicted;
 
 use super::analyzer::Edges;
 use super::budget::Budget;
-use super::course::{Course, ERROR, ERROR_OF_ABSORBING, LogFate, Reads, Recipe, wins};
+use super::course::{Course, ERROR, ERROR_OF_ABSORBING, LogFate, Reads, Recipe, Writes, wins};
 use super::options::Placement;
 use super::planner::{Plan, Scene};
 use super::profiler::Window;
@@ -112,7 +112,7 @@ impl<'a> Choice<'a> {
 
     /// The best course; `None` if one could not be tried. `last` is the best plan of the last choice.
     pub fn choose(mut self, last: Option<&Plan>) -> Option<Chosen> {
-        let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
+        let now = Course::as_it_is(self.rehearsal.writes);
         self.add(now)?;
         self.add(Course::OFF)?;
         self.pay()?;
@@ -157,12 +157,12 @@ impl<'a> Choice<'a> {
 
     /// The best course without a plan that moves nothing; `None` if one could not be tried.
     pub fn choose_without_plan(mut self) -> Option<Course> {
-        let now = Course::as_it_is(self.rehearsal.absorbs, self.rehearsal.drains);
+        let now = Course::as_it_is(self.rehearsal.writes);
         self.add(now)?;
-        self.add(Course::as_it_is(!now.absorbs, false))?;
+        self.add(Course::as_it_is(Writes { absorbs: !now.absorbs, drains: false }))?;
         let best = self.best().course;
         // To stand aside again, less is asked for than to absorb.
-        let passes = Course::as_it_is(false, false);
+        let passes = Course::as_it_is(Writes::default());
         if now.absorbs && wins(self.whole_cost(passes)?, self.whole_cost(now)?, ERROR) {
             return Some(passes);
         }

@@ -17,6 +17,15 @@ pub(super) struct Course {
     pub drains: bool,
 }
 
+/// What is done with writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Writes {
+    /// Whether those to pages without a copy are absorbed; the others go to the BOPT in any case.
+    pub absorbs: bool,
+    /// Whether the log is drained all along, where no request notices.
+    pub drains: bool,
+}
+
 /// Fate of the read cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
@@ -56,9 +65,14 @@ impl Course {
         Course { reads, absorbs: options.absorb, log: LogFate::Half, drains: false }
     }
 
-    /// Nothing moves, writes are absorbed and drained as before.
-    pub fn as_it_is(absorbs: bool, drains: bool) -> Course {
+    /// Nothing moves.
+    pub fn as_it_is(Writes { absorbs, drains }: Writes) -> Course {
         Course { reads: Reads::Kept, absorbs, log: LogFate::Kept, drains }
+    }
+
+    /// What it does with writes.
+    pub fn writes(&self) -> Writes {
+        Writes { absorbs: self.absorbs, drains: self.drains }
     }
 
     /// The layer stands aside: everything goes to the origin.

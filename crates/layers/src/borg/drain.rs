@@ -187,7 +187,7 @@ impl Borg {
     /// Drains pages that are dirty now, where no request notices: those of the first slots.
     async fn drain_for_free(self: &Rc<Self>) -> Result<(), IoError> {
         let mover = Mover::start(self, self.payer(), Throttle::Throttled).await?.map(Mover::in_class_free);
-        let Some(mover) = mover.filter(|_| self.drains.get()) else { return Ok(()) };
+        let Some(mover) = mover.filter(|_| self.writes.get().drains) else { return Ok(()) };
         mover.allow_abort();
         let mut pages = self.store.pages_by_slot(|entry| entry.dirty);
         pages.truncate(FREE_ROUND);

@@ -52,8 +52,7 @@ impl Borg {
             let Some(borg) = me.upgrade() else { return };
             // A reconfiguration that began meanwhile judges all of it.
             if let Some(course) = course.filter(|_| borg.learned.borrow().plans() == 0) {
-                borg.absorbs.set(course.absorbs);
-                borg.drains.set(course.drains);
+                borg.writes.set(course.writes());
             }
             borg.early.choosing.set(false);
         };

@@ -135,7 +135,7 @@ impl Borg {
 
 /// Plays the `latest` requests of a window with the log as it is and with all of it drained; `None` without a result.
 fn loss(rehearsal: &Rehearsal, window: &Window, latest: u64) -> Option<Loss> {
-    let now = Course::as_it_is(rehearsal.absorbs, rehearsal.drains);
+    let now = Course::as_it_is(rehearsal.writes);
     let price = i128::from(rehearsal.drain()?.0);
     let (_, late) = window.split(window.requests().saturating_sub(latest));
     let kept = rehearsal.trial(now, None, &late)?;

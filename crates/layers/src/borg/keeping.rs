@@ -60,9 +60,7 @@ impl Borg {
         };
         keeping.recalled.set(saved.requests);
         if self.rehearses {
-            let (absorbs, drains) = saved.course.unwrap_or_default();
-            self.absorbs.set(absorbs);
-            self.drains.set(drains);
+            self.writes.set(saved.writes.unwrap_or_default());
         }
         self.watch.set(self.watch.get().resumed(saved.watch));
         self.arrivals.restore(saved.paused, runtime::now());
@@ -127,7 +125,7 @@ impl Borg {
     /// What there is to keep; `None` while it is in use elsewhere.
     fn saved(&self) -> Option<Saved> {
         let saved = self.learned.borrow().saved()?;
-        let course = self.rehearses.then(|| (self.absorbs.get(), self.drains.get()));
-        Some(Saved { course, watch: self.watch.get().state(), paused: self.arrivals.paused(), ..saved })
+        let writes = self.rehearses.then(|| self.writes.get());
+        Some(Saved { writes, watch: self.watch.get().state(), paused: self.arrivals.paused(), ..saved })
     }
 }

@@ -127,7 +127,7 @@ impl Learned {
     /// What can be saved, without the state of others; `None` while the analyzer is in use elsewhere.
     pub fn saved(&self) -> Option<Saved> {
         Some(Saved {
-            course: None,
+            writes: None,
             watch: (0, 0),
             paused: Nanos::ZERO,
             requests: self.profiler.requests(),

@@ -84,7 +84,7 @@ impl Borg {
             edge("nothing is absorbed while the BOPT is emptied");
             return false;
         }
-        self.absorbs.get()
+        self.writes.get().absorbs
             && !self.does_without_log()
             && (limit == 0 || at.bytes() < limit)
             && self.is_whole(at)

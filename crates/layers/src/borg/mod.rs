@@ -73,6 +73,7 @@ use seekless_core::{
 use accuracy::Accuracy;
 pub use analyzer::{Analyzer, Edge, Edges, Graph, Training, Vertex};
 use copy_on_read::CopyOnRead;
+use course::Writes;
 use devices::Devices;
 use early::Early;
 use fallback::Fallback;
@@ -137,12 +138,10 @@ pub struct Borg {
     ledger: Rc<RefCell<Ledger>>,
     /// Whether copies carry no data (for runs that only measure time).
     timing_only: bool,
-    /// Whether writes to pages without a copy are absorbed.
-    absorbs: Cell<bool>,
+    /// What is done with writes until the next decision.
+    writes: Cell<Writes>,
     /// Number of tasks that empty the BOPT: meanwhile nothing is absorbed, or they might not end.
     emptying: Cell<u64>,
-    /// Whether the log is drained all along, where no request notices.
-    drains: Cell<bool>,
     /// Whether rehearsals choose the course: until one did, everything goes to the origin.
     rehearses: bool,
     early: Early,

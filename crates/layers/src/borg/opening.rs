@@ -11,6 +11,7 @@ use super::Borg;
 use super::accuracy::Accuracy;
 use super::analyzer::Edges;
 use super::copy_on_read::CopyOnRead;
+use super::course::Writes;
 use super::devices::Devices;
 use super::early::Early;
 use super::fallback::Fallback;
@@ -102,9 +103,8 @@ impl Borg {
             keeping: Keeping::default(),
             ledger,
             timing_only,
-            absorbs: Cell::new(options.absorb && !rehearses),
+            writes: Cell::new(Writes { absorbs: options.absorb && !rehearses, drains: false }),
             emptying: Cell::default(),
-            drains: Cell::default(),
             rehearses,
             early: Early::default(),
             arrivals: Arrivals::default(),

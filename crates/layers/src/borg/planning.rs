@@ -83,8 +83,7 @@ impl Borg {
 
     /// The choice to leave all as it is.
     fn as_it_is(&self) -> Planning {
-        let course = Course::as_it_is(self.absorbs.get(), self.drains.get());
-        Planning::new(course, None, Verdict::Decline)
+        Planning::new(Course::as_it_is(self.writes.get()), None, Verdict::Decline)
     }
 
     /// The plan of the options.
@@ -184,8 +183,7 @@ impl Borg {
             options: self.options.clone(),
             granularity: self.granularity,
             verdict,
-            absorbs: self.absorbs.get(),
-            drains: self.drains.get(),
+            writes: self.writes.get(),
         }
     }
 

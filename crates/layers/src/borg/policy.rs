@@ -88,7 +88,7 @@ impl Borg {
 
     /// Whether pages are to be drained where no request notices.
     pub(super) fn has_to_drain_for_free(&self) -> bool {
-        self.drains.get() && self.store.dirty() >= FREE_ROUND
+        self.writes.get().drains && self.store.dirty() >= FREE_ROUND
     }
 
     /// Maintenance due after a write.

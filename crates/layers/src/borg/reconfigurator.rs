@@ -54,8 +54,7 @@ impl Borg {
         watch.decided(verdict != Verdict::Decline, runtime::now(), choosing);
         self.watch.set(watch);
         if verdict != Verdict::Decline {
-            self.absorbs.set(course.absorbs);
-            self.drains.set(course.drains);
+            self.writes.set(course.writes());
             self.carry_out(mover, course, plan.as_ref(), verdict, report).await?;
         }
         self.keep_soon();

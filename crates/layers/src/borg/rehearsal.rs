@@ -21,7 +21,7 @@ use seekless_core::{
 use super::Borg;
 use super::analyzer::Graph;
 use super::copy_on_read::{BATCH, Benefit};
-use super::course::{Course, LogFate, Reads};
+use super::course::{Course, LogFate, Reads, Writes};
 use super::devices::Devices;
 use super::mover::Mover;
 use super::options::Options;
@@ -59,10 +59,8 @@ pub(super) struct Rehearsal {
     pub granularity: u32,
     /// How much of a plan is to be carried out.
     pub verdict: Verdict,
-    /// Whether the layer absorbs writes now.
-    pub absorbs: bool,
-    /// Whether it drains the log all along.
-    pub drains: bool,
+    /// What the layer does with writes now.
+    pub writes: Writes,
 }
 
 /// What was known at a time, and the requests after it.
@@ -178,7 +176,7 @@ impl Rehearsal {
         let page = self.cost_of_a_copy()?;
         let pages = |count: usize| Nanos(page.0 * count as u64);
         let earlier = self.fork.clone().without(&self.recent);
-        let now = Course::as_it_is(self.absorbs, self.drains);
+        let now = Course::as_it_is(self.writes);
         let map = self.fork.map();
         let mut benefit = Benefit { again: pages(map.mapped() - map.dirty()), ..Benefit::default() };
         for Part { known, later } in parts {
@@ -241,8 +239,7 @@ impl Rehearsal {
         let Some([origin, bopt]) = on(&twins) else { return Ok(None) };
         let dirty_before = fork.map().dirty();
         let borg = self.open(fork, origin, bopt);
-        borg.absorbs.set(course.absorbs);
-        borg.drains.set(course.drains);
+        borg.writes.set(course.writes());
         if course.reads != Reads::Kept {
             if let Some(mover) = Mover::start(&borg, MOVED, Throttle::Unthrottled).await? {
                 borg.carry_out(&mover, course, plan, self.verdict, &mut Reconfigured::default()).await?;

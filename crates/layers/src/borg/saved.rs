@@ -1,7 +1,7 @@
 //! What was learned, in bytes: for the area of the BOPT in which it survives a stop and a crash.
 //!
-//! Numbers as in [`super::code`]: the version; the course; counts; the analyzer; the requests that it does not have
-//! yet; the last plan.
+//! Numbers as in [`super::code`]: the version; what is done with writes; counts; the analyzer; the requests that it does
+//! not have yet; the last plan.
 //!
 //! Invariants: a layer with what was decoded plans as the one that it was encoded from; bytes that no layer encodes are
 //! an error. If there is too little room, the requests become part of the graph, and its weights are halved.
@@ -12,6 +12,7 @@ use super::analyzer::{Analyzer, Vertex};
 use super::budget::Budget;
 use super::choice::Prediction;
 use super::code::{self, Reader, Unfit, put};
+use super::course::Writes;
 use super::planner::{Plan, Planned};
 use super::profiler::Window;
 use super::store::Slot;
@@ -24,8 +25,8 @@ const MOST: u64 = 1 << 60;
 /// See the file's header.
 #[derive(Clone)]
 pub(super) struct Saved {
-    /// Whether a rehearsal chose to absorb writes, and to drain them all along; `None` if rehearsals do not choose.
-    pub course: Option<(bool, bool)>,
+    /// What a rehearsal chose to do with writes; `None` if rehearsals do not choose.
+    pub writes: Option<Writes>,
     /// Requests since the last decision, and after how many the next one is due.
     pub watch: (u64, u64),
     /// Sum of the pauses before requests.
@@ -76,7 +77,7 @@ impl Saved {
         let Prediction { present, chosen, moves, requests } = self.rehearsal.0;
         let numbers = [
             VERSION,
-            self.course.map_or(0, |(absorbs, drains)| 1 + u64::from(absorbs) + 2 * u64::from(drains)),
+            self.writes.map_or(0, |writes| 1 + u64::from(writes.absorbs) + 2 * u64::from(writes.drains)),
             self.watch.0,
             self.watch.1,
             self.paused.0,
@@ -118,8 +119,8 @@ impl Saved {
         let code = &mut Reader::new(bytes);
         let version = code.number()?;
         code.ensure((1..=VERSION).contains(&version), "version 1 or 2")?;
-        let course = code.number()?;
-        code.ensure(course <= 4, "a course")?;
+        let writes = code.number()?;
+        code.ensure(writes <= 4, "what is done with writes")?;
         let watch = (code.number()?, code.number()?);
         let (paused, requests, plans) = (Nanos(code.number()?), code.number()?, code.word()?);
         let [present, chosen, moves] = [Nanos(code.number()?), Nanos(code.number()?), Nanos(code.number()?)];
@@ -133,7 +134,9 @@ impl Saved {
         let last_plan = plan(code, bounds)?;
         code.ensure(code.is_at_end(), "the end")?;
         Ok(Saved {
-            course: course.checked_sub(1).map(|course| (course & 1 != 0, course & 2 != 0)),
+            writes: writes
+                .checked_sub(1)
+                .map(|writes| Writes { absorbs: writes & 1 != 0, drains: writes & 2 != 0 }),
             watch,
             paused,
             requests,

@@ -205,7 +205,7 @@ impl Lld {
             self.make_durable(newest, how).await?;
         } else {
             edge("empty segments are free only behind a checkpoint");
-            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
             self.checkpoint(how).await?;
         }
         Ok(true)

@@ -173,7 +173,7 @@ impl Lld {
             state.session_begun && state.disk.sequence + 1 < state.log.sequence
         };
         if stale {
-            let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
+            let _turn = self.flushing.exclusive(Extent::new(0, 1), &how).await;
             self.checkpoint(&how).await?;
         }
         Ok(())
@@ -191,10 +191,10 @@ impl Lld {
                 self.seal(how);
             }
             self.until(|state| state.log.committed() >= sequence || state.failed.is_some()).await;
-            if !self.saying.is_empty() {
+            if !self.flushing.is_empty() {
                 edge("a second flush waits for the first");
             }
-            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
             self.failure()?;
             let (durable, committed, checkpoint_pending) = {
                 let state = self.state.borrow();
@@ -218,7 +218,7 @@ impl Lld {
     /// Writes a checkpoint of a new epoch, before anything else is written.
     pub(super) async fn begin(&self, how: &Hints) -> Result<(), IoError> {
         let how = &waited_for(how);
-        let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+        let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
         self.failure()?;
         if self.state.borrow().session_begun {
             return Ok(());
@@ -327,7 +327,7 @@ impl Lld {
 
     /// Both copies hold the checkpoint.
     pub(super) async fn copy_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
-        let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+        let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
         let generation = {
             let state = self.state.borrow();
             if !state.session_begun || self.copied.get() || !self.layout.sealed || state.failed.is_some() {
@@ -355,7 +355,7 @@ impl Lld {
             edge("a checkpoint is due");
             let how = how.clone();
             runtime::spawn(async move {
-                let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
+                let _turn = lld.flushing.exclusive(Extent::new(0, 1), &how).await;
                 // If it fails, the next one covers the same.
                 let _ = lld.checkpoint(&how).await;
                 lld.changed();

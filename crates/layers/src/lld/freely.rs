@@ -109,7 +109,7 @@ impl Lld {
             state.segments.pending().any(|segment| segment.written > state.disk.sequence)
         };
         if needed {
-            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
             self.checkpoint(how).await?;
         }
         Ok(())

@@ -58,7 +58,7 @@ pub struct Lld {
     /// Lock of the cleaner that writers wait for.
     cleaning: RangeLocks,
     /// Lock of flushes and checkpoints.
-    saying: RangeLocks,
+    flushing: RangeLocks,
     canary: Canary,
     waiting: RefCell<Vec<Waker>>,
     /// Delay before the checkpoint is copied to its other copy.
@@ -120,7 +120,7 @@ impl Lld {
             state,
             locks: locks(),
             cleaning: locks(),
-            saying: locks(),
+            flushing: locks(),
             canary,
             waiting: RefCell::default(),
             quiet: Quiet::default(),

@@ -99,7 +99,7 @@ impl Lld {
             edge("a checkpoint makes holes of dead slots");
             let how = Hints::default();
             {
-                let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
+                let _turn = lld.flushing.exclusive(Extent::new(0, 1), &how).await;
                 // If it fails, the next one covers the same.
                 let _ = lld.checkpoint(&how).await;
             }

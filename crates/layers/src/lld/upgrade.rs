@@ -37,7 +37,7 @@ impl Lld {
             let recorded: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.recorded).collect();
             (head, checkpoint::encode(&head, &state.slots, &recorded, &layout))
         };
-        let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
+        let _turn = lld.flushing.exclusive(Extent::new(0, 1), &how).await;
         checkpoint::write(&*below, &layout, head.generation, &bytes, &how).await?;
         below.flush(how.clone()).await?;
         sealed::copy(&*below, &layout, head.generation, &how).await?;

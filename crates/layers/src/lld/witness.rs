@@ -62,7 +62,7 @@ impl Lld {
             edge("an empty record says that the last one is durable");
             return self.make_durable(sequence, &how).await;
         }
-        let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
+        let _turn = self.flushing.exclusive(Extent::new(0, 1), &how).await;
         if !self.state.borrow().lacks_witness() {
             return Ok(());
         }

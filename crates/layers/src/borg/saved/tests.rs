@@ -36,7 +36,7 @@ fn saved(before: &[Access], since: &[Access], placed: bool) -> Saved {
         profiler.note(access);
     }
     Saved {
-        course: Some((true, placed)),
+        writes: Some(Writes { absorbs: true, drains: placed }),
         watch: (7, 40_000),
         paused: Nanos(1 << 40),
         requests: (before.len() + since.len()) as u64,
@@ -66,7 +66,7 @@ proptest! {
         let again = Saved::decode(&bytes, &empty(), &BOUNDS).unwrap();
         prop_assert_eq!(again.encode(), bytes);
         prop_assert_eq!(&again.last_plan, &saved.last_plan);
-        prop_assert_eq!((again.course, again.watch, again.plans), (saved.course, saved.watch, saved.plans));
+        prop_assert_eq!((again.writes, again.watch, again.plans), (saved.writes, saved.watch, saved.plans));
         prop_assert_eq!((again.requests, again.rehearsal, again.budget), (saved.requests, saved.rehearsal, saved.budget));
         prop_assert_eq!(plans(&again), plans(&saved));
         // And after more requests.

@@ -51,7 +51,7 @@ fn pages_get_copies_next_to_each_other_in_the_order_in_which_they_were_read() {
 fn a_page_that_is_written_while_it_waits_gets_no_copy() {
     run(1, async {
         let world = copying().await;
-        world.borg.absorbs.set(false);
+        world.borg.writes.set(Writes { absorbs: false, drains: false });
         read_each(&world, [10, 20, 30]).await;
         write(&*world.borg, Extent::of_pages(20, 1), 7).await;
         world.borg.discard(Extent::of_pages(30, 1), Hints::default()).await.unwrap();
@@ -68,7 +68,7 @@ fn a_page_that_is_written_while_it_waits_gets_no_copy() {
 fn a_page_that_was_written_gets_no_copy_without_a_judgement() {
     run(1, async {
         let world = copying().await;
-        world.borg.absorbs.set(false);
+        world.borg.writes.set(Writes { absorbs: false, drains: false });
         write(&*world.borg, Extent::of_pages(30, 1), 7).await;
         read_each(&world, [10, 20, 30, 40, 50]).await;
         let copied = [10, 20, 30, 40, 50].map(|page| world.borg.has_copy(page));

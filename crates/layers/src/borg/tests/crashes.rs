@@ -60,7 +60,7 @@ async fn agree(borg: &Borg, versions: &mut Versions, when: &str) {
 /// Writes, flushes, a reconfiguration, a pause and a stop.
 async fn work(borg: &Borg, versions: &mut Versions, seed: u64) -> Result<(), IoError> {
     for step in 0..24 {
-        borg.absorbs.set((step / 3 + seed) % 4 > 0);
+        borg.writes.set(Writes { absorbs: (step / 3 + seed) % 4 > 0, drains: false });
         for page in [step * 7 + seed, step * 3 + 1, step * 3 + 2].map(|page| page % PAGES) {
             versions[page as usize].insert(100 + step);
             borg.write(at(page), stamped(at(page), 100 + step), Hints::default()).await?;

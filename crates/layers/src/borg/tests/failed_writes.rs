@@ -111,7 +111,7 @@ fn a_page_of_which_a_write_failed_is_the_same_after_it_was_drained() {
 fn a_page_of_which_a_write_to_the_origin_failed_is_rewritten_before_it_is_copied() {
     run(1, async {
         let (borg, [origin, _]) = late_world().await;
-        borg.absorbs.set(false);
+        borg.writes.set(Writes { absorbs: false, drains: false });
         write(&*borg, PAGE, 1).await;
         origin.fails.set(true);
         borg.write(PAGE, stamped(PAGE, 2), Hints::default()).await.unwrap_err();

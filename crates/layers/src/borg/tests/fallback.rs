@@ -236,12 +236,12 @@ fn clean_copies_in_a_bopt_that_is_gone_are_not_served_after_a_crash() {
             let borg = &volume.borg;
             let cached: BTreeSet<u64> = (40..60).step_by(2).collect();
             let cached: Vec<u64> = cached.into_iter().collect();
-            borg.absorbs.set(false);
+            borg.writes.set(Writes { absorbs: false, drains: false });
             for number in &cached {
                 write(&**borg, page(*number), 1).await;
             }
             volume.cache(&cached).await;
-            borg.absorbs.set(true);
+            borg.writes.set(Writes { absorbs: true, drains: false });
             borg.store.begin_writing(&Hints::default()).await.unwrap();
             if dirty {
                 write(&**borg, page(200), 1).await;

@@ -69,7 +69,7 @@ impl Clients {
         let mut rng = rng("client");
         for _ in 0..40 {
             if stands_aside && rng.chance(1, 3) {
-                self.borg.absorbs.set(rng.chance(1, 4));
+                self.borg.writes.set(Writes { absorbs: rng.chance(1, 4), drains: false });
             }
             let requests = (0..=rng.below(burst)).map(|_| {
                 let (kind, at) = (rng.below(11), self.somewhere(&mut rng));
