@@ -149,7 +149,9 @@ async fn count(version: u32, stopped: bool, flips: u64) -> Counts {
         let bit = rng.below(PAGE as u64 * 8);
         let zeroed = version == SEALED && rng.chance(1, 4);
         let Counts { passed, refused, silent } = judged(&left, page, bit, if zeroed { 512 } else { 0 }).await;
-        if silent > 0 && version == SEALED {}
+        if silent > 0 && version == SEALED {
+            println!("silent: page {page}, bit {bit}, zeroed: {zeroed}");
+        }
         counts.passed += passed;
         counts.refused += refused;
         counts.silent += silent;
