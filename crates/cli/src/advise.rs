@@ -84,7 +84,7 @@ pub fn on(trace: &Trace, drive: &str, speed: f64, seed: u64, told: &dyn Fn(&str)
     if noted.as_ref().is_some_and(|noted| noted.disk.rotational == Some(false)) {
         advice.notes.push("The recorded disk does not turn: the runs are on one that does.".to_owned());
     }
-    let because = auto::because(drive, model.name(), trace, noted.as_ref());
+    let because = auto::because(drive, &model, trace, noted.as_ref());
     Ok(Advice { drive_chosen_because: because, ..advice })
 }
 

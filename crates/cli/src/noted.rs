@@ -14,6 +14,8 @@ use crate::text::seconds;
 
 /// By how much a request may come after the noted end: clocks are read one after the other, in seconds.
 const SLACK_S: f64 = 1.0;
+/// More than what any clock of nanoseconds counts.
+const MOST_S: f64 = u64::MAX as f64 / 1e9;
 
 /// The parts of the notes that are used.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -59,6 +61,9 @@ impl Noted {
             );
         }
         let lasts = trace.records.last().map_or(0.0, |last| last.time.seconds());
+        if self.seconds > MOST_S {
+            bail!("found {:e} s of recording, expected at most {MOST_S:e} s", self.seconds);
+        }
         if lasts > self.seconds + SLACK_S || !self.seconds.is_finite() {
             bail!(
                 "found {} of recording, expected at least {}, which its requests take; {other}",

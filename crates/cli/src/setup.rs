@@ -193,7 +193,7 @@ impl Setup {
 
     /// Why the drive of an experiment on a trace was taken, if none was named.
     pub fn because(&self, experiment: &Experiment, trace: &Trace, noted: Option<&Noted>) -> Option<String> {
-        auto::because(&self.drive, experiment.drive.name(), trace, noted)
+        auto::because(&self.drive, &experiment.drive, trace, noted)
     }
 
     /// The name of the drive, or that any may be taken.

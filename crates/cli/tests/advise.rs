@@ -112,6 +112,16 @@ fn notes_of_a_recording_are_used_and_must_fit_it() {
     );
     noted(99, 1_000_204_886_016, true);
     common::refused(&["advise", &recording], 1, &["of recording, expected at least", "another recording"]);
+    // Larger than all disks that are known.
+    noted(4_990, 64_000_000_000_000, true);
+    let advice = json(&["advise", &recording]);
+    assert_eq!(advice["drive"], "seagate-exos-x20-20tb");
+    let because = advice["drive_chosen_because"].as_str().unwrap();
+    assert!(because.starts_with("the largest known disk; the recorded one is larger: ST1000"), "{because}");
+    let compared = json(&["lab", "compare", "--trace", &recording]);
+    assert_eq!(compared["settings"]["drive_chosen_because"], because);
+    noted(u64::MAX, 1_000_204_886_016, true);
+    common::refused(&["advise", &recording], 1, &["noted.load.about.json", "expected at most"]);
     common::file("noted.load.about.json", b"{");
     common::refused(&["advise", &recording], 1, &["noted.load.about.json", "what trace record writes"]);
 }
