@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, characterise};
+use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, TraceError, characterise};
 
 use crate::input::Input;
 use crate::progress::Progress;
@@ -47,7 +47,16 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 /// Reads a recording, with detected formats.
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Trace> {
     let _progress = Progress::spinner("reading the trace");
-    Ok(seekless_trace::load(&shipped::traces(files)?, &ReadOptions::default())?)
+    seekless_trace::load(&shipped::traces(files)?, &ReadOptions::default())
+        .map_err(|error| convert_first(error).into())
+}
+
+/// The same error of a command that has no options that describe a trace.
+pub fn convert_first(mut error: TraceError) -> TraceError {
+    if let TraceError::Unknown { otherwise, .. } = &mut error {
+        *otherwise = "what trace convert FILE --columns SPEC --to blkparse -o NEW makes of it";
+    }
+    error
 }
 
 /// Reads a recording as the options of a command tell.

@@ -60,6 +60,22 @@ fn text_of_no_known_format_is_shown() {
     assert!(ran.stderr.contains("notes, byte 0: found \"# my notes\", expected a trace"), "{}", ran.stderr);
 }
 
+/// Commands without options that describe a trace say which one makes a trace for them.
+#[test]
+fn a_described_trace_is_converted_for_commands_that_know_no_description() {
+    let own = file("own", b"0.5,R,4096,512\n1.5,W,8192,1024\n");
+    for command in ["compare", "run", "tune"] {
+        let ran = seekless(&["lab", command, "--trace", &own]);
+        let words = "or what trace convert FILE --columns SPEC --to blkparse -o NEW makes of it";
+        assert!(ran.code == 1 && ran.stderr.contains(words), "{command}: {}", ran.stderr);
+    }
+    let spec = "time:ms,op,offset:bytes,size:bytes";
+    let new = folder().join("converted").display().to_string();
+    quietly(&["trace", "convert", &own, "--columns", spec, "--to", "blkparse", "-o", &new]);
+    let ran = json(&["lab", "run", "--trace", &new, "--layer", "none"]);
+    assert_eq!(ran["phases"][0]["requests"], 2);
+}
+
 #[test]
 fn the_share_of_the_device_needs_its_size() {
     let message = json(&["trace", "stats", SMALL, "--device-size", "40GiB"]);

@@ -55,6 +55,21 @@ pub enum TraceError {
         /// The value expected.
         expected: String,
     },
+    /// The bytes match no format.
+    #[error(
+        "{}, byte 0: found {found}, expected a trace in one of the formats {formats}, or {otherwise}",
+        file.display()
+    )]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+        /// How it begins.
+        found: String,
+        /// Names of the formats that are detected.
+        formats: String,
+        /// What helps a trace in none of them.
+        otherwise: &'static str,
+    },
     /// A line of text does not match the format.
     #[error("{}, line {line}: found {found}, expected {expected}", file.display())]
     Line {

@@ -18,6 +18,7 @@ use seekless_trace::{ReadOptions, Trace};
 
 use super::rows::{Rows, changed};
 use crate::progress::Progress;
+use crate::trace::convert_first;
 
 /// Runs the tasks on `threads` threads (0 for as many as there are processors), and writes their rows.
 pub fn run(tasks: &[&Task], rows: &Rows, threads: usize, progress: &Progress) -> anyhow::Result<()> {
@@ -93,7 +94,7 @@ impl Traces {
             }
         }
         let read = seekless_trace::load(&names(source), &ReadOptions::default());
-        let read = read.map_err(|error| error.to_string());
+        let read = read.map_err(|error| convert_first(error).to_string());
         let (Some(volume), Ok(whole)) = (&source.volume, &read) else {
             let read = read.map(Arc::new);
             loaded.trace = Some(read.clone());

@@ -252,14 +252,13 @@ impl Format {
 }
 
 fn unknown(head: &[u8], file: PathBuf) -> TraceError {
-    let tried = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-    let expected = if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
-        "a program that was built with the feature parquet".to_owned()
-    } else {
-        format!("a trace in one of the formats {tried}, or --columns or --record to describe it")
-    };
     let found = first_line(head).unwrap_or_else(|| blktrace::first_bytes(head));
-    TraceError::Malformed { file, offset: 0, found, expected }
+    if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
+        let expected = "a program that was built with the feature parquet".to_owned();
+        return TraceError::Malformed { file, offset: 0, found, expected };
+    }
+    let formats = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
+    TraceError::Unknown { file, found, formats, otherwise: "--columns or --record to describe it" }
 }
 
 /// The first line of a text; `None` if it is not text.
