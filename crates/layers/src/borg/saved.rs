@@ -1,7 +1,7 @@
 //! What was learned, in bytes: for the area of the BOPT in which it survives a stop and a crash.
 //!
-//! Numbers as in [`super::code`]: the version; what is done with writes; counts; the analyzer; the requests that it does
-//! not have yet; the last plan.
+//! Numbers as in [`super::code`]: the version; what is done with writes; counts; the analyzer; the requests that it
+//! does not have yet; the last plan.
 //!
 //! Invariants: a layer with what was decoded plans as the one that it was encoded from; bytes that no layer encodes are
 //! an error. If there is too little room, the requests become part of the graph, and its weights are halved.
