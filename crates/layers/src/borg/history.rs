@@ -98,13 +98,14 @@ impl History {
     }
 
     /// The present reconfiguration begins a stage that moves pages, with `left` pages to move in it and in later ones.
-    pub fn moves(&self, stage: &'static str, left: u64) {
+    /// Trials, which are no reconfigurations, do not count them: that takes long.
+    pub fn moves(&self, stage: &'static str, left: impl FnOnce() -> u64) {
         let Some(mut progress) = self.progress.get() else { return };
         let now = runtime::now();
         if progress.of == 0 {
             progress.moving_since = now;
         }
-        self.progress.set(Some(Progress { stage, of: progress.moved + left, ..progress }));
+        self.progress.set(Some(Progress { stage, of: progress.moved + left(), ..progress }));
     }
 
     /// A mover begins a round of this many pages; 0 if it has ended.
@@ -242,7 +243,7 @@ mod tests {
             let history = History::new();
             let moved = |history: &History| history.all(Pages::default()).progress.unwrap().moved;
             history.stage("analyse");
-            history.moves("incoming", 9);
+            history.moves("incoming", || 9);
             history.round(6);
             for (some, expected) in [(2, 2), (3, 5), (3, 6)] {
                 history.moved_some(some);
@@ -267,7 +268,7 @@ mod tests {
             history.gained(&gain);
             for number in 0..60_u64 {
                 history.stage("analyse");
-                history.moves("incoming", 9);
+                history.moves("incoming", || 9);
                 history.moved(3);
                 let progress = history.all(Pages::default()).progress.unwrap();
                 assert_eq!((progress.stage, progress.moved, progress.of), ("incoming", 3, 9));

@@ -73,11 +73,11 @@ impl Borg {
         let targets = plan.map(|plan| self.targets(plan, verdict)).unwrap_or_default();
         let to_move = |in_bopt| self.moves(&targets, in_bopt).len() as u64;
         let leaving = self.leaving(&targets, course, verdict);
-        self.history.moves("outgoing", leaving.len() as u64 + to_move(true) + to_move(false));
+        self.history.moves("outgoing", || leaving.len() as u64 + to_move(true) + to_move(false));
         report.stage("outgoing", mover.outgoing(&leaving)).await?;
-        self.history.moves("relocate", to_move(true) + to_move(false));
+        self.history.moves("relocate", || to_move(true) + to_move(false));
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
-        self.history.moves("incoming", to_move(false));
+        self.history.moves("incoming", || to_move(false));
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.store.checkpoint(&mover.with_ticket()).await
     }
