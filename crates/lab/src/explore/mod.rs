@@ -360,8 +360,10 @@ impl<'a> Explorer<'a> {
             // The first state of a moment has only what is durable.
             let each =
                 if looks { followed.each } else { u64::from(few && promised && !one).min(followed.each) };
+            // A run in which requests fail is followed to its end, but no more states are judged than asked for.
+            let enough = self.is_done() && !one;
             // What was in the caches before belongs to the previous run.
-            if changed && each > 0 && index >= 2 * followed.plan.cached.len() {
+            if changed && each > 0 && !enough && index >= 2 * followed.plan.cached.len() {
                 self.judge.spent.on(part);
                 self.tally.moments += 1;
                 self.moment(&Followed { each, ..*followed }, index + 1, &power, &registers)?;

@@ -132,6 +132,8 @@ impl Campaign<'_> {
         // Where a component may fail, what matters begins when one has.
         if !gone::spare(self.description, false).is_empty() {
             conditions = conditions.more_faults(RUNS_WITH_FAULTS);
+            // Where all fail at once, a sector that is lost as well is one loss too many.
+            conditions.weak = if conditions.faults.together { 0 } else { conditions.weak };
         }
         Ok(Script { steps, conditions, settings })
     }
