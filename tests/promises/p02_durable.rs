@@ -12,7 +12,7 @@ use seekless_lab::workload;
 use seekless_promises as common;
 
 /// States of each volume and workload; `make explore` has many more.
-const STATES: u64 = 200;
+const STATES: u64 = 1_000;
 
 #[test]
 fn what_was_durable_survives_power_cuts_one_after_the_other() {
