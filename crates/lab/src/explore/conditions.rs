@@ -22,7 +22,7 @@ const RUNS_WITH_WEAK: u64 = 2;
 /// One in this many volumes has components without a write cache.
 const VOLUMES_WITHOUT_CACHES: u64 = 4;
 
-/// How long requests fail that fail together.
+/// Length of the periods in which either all requests of a kind fail or none, where they fail together.
 const TOGETHER: Nanos = Nanos::from_micros(100);
 
 /// Start values of generations and the like: from the beginning, or close enough to these to pass them, except for the
@@ -136,11 +136,11 @@ impl Faults {
         }
     }
 
-    /// Whether a request fails now, of a kind of which one in `one_in` does, if they fail together: all do that come
-    /// within 0.1 ms.
+    /// Whether a request fails now, of a kind of which one in `one_in` does, if they fail together: all do that come in
+    /// the same period.
     pub fn come_at(time: Nanos, seed: u64, one_in: u64) -> bool {
-        let while_of = time.0 / TOGETHER.0;
-        Rng::seeded(seed ^ while_of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).chance(1, one_in)
+        let period = time.0 / TOGETHER.0;
+        Rng::seeded(seed ^ period.wrapping_mul(0x9e37_79b9_7f4a_7c15)).chance(1, one_in)
     }
 
     /// Parses the words after `faults`.

@@ -197,25 +197,23 @@ async fn ensure_log_ends_here(
     end: walk::Place,
     missing: u64,
 ) -> Result<(), IoError> {
-    let says = |segment: u32, offset: u32, bytes: &[u8]| {
-        let summary = Summary::of_any(bytes, head.identity, (segment, offset), layout)?;
-        let later = summary.key.epoch == head.epoch && summary.key.sequence > missing;
-        (later && summary.durable_before >= missing).then_some(summary.key.sequence)
+    let says = |bytes: &[u8], at: (u32, u32)| {
+        let mut summaries = Summary::all_in(bytes, head.identity, at, layout);
+        let later = |Key { epoch, sequence, .. }: &Key| *epoch == head.epoch && *sequence > missing;
+        let says = summaries.find(|summary| later(&summary.key) && summary.durable_before >= missing)?;
+        Some(says.key.sequence)
     };
     let first = end.segment * layout.segment;
     let (rest, _) =
         read(below, layout, layout.extent(first + end.offset, layout.segment - end.offset)).await?;
-    let mut found = rest.look(|bytes| {
-        let pages = bytes.chunks_exact(PAGE_BYTES as usize);
-        (end.offset..).zip(pages).find_map(|(offset, bytes)| says(end.segment, offset, bytes))
-    });
+    let mut found = rest.look(|bytes| says(bytes, (end.segment, end.offset)));
     for step in 1..layout.segments.min(LOOKED_AT + 1) {
         if found.is_some() {
             break;
         }
         let segment = (end.segment + step) % layout.segments;
         let (bytes, _) = read(below, layout, layout.extent(segment * layout.segment, 1)).await?;
-        found = bytes.look(|bytes| says(segment, 0, bytes));
+        found = bytes.look(|bytes| says(bytes, (segment, 0)));
     }
     let Some(later) = found else { return Ok(()) };
     let why = format!(

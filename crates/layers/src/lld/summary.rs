@@ -116,11 +116,18 @@ impl Summary {
         bytes
     }
 
-    /// As `decode`, for any summary of this volume at this place.
-    pub fn of_any(bytes: &[u8], identity: u128, place: (u32, u32), layout: &Layout) -> Option<Summary> {
-        let (segment, offset) = place;
-        let key = Key { identity, epoch: u64_at(bytes, 32), sequence: u64_at(bytes, 40), segment, offset };
-        Summary::decode(bytes, &key, layout)
+    /// The valid summaries of this volume in these blocks of a segment, the first of which is at `place`.
+    pub fn all_in<'a>(
+        bytes: &'a [u8],
+        identity: u128,
+        place: (u32, u32),
+        layout: &'a Layout,
+    ) -> impl Iterator<Item = Summary> + use<'a> {
+        let (segment, first) = place;
+        (first..).zip(bytes.chunks_exact(PAGE)).filter_map(move |(offset, bytes)| {
+            let (epoch, sequence) = (u64_at(bytes, 32), u64_at(bytes, 40));
+            Summary::decode(bytes, &Key { identity, epoch, sequence, segment, offset }, layout)
+        })
     }
 
     /// Decodes a block, if it is this summary.

@@ -10,7 +10,7 @@
 //!
 //! Faults: if a summary cannot be read, or has rotted, the checksums of its segment are unknown.
 
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::Lld;
 use super::layout::{Layout, NONE, Slot};
@@ -116,14 +116,10 @@ impl Lld {
         let read = async |offset: u32, blocks: u32| {
             let at = self.layout.extent(segment * self.layout.segment + offset, blocks);
             let bytes = self.below.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-            let summary = |(offset, bytes): (u32, &[u8])| {
-                Summary::of_any(bytes, identity, (segment, offset), &self.layout)
+            let all = |bytes: &[u8]| -> Vec<_> {
+                Summary::all_in(bytes, identity, (segment, offset), &self.layout).collect()
             };
-            let pages = |bytes: &[u8]| {
-                let blocks = (offset..).zip(bytes.chunks_exact(PAGE_BYTES as usize));
-                blocks.filter_map(summary).collect::<Vec<_>>()
-            };
-            Ok(bytes.look(pages))
+            Ok(bytes.look(all))
         };
         let (mut found, mut offset) = (Vec::<Summary>::new(), 0);
         while self.layout.segment - offset >= 2 {

@@ -5,13 +5,13 @@
 //! what was flushed with it is gone without a word. With a witness behind it the volume is refused instead. A witness
 //! that is lost takes nothing with it. Where the log has no room for one, map pages that cover all batches are written.
 //!
-//! No session begins or ends while a witness is being written: both hold its lock.
+//! No session ends, and no BOPT is given up, while a witness is being written: both hold its lock.
 //!
 //! Faults: a witness that cannot be written is a failed batch like any other.
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{Class, Extent, Hints, IoError};
+use seekless_core::{Class, Extent, Hints, IoError, RangeLocks};
 
 use super::Store;
 use super::format::OLD;
@@ -24,8 +24,8 @@ use crate::durable::Quiet;
 #[derive(Default)]
 pub(super) struct Witness {
     quiet: Quiet,
-    /// Held while one is written, and while a session ends.
-    writing: seekless_core::RangeLocks,
+    /// Held while one is written, while a session ends, and while the BOPT is given up.
+    writing: RangeLocks,
 }
 
 impl Log {
@@ -40,12 +40,7 @@ impl Log {
 impl Store {
     /// Has a witness follow the last batch, if there is no other one in a pause from now.
     pub(super) fn witness_later(&self) {
-        let lacks = {
-            let disk = self.disk.borrow();
-            let has_log = disk.super_page.version != OLD && !self.timing_only;
-            has_log && self.table.borrow().log.lacks_witness(disk.super_page.anchor.sequence)
-        };
-        if lacks {
+        if self.lacks_witness() {
             let last = |store: &Store| store.table.borrow().log.sequence;
             self.witness.quiet.wait(self.me.clone(), last(self), last, async |store: &Store| {
                 // A failure is one of a batch.
@@ -76,11 +71,13 @@ impl Store {
 
     /// Whether the last batch needs a witness, and one may be written.
     fn lacks_witness(&self) -> bool {
-        let disk = self.disk.borrow();
-        let failed = disk.failed.is_some() || disk.bopt_failed.is_some();
-        let Table { log, repair, .. } = &*self.table.borrow();
-        let lacks = log.lacks_witness(disk.super_page.anchor.sequence) && repair.failed().is_none();
-        lacks && !failed && disk.session == Session::Dirty
+        let (disk, Table { log, repair, .. }) = (self.disk.borrow(), &*self.table.borrow());
+        let failed = disk.failed.is_some() || disk.bopt_failed.is_some() || repair.failed().is_some();
+        let has_log = disk.super_page.version != OLD && !self.timing_only;
+        has_log
+            && !failed
+            && disk.session == Session::Dirty
+            && log.lacks_witness(disk.super_page.anchor.sequence)
     }
 
     /// Waits until no witness is being written; none is until the result is dropped.
